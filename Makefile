@@ -1,0 +1,38 @@
+# `make test` is all a fresh machine needs: it makes .venv by itself, with uv where that is installed, else pip.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+JOBS   ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+
+.PHONY: test check test-faults format clean
+
+test: check
+	$(BIN)/pytest -n $(JOBS) -m "not faults"
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Long runs: many crashes, large volumes. Minutes, not seconds.
+test-faults: $(READY)
+	$(BIN)/pytest -m faults --timeout 1800 -s
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(READY): pyproject.toml constraints.txt
+	@if command -v uv >/dev/null 2>&1; then \
+	    uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+	    uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[check]"; \
+	else \
+	    $(PYTHON) -m venv $(VENV) && \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[check]"; \
+	fi
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
