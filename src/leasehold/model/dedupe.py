@@ -1,0 +1,96 @@
+"""Asking for a job at most once: by key, per tenant, enforced by a unique key in the enqueuing transaction.
+
+Three modes, which differ in how long a key is held:
+
+    WhileActive()        as long as a job with this key is queued, running or blocked
+    Within(window)       for `window`, counted from the enqueue, whatever becomes of the job
+    Always(expires)      for ever, or until `expires` after the enqueue, whatever becomes of the job
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+from leasehold.errors import InvalidInput
+from leasehold.model import payload as payloads
+
+MAX_KEY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WhileActive:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    window: timedelta
+
+    def __post_init__(self) -> None:
+        if self.window <= timedelta():
+            raise InvalidInput(
+                f"A dedupe window of {self.window} holds no key.",
+                fix="Nothing was changed. Give a window longer than zero.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    expires: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.expires is not None and self.expires <= timedelta():
+            raise InvalidInput(
+                f"A dedupe key that expires after {self.expires} is never held.",
+                fix="Nothing was changed. Give an expiry longer than zero, or None for ever.",
+            )
+
+
+Mode = WhileActive | Within | Always
+
+
+@dataclass(frozen=True, slots=True)
+class Dedupe:
+    """`key` None means the canonical key, made from definition, tenant and payload."""
+
+    key: str | None = None
+    mode: Mode = WhileActive()
+
+    def __post_init__(self) -> None:
+        if self.key is not None and not 0 < len(self.key) <= MAX_KEY:
+            raise InvalidInput(
+                f"A dedupe key of {len(self.key)} characters can't be used; it has 1 to {MAX_KEY}.",
+                fix="Nothing was enqueued. Shorten the key, or leave it out to use the canonical one.",
+            )
+        if self.key is not None and not payloads.storable(self.key):
+            raise InvalidInput(
+                f"The dedupe key {self.key!r} has a NUL character or a lone surrogate, which can't be stored.",
+                fix="Nothing was enqueued. Use printable text.",
+            )
+
+    @property
+    def holds_beyond_the_job(self) -> bool:
+        return not isinstance(self.mode, WhileActive)
+
+    @property
+    def held_for(self) -> timedelta | None:
+        """How long the key is held after the enqueue; None: without end (or, while active, as the job lives)."""
+        match self.mode:
+            case Within(window):
+                return window
+            case Always(expires):
+                return expires
+            case WhileActive():
+                return None
+
+
+def canonical_key(definition: str, tenant: str | None, payload: Mapping[str, Any]) -> str:
+    """`<definition>::<tenant or global>::<payload as JSON with sorted keys>`, character by character."""
+    return f"{definition}::{tenant or 'global'}::{payloads.canonical(payload)}"
+
+
+def digest(key: str) -> bytes:
+    """What is indexed: a key made from a payload fits no index, and may hold secrets."""
+    return sha256(key.encode()).digest()

@@ -1,0 +1,173 @@
+"""A definition: an allow-listed kind of job. Jobs pin the version they were enqueued under."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+import orjson
+
+from leasehold.errors import InvalidInput, PayloadInvalid
+from leasehold.model import backoff as backoffs
+from leasehold.model.backoff import Backoff
+from leasehold.model.payload import storable
+from leasehold.model.status import Status
+
+MAX_KEY = 100
+DEFAULT_PRIORITY = 100
+SHOWN_PROBLEMS = 20
+SHOWN_PROBLEM = 300
+
+
+class OnExhausted(StrEnum):
+    """What a job becomes when its attempts are used up."""
+
+    DEAD_LETTER = "dead_letter"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long ended jobs are kept; None: for ever."""
+
+    succeeded: timedelta | None = timedelta(days=30)
+    canceled: timedelta | None = timedelta(days=30)
+    failed: timedelta | None = None
+    dead_letter: timedelta | None = None
+
+    def keep(self, status: Status) -> timedelta | None:
+        kept: timedelta | None = getattr(self, status.value)
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the code says about a kind of job. Equal content is the same version."""
+
+    key: str
+    description: str = ""
+    schema: Mapping[str, Any] | None = field(default=None, hash=False)
+    timeout: timedelta = timedelta(hours=1)
+    max_attempts: int = backoffs.DEFAULT.max_attempts
+    backoff: Backoff = backoffs.DEFAULT.backoff
+    priority: int = DEFAULT_PRIORITY
+    retention: Retention = Retention()
+    on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
+
+    def __post_init__(self) -> None:
+        problems = [
+            problem
+            for wrong, problem in (
+                (not 0 < len(self.key) <= MAX_KEY, f"its key has 1 to {MAX_KEY} characters"),
+                (not storable(self.key), "its key has no NUL character and no lone surrogate"),
+                (self.timeout <= timedelta(), "its timeout is longer than zero"),
+                (self.max_attempts < 1, "max_attempts is at least 1: it counts the first execution"),
+                (not -(2**15) <= self.priority < 2**15, "its priority is between -32768 and 32767"),
+                (self.on_exhausted not in set(OnExhausted), "on_exhausted is 'dead_letter' or 'failed'"),
+            )
+            if wrong
+        ]
+        if problems:
+            raise InvalidInput(
+                f"The definition {self.key!r} can't be used: {'; '.join(problems)}.",
+                fix="Nothing was registered. Correct the definition.",
+            )
+        # People write on_exhausted="failed".
+        object.__setattr__(self, "on_exhausted", OnExhausted(self.on_exhausted))
+
+    def check(self, payload: Mapping[str, Any]) -> None:
+        """Raises PayloadInvalid, with every field that does not fit (the first 20) and the nearest known name."""
+        if self.schema is None:
+            return
+        validator = _validator(_as_json(self.schema))
+        try:
+            found = (line for error in validator.iter_errors(payload) for line in _describe(error, self.schema))
+            problems = [_shortened(line) for line in islice(found, SHOWN_PROBLEMS)]
+            problems += ["and more"] if next(found, None) else []
+        except ValueError as error:  # not JSON at all, or nested without end
+            problems = [f"payload: {error}"]
+        if problems:
+            raise PayloadInvalid(
+                f"{self.key}: {'; '.join(problems)}.", fix="Nothing was enqueued. Correct the payload."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A definition as the database holds it."""
+
+    definition: Definition
+    version: int
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a sync did to one definition; `fields` maps what differed to (before, after)."""
+
+    key: str
+    version: int
+    fields: Mapping[str, tuple[Any, Any]]
+    created: bool
+
+
+def differences(before: Definition, after: Definition) -> dict[str, tuple[Any, Any]]:
+    """Field by field, for people who want to see what a sync will change."""
+    pairs = ((f.name, getattr(before, f.name), getattr(after, f.name)) for f in fields(Definition))
+    return {name: (old, new) for name, old, new in pairs if old != new}
+
+
+def _as_json(schema: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise _unusable_schema(error) from error
+
+
+@lru_cache(maxsize=1024)
+def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator:
+    """Formats are checked, patterns run in linear time, and a remote `$ref` is never fetched."""
+    try:
+        return jsonschema_rs.Draft202012Validator(
+            orjson.loads(schema),
+            validate_formats=True,
+            pattern_options=jsonschema_rs.RegexOptions(),
+            retriever=_deny_remote,
+        )
+    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+        raise _unusable_schema(error) from error
+
+
+def _unusable_schema(error: Exception) -> InvalidInput:
+    why = getattr(error, "message", error)
+    return InvalidInput(f"The schema can't be used: {why}.", fix="Nothing was changed. Correct the schema.")
+
+
+def _deny_remote(uri: str) -> Any:
+    raise ValueError(f"remote reference {uri} refused: a schema must be complete in itself")
+
+
+def _describe(problem: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> Iterator[str]:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem.instance_path)
+    path = "".join(["payload", *steps])
+    known = list(schema.get("properties", {}))
+    unexpected = getattr(problem.kind, "unexpected", None) if len(problem.instance_path) == 0 else None
+    if unexpected:
+        yield from (f"{path}.{name}: unknown field{_did_you_mean(name, known)}" for name in unexpected)
+    else:
+        yield f"{path}: {problem.message}"
+
+
+def _shortened(text: str) -> str:
+    """The message quotes the value, which may be the whole payload."""
+    return text if len(text) <= SHOWN_PROBLEM else text[: SHOWN_PROBLEM - 1] + "…"
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f' (did you mean "{near[0]}"?)' if near else ""

@@ -1,0 +1,203 @@
+"""A job, the right to run it, and what is written down about it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NewType
+from uuid import UUID
+
+from leasehold.errors import InvalidInput
+from leasehold.model.dedupe import Dedupe
+from leasehold.model.definition import Definition
+from leasehold.model.status import AttemptStatus, DisplayState, Status, display_state
+
+TenantId = NewType("TenantId", str)
+JobId = NewType("JobId", str)
+WorkerId = NewType("WorkerId", str)
+"""Unique per boot of a worker, never reused: two claims under one name are still told apart."""
+
+# Neither control characters (C0, DEL, C1) nor lone surrogates, which Postgres can't store.
+_NEVER = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
+_TENANT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}]{{0,98}}[^\s{_NEVER}])?")
+
+
+def tenant_id(text: str) -> TenantId:
+    if not _TENANT.fullmatch(text):
+        raise InvalidInput(
+            f"{text[:120]!r} is not a tenant id: 1 to 100 characters, no control characters, no outer spaces.",
+            fix="Nothing was changed. Use the tenant's slug or UUID.",
+        )
+    return TenantId(text)
+
+
+def job_id(text: str) -> JobId:
+    """Any spelling of a UUID, as the one that is stored."""
+    try:
+        return JobId(str(UUID(text)))
+    except ValueError as error:
+        raise InvalidInput(
+            f"{text[:120]!r} is not a job id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
+        ) from error
+
+
+class Source(StrEnum):
+    MANUAL = "manual"
+    EVENT = "event"
+    SCHEDULE = "schedule"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """What to enqueue. It has no tenant: the door it is handed to has one.
+
+    `delay` counts from the database's clock; `at` is absolute and wins. `priority` and `max_attempts` default to
+    the definition's. An `id` that the caller brings makes the call repeatable: the second one creates nothing.
+    """
+
+    definition: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    id: JobId | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+    delay: timedelta = timedelta()
+    at: datetime | None = None
+    deadline: datetime | None = None
+    dedupe: Dedupe | None = None
+    source: Source = Source.MANUAL
+    source_ref: str | None = None
+    correlation_id: str | None = None
+    created_by: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("at", "deadline"):
+            moment: datetime | None = getattr(self, name)
+            if moment is not None and moment.tzinfo is None:
+                raise InvalidInput(
+                    f"{name}={moment.isoformat()} has no timezone, so it names no moment.",
+                    fix="Nothing was enqueued. Pass an aware datetime, e.g. datetime.now(UTC).",
+                )
+        if self.delay < timedelta():
+            raise InvalidInput(
+                f"A delay of {self.delay} lies in the past.",
+                fix="Nothing was enqueued. Leave it out to run now.",
+            )
+        if self.max_attempts is not None and self.max_attempts < 1:
+            raise InvalidInput(
+                f"max_attempts={self.max_attempts}: it counts the first execution, so it is at least 1.",
+                fix="Nothing was enqueued.",
+            )
+        if self.priority is not None and not -(2**15) <= self.priority < 2**15:
+            raise InvalidInput(
+                f"priority={self.priority} is not between -32768 and 32767; lower runs first.",
+                fix="Nothing was enqueued.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The answer to an enqueue: this job was created, or that one already holds the key or the id."""
+
+    id: JobId
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to run one attempt. Job, attempt and worker are the fence: nothing finishes "a job".
+
+    Two claims are equal when their fences are; the rest is what running needs. `payload` is JSON text as stored:
+    it is parsed by whoever runs it, so that one that can't be parsed spoils its own job and not the batch.
+    """
+
+    tenant: TenantId
+    job: JobId
+    attempt: int
+    worker: WorkerId
+    definition: Definition = field(compare=False, repr=False)
+    version: int = field(compare=False)
+    payload: str = field(compare=False)
+    max_attempts: int = field(compare=False)
+    forgiven: int = field(compare=False)
+    queued_at: datetime = field(compare=False)
+    started_at: datetime = field(compare=False)
+    correlation_id: str | None = field(default=None, compare=False)
+    cancel_requested: bool = field(default=False, compare=False)
+    overdue: bool = field(default=False, compare=False)
+
+    @property
+    def execution(self) -> int:
+        """Which of its `max_attempts` executions this is; snoozes, hand-backs and a fresh start are forgiven."""
+        return self.attempt - self.forgiven
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as it stood when it was read. `due` was judged by the database's clock."""
+
+    id: JobId
+    tenant: TenantId
+    definition: str
+    version: int
+    status: Status
+    due: bool
+    priority: int
+    payload: Any
+    attempt: int
+    max_attempts: int
+    forgiven: int
+    scheduled_for: datetime
+    queued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    deadline: datetime | None
+    worker: WorkerId | None
+    lease_expires_at: datetime | None
+    cancel_requested_at: datetime | None
+    result: Any
+    last_error: str | None
+    last_error_code: str | None
+    dedupe_key: str | None
+    source: Source
+    source_ref: str | None
+    correlation_id: str | None
+    created_by: str | None
+
+    @property
+    def display(self) -> DisplayState:
+        return display_state(self.status, due=self.due, attempts=self.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a job. `worker` is None only for what ended before it ran."""
+
+    number: int
+    status: AttemptStatus
+    worker: WorkerId | None
+    started_at: datetime
+    finished_at: datetime | None
+    error: str | None = None
+    error_code: str | None = None
+    exit_code: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class LineKind(StrEnum):
+    LOG = "log"
+    PROGRESS = "progress"
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Something a handler said. Numbered by its worker within the attempt, so that a repeated write adds nothing."""
+
+    number: int
+    text: str
+    kind: LineKind = LineKind.LOG
+    progress: float | None = None
+    at: datetime | None = None

@@ -1,0 +1,146 @@
+"""What happened in an attempt → `decide` → what to write. Rules return values; engines write values."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_never
+
+from leasehold.model.backoff import LONGEST
+from leasehold.model.definition import OnExhausted
+from leasehold.model.job import Claim
+from leasehold.model.status import AttemptStatus, Status
+
+SHOWN_ERROR = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned. `result` is JSON text."""
+
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The handler raised. `retry_in` is a delay it chose itself; `final` means it said that a retry is no use."""
+
+    code: str
+    message: str
+    retry_in: timedelta | None = None
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Canceled:
+    """The handler was stopped because someone asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The handler asked to run again later. Costs no attempt."""
+
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker shuts down and gives the job back. Costs no attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """The worker was not heard of for a whole lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """It must not run: its payload no longer fits, or its deadline has passed."""
+
+    code: str
+    message: str
+
+
+Outcome = Succeeded | Raised | TimedOut | Canceled | Snoozed | Released | LeaseLost | Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to write. It holds delays, never instants: the engine owns the clock.
+
+    `forgiven` raises the job's allowance: the attempt costs nothing, and yet its number, which fences, only goes up.
+    """
+
+    status: Status
+    attempt: AttemptStatus
+    delay: timedelta = timedelta()
+    forgiven: int = 0
+    result: str | None = None
+    error: str | None = None
+    error_code: str | None = None
+    exit_code: int | None = None
+
+
+def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
+    """The verdict on one attempt. `luck`, from [0, 1), is the caller's draw for the backoff's jitter.
+
+    A job whose cancel was requested is never queued again: the engine turns such a verdict into `canceled`,
+    because only the row knows about a request that came a moment ago.
+    """
+    match outcome:
+        case Succeeded(result):
+            return Verdict(Status.SUCCEEDED, AttemptStatus.SUCCEEDED, result=result)
+        case Raised(code, message, retry_in, final):
+            if final:
+                return _given_up(Status.FAILED, AttemptStatus.FAILED, code, message)
+            return _again_or_exhausted(claim, AttemptStatus.FAILED, code, message, luck, retry_in)
+        case TimedOut(after):
+            message = f"ran longer than its timeout of {after.total_seconds():g} s"
+            return _again_or_exhausted(claim, AttemptStatus.TIMEOUT, "timeout", message, luck)
+        case LeaseLost():
+            message = f"worker {claim.worker} was not heard of for a whole lease; it may have crashed"
+            return _again_or_exhausted(claim, AttemptStatus.CRASHED, "lease_lost", message, luck)
+        case Canceled():
+            return Verdict(Status.CANCELED, AttemptStatus.CANCELED)
+        case Snoozed(delay):
+            return Verdict(Status.QUEUED, AttemptStatus.SNOOZED, delay=_bounded(delay), forgiven=1)
+        case Released():
+            return Verdict(Status.QUEUED, AttemptStatus.SNOOZED, forgiven=1)
+        case Rejected(code, message):
+            return _given_up(Status.FAILED, AttemptStatus.FAILED, code, message)
+        case _:
+            assert_never(outcome)
+
+
+def _again_or_exhausted(
+    claim: Claim,
+    attempt: AttemptStatus,
+    code: str,
+    message: str,
+    luck: float,
+    chosen: timedelta | None = None,
+) -> Verdict:
+    if claim.execution >= claim.max_attempts:
+        exhausted = claim.definition.on_exhausted
+        status = Status.FAILED if exhausted is OnExhausted.FAILED else Status.DEAD_LETTER
+        return _given_up(status, attempt, code, message)
+    delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.execution, luck)
+    return Verdict(Status.QUEUED, attempt, delay=delay, error=_storable(message), error_code=_storable(code))
+
+
+def _given_up(status: Status, attempt: AttemptStatus, code: str, message: str) -> Verdict:
+    return Verdict(status, attempt, error=_storable(message), error_code=_storable(code))
+
+
+def _bounded(delay: timedelta) -> timedelta:
+    """A finish must never fail because of a delay that a handler chose: not in the past, not beyond all dates."""
+    return min(max(delay, timedelta()), LONGEST)
+
+
+def _storable(text: str) -> str:
+    """A finish must never fail because of what an error says: no NUL, no lone surrogates, bounded."""
+    clean = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+    return clean if len(clean) <= SHOWN_ERROR else clean[: SHOWN_ERROR - 1] + "…"
