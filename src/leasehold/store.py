@@ -1,0 +1,252 @@
+"""The seam: what a worker, a tenant's door and an administrator need of an engine, and nothing else.
+
+Engines implement these Protocols and pass one conformance suite. Where they honestly differ, `Abilities` says so.
+Every verb that writes for an attempt takes the Claim and is fenced by it: job, attempt and worker must all still
+match. All times are the engine's own; callers deal in durations.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Protocol
+
+from leasehold.model.definition import Change, Definition, Registered
+from leasehold.model.job import Attempt, Claim, JobId, JobRecord, Line, NewJob, Placed, Source, TenantId, WorkerId
+from leasehold.model.limits import Limits, Pause, Scope
+from leasehold.model.outcome import Verdict
+from leasehold.model.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    caller_transaction: bool
+    exact_caps: bool
+    priorities: bool
+    wakes: bool
+    atomic_bulk: int | None
+    fenced_logs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Serves:
+    """What a worker can run: the definitions it has registered, for these tenants (None: for all)."""
+
+    definitions: tuple[str, ...]
+    tenants: tuple[TenantId, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """What a worker says about itself, for people."""
+
+    host: str
+    pid: int
+    version: str = ""
+    slots: int = 1
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A worker's registration. It ends when the worker leaves or is evicted; whoever joins again gets a new one."""
+
+    worker: WorkerId
+    serves: Serves
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    id: WorkerId
+    facts: WorkerFacts
+    serves: Serves
+    running: int
+    started_at: datetime
+    last_seen_at: datetime
+    lease_expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Claims, and what the wake chain needs to know: may there be more, and how long until the next job is due.
+
+    From `settle`, no claims and more=True means: a producer is in flight, ask again in a moment.
+    """
+
+    claims: Sequence[Claim]
+    more: bool
+    next_due: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """`alive` False: the seat is gone, stop every run. `orphans`: claims without a living seat wait for `evict`."""
+
+    alive: bool
+    lost: frozenset[Claim]
+    cancels: frozenset[Claim]
+    orphans: bool
+    next_due: timedelta | None
+
+
+class Wake(StrEnum):
+    """A hint, never data: there may be work, or one of this worker's jobs shall be canceled."""
+
+    WORK = "work"
+    CANCEL = "cancel"
+
+
+class Fleet(Protocol):
+    """What a worker needs."""
+
+    @property
+    def abilities(self) -> Abilities: ...
+
+    def tenant(self, tenant: TenantId) -> "TenantJobs": ...
+
+    async def join(self, serves: Serves, facts: WorkerFacts, lease: timedelta) -> Seat:
+        """Registers a worker under a new boot-unique id, with a lease that `renew` extends."""
+
+    async def renew(self, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+        """Extends the lease of the seat, and so of all that it holds; ends the seats of the dead."""
+
+    async def leave(self, seat: Seat) -> None:
+        """Ends the seat. Claims that it still holds are orphans from then on."""
+
+    async def claim(self, seat: Seat, limit: int) -> Claimed:
+        """Takes up to `limit` due jobs, tenants in turn, within a tenant by priority and then age.
+
+        Attempts count here. Jobs that came due are promoted by the same call. An evicted seat gets nothing and
+        raises SeatLost.
+        """
+
+    async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+        """Writes the verdicts, durably. Returns the claims that were fenced off: nothing was written for those.
+
+        A verdict that would queue the job again ends it as canceled if that was requested meanwhile.
+        """
+
+    async def evict(self, limit: int) -> Sequence[Claim]:
+        """Ends the seats whose lease has run out, and returns claims that have no living seat.
+
+        They stay as they are until someone finishes them; of two that try, one is fenced off.
+        """
+
+    async def held(self, seat: Seat) -> Sequence[Claim]:
+        """What the store says this seat holds: the truth after a reply was lost."""
+
+    async def settle(self, seat: Seat) -> Claimed:
+        """The sleep protocol. Neither claims nor more: from now on a wake is sure to come; sleep until `next_due`."""
+
+    def wakes(self, seat: Seat) -> AsyncIterator[Wake]:
+        """Wakes for this seat. Each (re)connection begins with one WORK, since wakes may have been missed before."""
+
+    async def rouse(self, seat: Seat) -> None:
+        """Passes a wake on: to one other sleeper that serves something this seat serves."""
+
+    async def say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
+        """Appends log lines and progress. Returns the claims that were fenced off. A repeated line is kept once."""
+
+    async def prune(self, limit: int) -> int:
+        """Deletes up to `limit` ended jobs whose retention is over, with attempts and lines; returns how many."""
+
+    async def workers(self) -> Sequence[WorkerRecord]: ...
+
+
+class CancelAnswer(StrEnum):
+    CANCELED = "canceled"
+    REQUESTED = "requested"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+class RetryAnswer(StrEnum):
+    QUEUED = "queued"
+    ACTIVE = "active"
+    CHANGED = "changed"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"
+
+
+class RescheduleAnswer(StrEnum):
+    RESCHEDULED = "rescheduled"
+    NOT_WAITING = "not_waiting"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Everything given must match; an empty tuple matches anything."""
+
+    statuses: tuple[Status, ...] = ()
+    definitions: tuple[str, ...] = ()
+    source: Source | None = None
+    correlation_id: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Newest first. `next` is an opaque cursor for the following page; None: this was the last."""
+
+    jobs: Sequence[JobRecord]
+    next: str | None
+
+
+class TenantJobs(Protocol):
+    """The tenant's door: no verb takes a tenant id, and none can reach another tenant."""
+
+    async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[Placed]:
+        """All or none, in the order given; within the caller's transaction if one is passed."""
+
+    async def get(self, job: JobId) -> JobRecord | None: ...
+
+    async def find(self, where: Filter, cursor: str | None, limit: int) -> Page: ...
+
+    async def counts(self, cap: int) -> Mapping[Status, int]:
+        """Jobs by status, each counted up to `cap` and no further."""
+
+    async def attempts(self, job: JobId) -> Sequence[Attempt]: ...
+
+    async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[Line]: ...
+
+    async def ended(self, job: JobId, wait: timedelta) -> JobRecord | None:
+        """The job once it is final, woken not polled; None when `wait` is over or there is no such job."""
+
+    async def cancel(self, jobs: Sequence[JobId]) -> Mapping[JobId, CancelAnswer]:
+        """What waits is canceled at once; what runs gets a request, and its worker a wake."""
+
+    async def retry(self, seen: Mapping[JobId, int]) -> Mapping[JobId, RetryAnswer]:
+        """Queues final jobs again: same id, history kept, fresh allowance, dedupe checked again.
+
+        The caller names the attempt it saw, so that two retries make one run.
+        """
+
+    async def reschedule(
+        self, jobs: Sequence[JobId], delay: timedelta | None = None, priority: int | None = None
+    ) -> Mapping[JobId, RescheduleAnswer]:
+        """Moves waiting jobs; a delay of zero means now. None leaves as it is."""
+
+    async def definitions(self) -> Sequence[Registered]: ...
+
+
+class Administration(Protocol):
+    """What no tenant may do."""
+
+    async def sync_definitions(self, found: Sequence[Definition]) -> Sequence[Change]:
+        """Registers what the code says. Different content becomes a new version; what waits keeps its own."""
+
+    async def activate(self, definition: str, active: bool) -> None:
+        """Inactive: nothing new is taken, and what waits is held."""
+
+    async def limit(self, scope: Scope, limits: Limits) -> None: ...
+
+    async def pause(self, scope: Scope, pause: Pause | None) -> None:
+        """None resumes."""
+
+
+class Store(Fleet, Administration, Protocol):
+    """An open engine."""
+
+    async def close(self) -> None: ...
