@@ -1,0 +1,109 @@
+"""Jobs on their way in: columns for the statement, and who got which place."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from uuid_utils import uuid7
+
+from leasehold.model import dedupe, payload
+from leasehold.model.dedupe import Dedupe
+from leasehold.model.job import JobId, NewJob, Placed, TenantId, job_id
+
+_NO_DEDUPE = Dedupe()
+
+
+class Batch:
+    """`open` are the jobs not yet placed, by their index. Two with one key in a batch: the later gets the earlier."""
+
+    def __init__(self, tenant: TenantId, jobs: Sequence[NewJob]) -> None:
+        self._jobs = jobs
+        self._payloads = [payload.encode(job.payload) for job in jobs]
+        self._hashes = [_dedupe_hash(job, tenant) for job in jobs]
+        self._ids = [job_id(job.id) if job.id is not None else JobId(str(uuid7())) for job in jobs]
+        self._placed: dict[int, Placed] = {}
+        self._same_as = self._repeated()
+        self.open = [index for index in range(len(jobs)) if index not in self._same_as]
+
+    @property
+    def may_give_back(self) -> bool:
+        return any(job.id is not None and job.dedupe is not None for job in self._jobs)
+
+    def columns(self) -> dict[str, list[Any]]:
+        jobs = [self._jobs[index] for index in self.open]
+        return {
+            "ids": [self._ids[index] for index in self.open],
+            "id_hashes": [self._id_hash(index) for index in self.open],
+            "definitions": [job.definition for job in jobs],
+            "payloads": [self._payloads[index] for index in self.open],
+            "priorities": [job.priority for job in jobs],
+            "max_attempts": [job.max_attempts for job in jobs],
+            "delays": [job.delay for job in jobs],
+            "ats": [job.at for job in jobs],
+            "deadlines": [job.deadline for job in jobs],
+            "dedupe_hashes": [self._hashes[index] for index in self.open],
+            "dedupe_keys": [job.dedupe and job.dedupe.key for job in jobs],
+            "holds": [_holds(job) for job in jobs],
+            "held_for": [job.dedupe and job.dedupe.held_for for job in jobs],
+            "sources": [job.source.value for job in jobs],
+            "source_refs": [job.source_ref for job in jobs],
+            "correlation_ids": [job.correlation_id for job in jobs],
+            "created_bys": [job.created_by for job in jobs],
+        }
+
+    def keys(self) -> dict[str, list[Any]]:
+        return {
+            "ids": [self._ids[index] for index in self.open],
+            "brought": [self._jobs[index].id is not None for index in self.open],
+            "dedupe_hashes": [self._hashes[index] for index in self.open],
+            "holds": [_holds(self._jobs[index]) for index in self.open],
+        }
+
+    def created(self, numbers: Iterable[int]) -> None:
+        self._place({number: self._ids[self.open[number - 1]] for number in numbers}, created=True)
+
+    def held(self, holders: Mapping[int, UUID | None]) -> None:
+        found = {number: JobId(str(holder)) for number, holder in holders.items() if holder is not None}
+        self._place(found, created=False)
+
+    def id_hashes(self, numbers: Iterable[int]) -> list[bytes | None]:
+        return [self._id_hash(self.open[number - 1]) for number in numbers]
+
+    def placed(self) -> list[Placed]:
+        first = (self._placed[self._same_as.get(index, index)] for index in range(len(self._jobs)))
+        return [
+            Placed(place.id, created=False) if index in self._same_as else place for index, place in enumerate(first)
+        ]
+
+    def _place(self, found: Mapping[int, JobId], *, created: bool) -> None:
+        for number, job in found.items():
+            self._placed[self.open[number - 1]] = Placed(job, created)
+        self.open = [index for index in self.open if index not in self._placed]
+
+    def _id_hash(self, index: int) -> bytes | None:
+        return dedupe.digest(f"id:{self._ids[index]}") if self._jobs[index].id is not None else None
+
+    def _repeated(self) -> dict[int, int]:
+        first: dict[object, int] = {}
+        same_as: dict[int, int] = {}
+        for index, job in enumerate(self._jobs):
+            keys: list[object] = [self._ids[index]]
+            if self._hashes[index] is not None:
+                keys.append((self._hashes[index], _holds(job)))
+            earlier = next((first[key] for key in keys if key in first), None)
+            if earlier is not None:
+                same_as[index] = earlier
+            else:
+                first.update(dict.fromkeys(keys, index))
+        return same_as
+
+
+def _dedupe_hash(job: NewJob, tenant: TenantId) -> bytes | None:
+    if job.dedupe is None:
+        return None
+    key = job.dedupe.key
+    return dedupe.digest(dedupe.canonical_key(job.definition, tenant, job.payload) if key is None else key)
+
+
+def _holds(job: NewJob) -> bool:
+    return (job.dedupe or _NO_DEDUPE).holds_beyond_the_job

@@ -1,0 +1,156 @@
+"""Connections: a pool for whoever asks, and links of our own for the hot statements."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from leasehold.engines.postgres.sql import Statement, schema_name, statements
+from leasehold.errors import SchemaMismatch, TransactionConflict, Unreachable
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    Pool = asyncpg.Pool[asyncpg.Record]
+    Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
+
+# Hot tables are analysed when empty as often as when full. With these, each hot statement has one plan, by index,
+# whatever the statistics said last; tests pin them. Only for connections of our own: no handler ever gets one.
+ONE_PLAN = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+
+POOL_SIZE = 10
+_UNREACHABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InterfaceError,
+)
+_NO_SCHEMA = (
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.InvalidSchemaNameError,
+)
+
+
+class Database:
+    """One schema in one database. Opens nothing until it is asked for something."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        self.url = url
+        self.schema = schema_name(schema)
+        self._statements = statements(self.schema)
+        self._pool: Pool | None = None
+        self._opening = asyncio.Lock()
+
+    def statement(self, name: str) -> Statement:
+        return self._statements[name]
+
+    async def fetch(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
+        with self.translated():
+            async with self.connection() as connection:
+                return await self.fetch_on(connection, name, **values)
+
+    async def fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
+        statement = self.statement(name)
+        return await connection.fetch(statement.text, *statement.arguments(values))
+
+    async def fetch_planned_anew(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
+        """For statements whose best plan depends on which filters were given."""
+        statement = self.statement(name)
+        with self.translated():
+            async with self.connection() as connection:
+                prepared = await connection.prepare(statement.text)
+                return await prepared.fetch(*statement.arguments(values))
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator["Connection"]:
+        async with (await self._opened_pool()).acquire() as connection:
+            yield connection
+
+    async def connect(self, **settings: str) -> "asyncpg.Connection[asyncpg.Record]":
+        with self.translated():
+            named = {"application_name": "leasehold", **settings}
+            return await asyncpg.connect(self.url, server_settings=named)
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    async def _opened_pool(self) -> "Pool":
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self.url,
+                    min_size=0,
+                    max_size=POOL_SIZE,
+                    server_settings={"application_name": "leasehold"},
+                    reset=_nothing_to_reset,
+                )
+            return self._pool
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Driver errors that a caller would act on, in our words; the rest pass through as they are."""
+        try:
+            yield
+        except _NO_SCHEMA as error:
+            raise SchemaMismatch(
+                f'the schema "{self.schema}" is missing or of another version ({error}). Nothing was changed.',
+                fix="Run: leasehold migrate",
+            ) from error
+        except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError) as error:
+            raise TransactionConflict(
+                f"the transaction lost a race ({error}). It must be rolled back, nothing of it was kept.",
+                fix="Run the whole transaction again.",
+            ) from error
+        except _UNREACHABLE as error:
+            raise Unreachable(
+                f"the database can't be reached ({type(error).__name__}: {error}). "
+                "What was under way is either wholly done or not at all.",
+                fix="Check LEASEHOLD_URL and that Postgres runs; repeating the call is safe.",
+            ) from error
+
+
+class Link:
+    """One connection of our own: opened when first needed, again after it broke; one user at a time."""
+
+    def __init__(self, database: Database, **settings: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._turn = asyncio.Lock()
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+
+    async def fetch(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
+        async with self.session() as connection:
+            return await self._database.fetch_on(connection, name, **values)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+        async with self._turn:
+            with self._database.translated():
+                if self._connection is None or self._connection.is_closed():
+                    self._connection = await self._database.connect(**self._settings)
+                yield self._connection
+
+    async def close(self) -> None:
+        async with self._turn:
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
+
+
+async def _nothing_to_reset(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """We leave no session state behind; asyncpg's own reset would be one more statement for each enqueue."""

@@ -1,0 +1,127 @@
+"""Forward-only migrations, under a lock. The release before keeps working on the new schema."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.sql import render
+from leasehold.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.database import Connection
+
+_FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+_NEEDS = re.compile(r"^-- needs: (\d{4})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    needs: int
+    text: str = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        return f"{self.version:04d}_{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a database is: 0 means that there is no schema yet."""
+
+    schema: str
+    version: int
+    needs: int
+    known: int
+
+    @property
+    def current(self) -> bool:
+        return self.version == self.known
+
+    def require_usable(self) -> None:
+        """A newer schema is fine as long as its migrations say that this code still works on it."""
+        if self.version < self.known:
+            at = f"is at {self.version:04d}" if self.version else "does not exist"
+            raise SchemaMismatch(
+                f'the schema "{self.schema}" {at}, this version needs {self.known:04d}. Nothing was changed.',
+                fix="Run: leasehold migrate (workers of the release before keep running meanwhile).",
+                code="LH-2001",
+            )
+        if self.needs > self.known:
+            raise SchemaMismatch(
+                f'the schema "{self.schema}" is at {self.version:04d} and needs code that knows {self.needs:04d}; '
+                f"this version knows up to {self.known:04d}. Nothing was changed.",
+                fix="Upgrade leasehold, or point to another schema with LEASEHOLD_SCHEMA.",
+                code="LH-2002",
+            )
+
+
+def migrations(schema: str) -> Sequence[Migration]:
+    found = []
+    for file in (files(__package__) / "migrations").iterdir():
+        if match := _FILE.fullmatch(file.name):
+            version, text = int(match[1]), file.read_text()
+            needs = _NEEDS.search(text)
+            found.append(Migration(version, match[2], int(needs[1]) if needs else version, render(text, schema)))
+    return sorted(found, key=lambda migration: migration.version)
+
+
+async def standing(url: str, schema: str = "leasehold") -> Standing:
+    database = Database(url, schema)
+    connection = await database.connect()
+    try:
+        return await _standing(database, connection)
+    finally:
+        await connection.close()
+
+
+async def migrate(url: str, schema: str = "leasehold") -> Sequence[Migration]:
+    """Applies what is missing, each in a transaction of its own, and returns it. Safe to call from many at once."""
+    database = Database(url, schema)
+    connection = await database.connect()
+    try:
+        async with connection.transaction():
+            await database.fetch_on(connection, "ledger/lock")
+            await connection.execute(database.statement("ledger/create").text)
+        known = migrations(database.schema)
+        return [migration for migration in known if await _applied(database, connection, migration)]
+    finally:
+        await connection.close()
+
+
+def script(schema: str = "leasehold") -> str:
+    """All of it as one SQL script, for those who apply migrations by their own tools, to an empty database."""
+    database = Database("", schema)
+    parts = ["begin;", database.statement("ledger/create").text]
+    record = database.statement("ledger/record")
+    for migration in migrations(schema):
+        values = {"version": str(migration.version), "name": f"'{migration.name}'", "needs": str(migration.needs)}
+        written = record.text
+        for number, value in enumerate(record.arguments(values), 1):
+            written = written.replace(f"${number}", value)
+        parts += [migration.text.rstrip(), written + ";"]
+    return "\n\n".join([*parts, "commit;"]) + "\n"
+
+
+async def _applied(database: Database, connection: "Connection", migration: Migration) -> bool:
+    async with connection.transaction():
+        await database.fetch_on(connection, "ledger/lock")
+        if migration.version <= (await _standing(database, connection)).version:
+            return False
+        await connection.execute(migration.text)
+        await database.fetch_on(
+            connection, "ledger/record", version=migration.version, name=migration.name, needs=migration.needs
+        )
+        return True
+
+
+async def _standing(database: Database, connection: "Connection") -> Standing:
+    known = migrations(database.schema)[-1].version
+    ((exists,),) = await database.fetch_on(connection, "ledger/exists")
+    newest = await database.fetch_on(connection, "ledger/standing") if exists else []
+    version, needs = newest[0] if newest else (0, 0)
+    return Standing(database.schema, version, needs, known)

@@ -1,0 +1,5 @@
+-- Lets a definition take new jobs and start waiting ones, or holds both. Wakes for what was held.
+with changed as (
+    update leasehold.definitions set active = :active, updated_at = leasehold.clock() where key = :key returning key
+)
+select count(*), leasehold.wake(array_agg(key), array_agg(null::text), array_agg(null::timestamptz)) from changed

@@ -1,0 +1,11 @@
+-- Sets the limits of a scope. Wakes for what a lower one held back.
+with changed as (
+    insert into leasehold.limits (kind, key, max_running, rate_count, rate_period)
+    values (:kind, :key, :max_running, :rate_count, :rate_period)
+    on conflict (kind, key) do update
+        set max_running = excluded.max_running, rate_count = excluded.rate_count, rate_period = excluded.rate_period
+    returning kind, key
+)
+select leasehold.wake(array_agg(case kind when 'definition' then key end),
+                      array_agg(case kind when 'tenant' then key end), array_agg(null::timestamptz))
+from changed

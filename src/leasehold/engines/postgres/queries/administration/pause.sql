@@ -1,0 +1,12 @@
+-- Pauses a scope, or resumes it where the reason is null. Wakes for what was held.
+with changed as (
+    insert into leasehold.limits (kind, key, paused_at, paused_until, pause_reason)
+    select :kind, :key, case when :reason::text is not null then now end, :until::timestamptz, :reason::text
+    from leasehold.clock() as now
+    on conflict (kind, key) do update
+        set paused_at = excluded.paused_at, paused_until = excluded.paused_until, pause_reason = excluded.pause_reason
+    returning kind, key
+)
+select leasehold.wake(array_agg(case kind when 'definition' then key end),
+                      array_agg(case kind when 'tenant' then key end), array_agg(null::timestamptz))
+from changed

@@ -1,0 +1,26 @@
+-- Ends the seats whose lease has run out, and returns claims that have no living seat.
+with moment as materialized (
+    select leasehold.clock() as now
+),
+-- Why skip locked: see renew.sql. A heartbeat that is just committing keeps its worker alive.
+dead as (
+    delete from leasehold.workers
+    where id in (
+        select id from leasehold.workers where lease_expires_at < (select now from moment) for update skip locked
+    )
+    returning id
+),
+dead_sleepers as (
+    delete from leasehold.sleepers
+    where id in (
+        select s.id from leasehold.sleepers s join dead on s.worker_id = dead.id for update of s skip locked
+    )
+)
+select j.tenant_id, j.id, j.attempt, j.worker_id, j.definition, j.version, j.payload, j.max_attempts, j.forgiven,
+       j.queued_at, j.started_at, j.correlation_id, j.cancel_requested_at is not null as cancel_requested,
+       coalesce(j.deadline < (select now from moment), false) as overdue
+from leasehold.jobs j
+where j.status = 'running'
+  and (j.worker_id in (select id from dead)
+       or not exists (select from leasehold.workers w where w.id = j.worker_id))
+limit :limit

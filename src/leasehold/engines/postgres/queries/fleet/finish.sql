@@ -1,0 +1,41 @@
+-- Ends claims for good: moves their jobs to jobs_done. Returns the fences that held.
+with moment as materialized (
+    select leasehold.clock() as now
+),
+verdict as materialized (
+    select * from unnest(
+        :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :statuses::text[],
+        :attempt_statuses::text[], :results::text[], :errors::text[], :error_codes::text[], :exit_codes::integer[],
+        :keeps::interval[]
+    ) as v (tenant_id, job_id, attempt, worker_id, status, attempt_status, result, error, error_code, exit_code, keep)
+),
+gone as (
+    delete from leasehold.jobs j
+    using verdict v
+    where j.tenant_id = v.tenant_id and j.id = v.job_id and j.attempt = v.attempt and j.worker_id = v.worker_id
+    returning j.*, v.status as final_status, v.attempt_status, v.result, v.error, v.error_code, v.exit_code, v.keep
+),
+done as (
+    insert into leasehold.jobs_done (
+        id, scheduled_for, queued_at, started_at, finished_at, cancel_requested_at, deadline, prune_after, worker_id,
+        version, attempt, max_attempts, forgiven, priority, tenant_id, definition, status, payload, result, source,
+        source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key, last_error, last_error_code
+    )
+    select id, scheduled_for, queued_at, started_at, now, cancel_requested_at, deadline, now + keep, worker_id,
+           version, attempt, max_attempts, forgiven, priority, tenant_id, definition, final_status, payload,
+           result::jsonb, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key,
+           coalesce(error, last_error), coalesce(error_code, last_error_code)
+    from gone cross join moment
+),
+attempts as (
+    insert into leasehold.job_attempts (
+        tenant_id, job_id, attempt, status, worker_id, started_at, finished_at, exit_code, error, error_code
+    )
+    select tenant_id, id, attempt, attempt_status, worker_id, started_at, now, exit_code, error, error_code
+    from gone cross join moment
+    where attempt_status <> 'succeeded'
+)
+select tenant_id, id, attempt, worker_id,
+       (select leasehold.wake_for_freed(array_agg(distinct tenant_id), array_agg(distinct definition)) from gone),
+       (select count(pg_notify(leasehold.channel_for_results(), '')) from (select from gone where awaited limit 1) w)
+from gone

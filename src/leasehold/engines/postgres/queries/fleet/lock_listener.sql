@@ -1,0 +1,2 @@
+-- Shows, as long as this session lives, that the worker listens.
+select pg_advisory_lock(leasehold.listener_key(:worker))

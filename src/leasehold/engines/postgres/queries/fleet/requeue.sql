@@ -1,0 +1,39 @@
+-- Queues claims again: for a retry, after a snooze, or given back. Leaves alone what is to be canceled.
+with moment as materialized (
+    select leasehold.clock() as now
+),
+verdict as materialized (
+    select * from unnest(
+        :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :attempt_statuses::text[],
+        :delays::interval[], :forgiven::integer[], :errors::text[], :error_codes::text[], :exit_codes::integer[]
+    ) as v (tenant_id, job_id, attempt, worker_id, attempt_status, delay, forgiven, error, error_code, exit_code)
+),
+-- No detour by ctid here: a row that someone marks as awaited meanwhile must still be found, in its newest version.
+queued as (
+    update leasehold.jobs j
+    set status = 'queued', worker_id = null,
+        ready = v.delay <= interval '0',
+        scheduled_for = (select now from moment) + v.delay,
+        forgiven = j.forgiven + v.forgiven,
+        last_error = coalesce(v.error, j.last_error),
+        last_error_code = coalesce(v.error_code, j.last_error_code)
+    from verdict v
+    where j.tenant_id = v.tenant_id and j.id = v.job_id and j.attempt = v.attempt and j.worker_id = v.worker_id
+      and j.cancel_requested_at is null
+    returning j.tenant_id, j.id, j.attempt, v.worker_id, j.definition, j.scheduled_for, j.started_at,
+              v.attempt_status, v.error, v.error_code, v.exit_code
+),
+attempts as (
+    insert into leasehold.job_attempts (
+        tenant_id, job_id, attempt, status, worker_id, started_at, finished_at, exit_code, error, error_code
+    )
+    select tenant_id, id, attempt, attempt_status, worker_id, started_at, now, exit_code, error, error_code
+    from queued cross join moment
+),
+lane as (
+    select definition, tenant_id, min(scheduled_for) as due from queued group by definition, tenant_id
+)
+select tenant_id, id, attempt, worker_id,
+       (select leasehold.wake(array_agg(definition), array_agg(tenant_id), array_agg(due)) from lane),
+       (select leasehold.wake_for_freed(array_agg(distinct tenant_id), array_agg(distinct definition)) from queued)
+from queued

@@ -1,0 +1,2 @@
+-- False: nothing was ever migrated here.
+select to_regclass('leasehold.migrations') is not null

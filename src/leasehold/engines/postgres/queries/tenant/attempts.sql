@@ -1,0 +1,13 @@
+-- A job's attempts: those written down, the one that runs, and the one that succeeded, which is read off its job.
+select a.attempt, a.status, a.worker_id, a.started_at, a.finished_at, a.error, a.error_code, a.exit_code, a.details
+from leasehold.job_attempts a
+where a.tenant_id = :tenant and a.job_id = :job
+union all
+select j.attempt, 'running', j.worker_id, j.started_at, null, null, null, null, '{}'
+from leasehold.jobs j
+where j.tenant_id = :tenant and j.id = :job and j.status = 'running'
+union all
+select d.attempt, 'succeeded', d.worker_id, d.started_at, d.finished_at, null, null, null, '{}'
+from leasehold.jobs_done d
+where d.tenant_id = :tenant and d.id = :job and d.status = 'succeeded'
+order by attempt

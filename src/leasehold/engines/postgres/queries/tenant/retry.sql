@@ -1,0 +1,57 @@
+-- Queues ended jobs again, if they still stand at the attempt that the caller saw. Wakes who can run them.
+with moment as materialized (
+    select leasehold.clock() as now
+),
+seen as materialized (
+    select * from unnest(:jobs::uuid[], :attempts::integer[]) as s (job_id, attempt)
+),
+ended as materialized (
+    select d.* from leasehold.jobs_done d join seen on seen.job_id = d.id and seen.attempt = d.attempt
+    where d.tenant_id = :tenant
+    order by d.dedupe_hash, d.id
+    for update of d
+),
+free as (
+    select e.* from ended e
+    where not e.dedupe_held
+       or not exists (
+           select from leasehold.dedupe_holds h
+           where h.tenant_id = :tenant and h.dedupe_hash = e.dedupe_hash and h.job_id <> e.id
+             and (h.expires_at is null or h.expires_at > (select now from moment)))
+),
+-- Insert first, delete what was inserted: a job whose dedupe key is taken stays where it is.
+queued as (
+    insert into leasehold.jobs (
+        id, scheduled_for, queued_at, deadline, version, attempt, max_attempts, forgiven, priority, ready, tenant_id,
+        definition, status, payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key,
+        last_error, last_error_code
+    )
+    select id, now, queued_at, null, version, attempt, max_attempts, attempt, priority, true, tenant_id, definition,
+           'queued', payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key, last_error,
+           last_error_code
+    from free cross join moment
+    on conflict do nothing
+    returning id, definition
+),
+succeeded as (
+    insert into leasehold.job_attempts (tenant_id, job_id, attempt, status, worker_id, started_at, finished_at)
+    select e.tenant_id, e.id, e.attempt, 'succeeded', e.worker_id, e.started_at, e.finished_at
+    from ended e join queued q on q.id = e.id
+    where e.status = 'succeeded'
+),
+moved as (
+    delete from leasehold.jobs_done d using queued where d.tenant_id = :tenant and d.id = queued.id
+),
+woken as materialized (
+    select leasehold.wake(array_agg(lane.definition), array_agg(:tenant::text), array_agg(now))
+    from (select distinct definition from queued) lane cross join moment
+)
+select id, 'queued' as answer from queued cross join woken
+union all
+select id, 'duplicate' from ended where id not in (select id from queued)
+union all
+select d.id, 'changed' from leasehold.jobs_done d join seen on seen.job_id = d.id
+where d.tenant_id = :tenant and d.attempt <> seen.attempt
+union all
+select j.id, 'active' from leasehold.jobs j join seen on seen.job_id = j.id
+where j.tenant_id = :tenant

@@ -1,0 +1,70 @@
+"""Statements from files: named parameters become numbers, and the schema gets its real name.
+
+In the files the schema is called `leasehold`, so that each of them can be tried in psql as it stands.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from leasehold.errors import InvalidInput
+
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")
+_COMMENT = re.compile(r"--[^\n]*")
+_PARAMETER = re.compile(r"(?<![:'\w]):([a-z][a-z_]*)")
+
+
+def schema_name(text: str) -> str:
+    """Channels are named after the schema, and a channel's name has at most 63 characters: 30 are left."""
+    if not _SCHEMA_NAME.fullmatch(text):
+        raise InvalidInput(
+            f"{text!r} can't be used as the schema's name: 1 to 30 of a-z, 0-9 and _, not beginning with a digit.",
+            fix="Nothing was changed. Set LEASEHOLD_SCHEMA to such a name.",
+        )
+    return text
+
+
+def render(text: str, schema: str) -> str:
+    """Puts in the schema's real name: quoted where it is an identifier, bare where it is a whole literal."""
+    return re.sub(r"\bleasehold(?=[.;])", f'"{schema}"', text.replace("'leasehold'", f"'{schema}'"))
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+
+    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        if values.keys() != set(self.parameters):
+            raise TypeError(f"{self.name} takes {sorted(self.parameters)}, not {sorted(values)}")
+        return [values[name] for name in self.parameters]
+
+
+def parse(name: str, text: str, schema: str) -> Statement:
+    parameters: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        if match[1] not in parameters:
+            parameters.append(match[1])
+        return f"${parameters.index(match[1]) + 1}"
+
+    numbered = _PARAMETER.sub(number, _COMMENT.sub("", text))
+    return Statement(name, render(numbered, schema).strip(), tuple(parameters))
+
+
+@cache
+def statements(schema: str) -> Mapping[str, Statement]:
+    """Every statement of the engine, by its path below queries/ without the ending."""
+    return {name: parse(name, file.read_text(), schema) for name, file in query_files()}
+
+
+def query_files() -> Iterator[tuple[str, Traversable]]:
+    for folder in (files(__package__) / "queries").iterdir():
+        for file in folder.iterdir():
+            if file.name.endswith(".sql"):
+                yield f"{folder.name}/{file.name.removesuffix('.sql')}", file

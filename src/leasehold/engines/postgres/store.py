@@ -1,0 +1,371 @@
+"""The Postgres engine: what workers and administrators ask for, as statements. The tenant's door is in tenant.py."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import timedelta
+from math import ceil
+from typing import Any
+from uuid import uuid4
+
+import orjson
+from asyncpg import Record
+
+from leasehold.engines.postgres import listen, rows
+from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
+from leasehold.engines.postgres.lanes import PIECE, Lane, Marks, Stretch, Tour
+from leasehold.engines.postgres.tenant import PostgresTenantJobs
+from leasehold.errors import SeatLost, UnknownDefinition
+from leasehold.model.definition import Change, Definition, Registered, differences
+from leasehold.model.job import Claim, Line, TenantId, WorkerId
+from leasehold.model.limits import Limits, Pause, Scope
+from leasehold.model.outcome import Verdict
+from leasehold.model.status import Status
+from leasehold.store import Abilities, Claimed, Renewal, Seat, Serves, Wake, WorkerFacts, WorkerRecord
+
+# Looks that one claim may take before it says "ask again": bounds the time of a claim among very many held lanes.
+LOOKS_PER_CLAIM = 8
+PROMOTED_AT_ONCE = 500
+
+
+class PostgresStore:
+    """An open engine. Two links of its own, so that claiming and finishing don't wait for each other.
+
+    The claim commits asynchronously: when the database crashes, an attempt number may be handed out again, but
+    never to the same worker id, and both are in the fence. Enqueue and finish are always durable.
+    """
+
+    abilities = Abilities(
+        caller_transaction=True, exact_caps=True, priorities=True, wakes=True, atomic_bulk=None, fenced_logs=True
+    )
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        strict_tenants: bool = False,
+        durable_claims: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._strict_tenants = strict_tenants
+        self._claimer = Link(database, synchronous_commit="on" if durable_claims else "off", **ONE_PLAN)
+        self._finisher = Link(database, **ONE_PLAN)
+        self._monotonic = monotonic
+        self._results = listen.Results(database)
+        self._known_tenants: set[TenantId] = set()
+        self._versions: dict[rows.DefinitionKey, Definition] = {}
+        self._tours: dict[WorkerId, Tour] = {}
+        self._marks = Marks()
+
+    def tenant(self, tenant: TenantId) -> PostgresTenantJobs:
+        return PostgresTenantJobs(
+            self._database, tenant, self._results, self._known_tenants, strict=self._strict_tenants
+        )
+
+    async def close(self) -> None:
+        await self._results.close()
+        await self._claimer.close()
+        await self._finisher.close()
+        await self._database.close()
+
+    # ------------------------------------------------------------------------------------------------------ seats
+
+    async def join(self, serves: Serves, facts: WorkerFacts, lease: timedelta) -> Seat:
+        seat = Seat(WorkerId(str(uuid4())), serves)
+        await self._database.fetch(
+            "fleet/join",
+            worker=seat.worker,
+            host=facts.host,
+            pid=facts.pid,
+            version=facts.version,
+            slots=facts.slots,
+            metadata=orjson.dumps(facts.metadata).decode(),
+            lease=lease,
+            **_served(seat),
+        )
+        return seat
+
+    async def renew(self, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+        (row,) = await self._database.fetch("fleet/renew", worker=seat.worker, lease=lease, **rows.fences(held))
+        still = {number - 1 for number in row["held"]}
+        return Renewal(
+            alive=row["alive"],
+            lost=frozenset(claim for number, claim in enumerate(held) if number not in still),
+            cancels=frozenset(held[number - 1] for number in row["cancels"]),
+            orphans=row["orphans"],
+            next_due=row["next_due"],
+        )
+
+    async def leave(self, seat: Seat) -> None:
+        await self._database.fetch("fleet/leave", worker=seat.worker)
+        self._tours.pop(seat.worker, None)
+
+    async def evict(self, limit: int) -> Sequence[Claim]:
+        return await self._claims(await self._finisher.fetch("fleet/evict", limit=limit))
+
+    async def held(self, seat: Seat) -> Sequence[Claim]:
+        return await self._claims(await self._finisher.fetch("fleet/held", worker=seat.worker))
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        return [rows.worker(row) for row in await self._database.fetch("fleet/workers")]
+
+    # ---------------------------------------------------------------------------------------------------- claiming
+
+    async def claim(self, seat: Seat, limit: int) -> Claimed:
+        tour = self._tours.setdefault(seat.worker, Tour())
+        claims: list[Claim] = []
+        tried = False
+        looks = 0
+        while len(claims) < limit:
+            if tour.exhausted:
+                if looks == LOOKS_PER_CLAIM or (looks and tour.whole):
+                    break
+                looks += 1
+                await self._look(seat, tour)
+            elif tour.may_look(self._monotonic()):
+                await self._look(seat, tour)
+            tenants = tour.take(limit - len(claims))
+            if not tenants:
+                break
+            tried = True
+            claims += await self._claim_in_turn(seat, tour, tenants, limit - len(claims))
+        # Lanes that had work and gave none are contested or busy, never "empty".
+        more = len(claims) == limit or not tour.whole or (tried and not claims)
+        return Claimed(claims, more, tour.next_due)
+
+    async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
+        (sleep,) = await self._claimer.fetch("fleet/sleep", worker=seat.worker, **_served(seat))
+        claimed = await self.claim(seat, limit)
+        if claimed.claims or claimed.more:
+            return claimed
+        ((quiet,),) = await self._claimer.fetch("fleet/quiet")
+        if not quiet:
+            return Claimed((), True, claimed.next_due)
+        claimed = await self.claim(seat, limit)
+        if not claimed.claims and not claimed.more and claimed.next_due is not None:
+            await self._claimer.fetch("fleet/doze", sleep=sleep["id"], next_due=claimed.next_due)
+        return claimed
+
+    def wakes(self, seat: Seat) -> AsyncIterator[Wake]:
+        return listen.wakes(self._database, seat)
+
+    async def rouse(self, seat: Seat) -> None:
+        await self._claimer.fetch("fleet/rouse", worker=seat.worker, definitions=seat.serves.definitions)
+
+    async def _look(self, seat: Seat, tour: Tour) -> None:
+        """Reads the next piece of lanes, having promoted what came due; goes on until one has work or all are read."""
+        after = tour.look_after
+        while True:
+            began = self._monotonic()
+            (row,) = await self._claimer.fetch(
+                "fleet/look", worker=seat.worker, after=after, most=PIECE, **_served(seat)
+            )
+            if not row["alive"]:
+                raise SeatLost(
+                    f"worker {seat.worker} was evicted: its lease ran out. Nothing was claimed.",
+                    fix="Stop what it runs, and join again.",
+                )
+            tour.next_due = row["next_due"]
+            if tour.next_due is not None and tour.next_due <= timedelta() and await self._promote(seat):
+                continue
+            lanes = map(Lane, row["definitions"], row["tenants"], row["capped"])
+            reached_the_end = row["tenants_seen"] < PIECE
+            tour.looked(lanes, whole=reached_the_end and after == "", began=began, ended=self._monotonic())
+            if not tour.exhausted or tour.whole:
+                return
+            after = "" if reached_the_end else row["last_tenant"]
+            tour.passed(after)
+
+    async def _promote(self, seat: Seat) -> int:
+        (row,) = await self._claimer.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, **_served(seat))
+        promoted: int = row["promoted"]
+        return promoted
+
+    async def _claim_in_turn(
+        self, seat: Seat, tour: Tour, tenants: Sequence[Sequence[Lane]], limit: int
+    ) -> list[Claim]:
+        """A fair share for each tenant; who filled it may have more and keeps its place in the tour."""
+        share = ceil(limit / len(tenants))
+        found = await self._claim_from(seat, [lane for lanes in tenants for lane in lanes], share, limit)
+        given: dict[str, int] = {}
+        for row in found:
+            given[row["tenant_id"]] = given.get(row["tenant_id"], 0) + 1
+        tour.keep(lanes for lanes in tenants if given.get(lanes[0].tenant, 0) >= share)
+        return await self._claims(found)
+
+    async def _claim_from(self, seat: Seat, lanes: Sequence[Lane], share: int, limit: int) -> list[Record]:
+        began = self._monotonic()
+        full = self._marks.full_claim_is_due(began)
+        found = await self._claim_stretches(seat, self._marks.stretches(lanes, full=full), share, limit)
+        self._marks.took(full=full, began=began, ended=self._monotonic())
+        if not found and not full:
+            found = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
+        found.sort(key=lambda row: (row["turn"], row["priority"], row["seq"]))
+        self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        return found
+
+    async def _claim_stretches(
+        self, seat: Seat, stretches: Sequence[Stretch], share: int, limit: int
+    ) -> list[Record]:
+        """One statement; where a scope is capped, its lock comes first, in a statement and snapshot of its own."""
+        values: dict[str, Any] = {
+            "worker": seat.worker,
+            "definitions": [stretch.lane.definition for stretch in stretches],
+            "tenants": [stretch.lane.tenant for stretch in stretches],
+            "from_priorities": [stretch.from_priority for stretch in stretches],
+            "from_seqs": [stretch.from_seq for stretch in stretches],
+            "to_priorities": [stretch.to_priority for stretch in stretches],
+            "share": share,
+            "limit": limit,
+        }
+        if not any(stretch.lane.capped for stretch in stretches):
+            return await self._claimer.fetch("fleet/claim", **values, locked_tenants=[], locked_definitions=[])
+        async with self._claimer.session() as connection, connection.transaction():
+            scopes = await self._database.fetch_on(
+                connection, "fleet/lock_scopes", tenants=values["tenants"], definitions=values["definitions"]
+            )
+            return await self._database.fetch_on(
+                connection,
+                "fleet/claim",
+                **values,
+                locked_tenants=[scope["key"] for scope in scopes if scope["kind"] == "tenant"],
+                locked_definitions=[scope["key"] for scope in scopes if scope["kind"] == "definition"],
+            )
+
+    async def _claims(self, found: Sequence[Record]) -> list[Claim]:
+        """Rows as claims. Versions are immutable, so each is read once."""
+        missing = {(row["definition"], row["version"]) for row in found} - self._versions.keys()
+        if missing:
+            keys, versions = zip(*missing, strict=True)
+            for row in await self._database.fetch("fleet/definition_versions", keys=keys, versions=versions):
+                self._versions[row["key"], row["version"]] = rows.definition(row)
+        return [rows.claim(row, self._versions[row["definition"], row["version"]]) for row in found]
+
+    # --------------------------------------------------------------------------------------------------- finishing
+
+    async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+        ended = [(claim, verdict) for claim, verdict in done if verdict.status.final]
+        again = [(claim, verdict) for claim, verdict in done if not verdict.status.final]
+        refused = await self._requeue(again) if again else []
+        # Refused may mean fenced off, or that a cancel was requested: then it ends here, if its fence holds.
+        ended += [(claim, _canceled(verdict)) for claim, verdict in refused]
+        return await self._end(ended) if ended else frozenset()
+
+    async def _requeue(self, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:
+        verdicts = [verdict for _, verdict in again]
+        held = await self._finisher.fetch(
+            "fleet/requeue",
+            **_verdict_columns(again),
+            delays=[verdict.delay for verdict in verdicts],
+            forgiven=[verdict.forgiven for verdict in verdicts],
+        )
+        kept = {rows.fence(row) for row in held}
+        return [(claim, verdict) for claim, verdict in again if rows.fence_of(claim) not in kept]
+
+    async def _end(self, ended: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+        held = await self._finisher.fetch(
+            "fleet/finish",
+            **_verdict_columns(ended),
+            statuses=[verdict.status.value for _, verdict in ended],
+            results=[verdict.result for _, verdict in ended],
+            keeps=[claim.definition.retention.keep(verdict.status) for claim, verdict in ended],
+        )
+        kept = {rows.fence(row) for row in held}
+        return frozenset(claim for claim, _ in ended if rows.fence_of(claim) not in kept)
+
+    async def say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
+        held = await self._finisher.fetch(
+            "fleet/say",
+            **rows.fences(claim for claim, _ in lines),
+            workers=[claim.worker for claim, _ in lines],
+            numbers=[line.number for _, line in lines],
+            kinds=[line.kind.value for _, line in lines],
+            texts=[line.text for _, line in lines],
+            progresses=[line.progress for _, line in lines],
+        )
+        kept = {rows.fence(row) for row in held}
+        return frozenset(claim for claim, _ in lines if rows.fence_of(claim) not in kept)
+
+    async def prune(self, limit: int) -> int:
+        ((pruned,),) = await self._finisher.fetch("fleet/prune", limit=limit)
+        count: int = pruned
+        return count
+
+    # ----------------------------------------------------------------------------------------------- administration
+
+    async def sync_definitions(self, found: Sequence[Definition]) -> Sequence[Change]:
+        changes: list[Change] = []
+        with self._database.translated():
+            async with self._database.connection() as connection, connection.transaction():
+                await self._database.fetch_on(connection, "administration/lock_definitions")
+                known = await self._database.fetch_on(connection, "administration/definitions")
+                registered = {row["key"]: (rows.definition(row), int(row["version"])) for row in known}
+                for definition in found:
+                    before, version = registered.get(definition.key, (None, 0))
+                    if definition == before:
+                        continue
+                    changed = {} if before is None else differences(before, definition)
+                    changes.append(Change(definition.key, version + 1, changed, created=before is None))
+                    await self._database.fetch_on(
+                        connection,
+                        "administration/add_version",
+                        version=version + 1,
+                        **rows.definition_columns(definition),
+                    )
+        return changes
+
+    async def definitions(self) -> Sequence[Registered]:
+        found = await self._database.fetch("administration/definitions")
+        return [Registered(rows.definition(row), row["version"], row["active"]) for row in found]
+
+    async def activate(self, definition: str, active: bool) -> None:
+        (row,) = await self._database.fetch("administration/activate", key=definition, active=active)
+        if not row["count"]:
+            raise UnknownDefinition(
+                f"there is no definition {definition!r}. Nothing was changed.", fix="Register it first."
+            )
+
+    async def limit(self, scope: Scope, limits: Limits) -> None:
+        await self._database.fetch(
+            "administration/limit",
+            kind=scope.kind.value,
+            key=scope.key,
+            max_running=limits.max_running,
+            rate_count=limits.rate and limits.rate.count,
+            rate_period=limits.rate and limits.rate.period,
+        )
+
+    async def pause(self, scope: Scope, pause: Pause | None) -> None:
+        await self._database.fetch(
+            "administration/pause",
+            kind=scope.kind.value,
+            key=scope.key,
+            reason=pause and pause.why,
+            until=pause and pause.until,
+        )
+
+
+def _served(seat: Seat) -> dict[str, Any]:
+    return {"definitions": seat.serves.definitions, "tenants": seat.serves.tenants}
+
+
+def _verdict_columns(done: Iterable[tuple[Claim, Verdict]]) -> dict[str, list[Any]]:
+    claims, verdicts = zip(*done, strict=True)
+    return {
+        **rows.fences(claims),
+        "workers": [claim.worker for claim in claims],
+        "attempt_statuses": [verdict.attempt.value for verdict in verdicts],
+        "errors": [verdict.error for verdict in verdicts],
+        "error_codes": [verdict.error_code for verdict in verdicts],
+        "exit_codes": [verdict.exit_code for verdict in verdicts],
+    }
+
+
+def _canceled(verdict: Verdict) -> Verdict:
+    return Verdict(
+        Status.CANCELED,
+        verdict.attempt,
+        error=verdict.error,
+        error_code=verdict.error_code,
+        exit_code=verdict.exit_code,
+    )

@@ -1,0 +1,237 @@
+"""The tenant's door in Postgres. One funnel adds the tenant to every statement; none here can do without it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from datetime import timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import asyncpg
+from asyncpg import Record
+
+from leasehold.engines.postgres import rows
+from leasehold.engines.postgres.batch import Batch
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.listen import RESULT_FALLBACK, Results
+from leasehold.errors import InactiveDefinition, InvalidInput, TransactionConflict, UnknownDefinition, UnknownTenant
+from leasehold.model.definition import Registered
+from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId
+from leasehold.model.status import ACTIVE, FINAL, Status
+from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.database import Connection
+
+# A job may move between its states, and so between its tables, while one statement looks for it; then it is asked
+# for again. Each time something else must have moved it, so a few times are plenty.
+TRIES = 5
+LINES_AT_ONCE = 1000
+BEYOND_ANY_ID = UUID(int=2**128 - 1)
+
+Answer = TypeVar("Answer", bound=StrEnum)
+
+
+class PostgresTenantJobs:
+    def __init__(
+        self, database: Database, tenant: TenantId, results: Results, known: set[TenantId], *, strict: bool
+    ) -> None:
+        self._database = database
+        self._tenant = tenant
+        self._results = results
+        self._known = known
+        self._strict = strict
+
+    async def _fetch(self, name: str, /, **values: Any) -> list[Record]:
+        """The funnel: nothing behind this door is asked for without the tenant."""
+        return await self._database.fetch(f"tenant/{name}", tenant=self._tenant, **values)
+
+    async def _fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[Record]:
+        return await self._database.fetch_on(connection, f"tenant/{name}", tenant=self._tenant, **values)
+
+    # ----------------------------------------------------------------------------------------------------- enqueue
+
+    async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[Placed]:
+        """A second caller with the same dedupe key waits for the first one's commit, then gets its job.
+
+        Under REPEATABLE READ that raises TransactionConflict instead: run the transaction again.
+        """
+        if not jobs:
+            return []
+        batch = Batch(self._tenant, jobs)
+        await self._admit()
+        with self._database.translated():
+            async with self._caller_or_own(within) as connection, self._atomic(batch, connection):
+                return await self._place(batch, partial(self._fetch_on, connection))
+
+    @staticmethod
+    def _atomic(batch: Batch, connection: "Connection") -> AbstractAsyncContextManager[Any]:
+        """An id taken for a job whose dedupe key turns out to be held is given back, in the same transaction."""
+        return connection.transaction() if batch.may_give_back else nullcontext()
+
+    async def _place(self, batch: Batch, fetch: Callable[..., Awaitable[list[Record]]]) -> list[Placed]:
+        for _ in range(TRIES):
+            answers = await fetch("enqueue", **batch.columns())
+            await self._require_accepted(answers)
+            if unused := [row["number"] for row in answers if row["named_for_nothing"]]:
+                await fetch("unname", id_hashes=batch.id_hashes(unused))
+            batch.created(row["number"] for row in answers if row["created"])
+            if not batch.open:
+                return batch.placed()
+            batch.held({row["number"]: row["holder"] for row in await fetch("holders", **batch.keys())})
+            if not batch.open:
+                return batch.placed()
+        raise TransactionConflict(
+            f"the dedupe keys of {len(batch.open)} jobs were taken and freed by others {TRIES} times in a row, or by "
+            "a transaction that this one's snapshot can't see. Roll back, and nothing of it is kept.",
+            fix="Run the whole transaction again.",
+        )
+
+    async def _admit(self) -> None:
+        if self._tenant in self._known:
+            return
+        if not self._strict:
+            await self._fetch("ensure_tenant")
+        elif not (await self._fetch("knows_tenant"))[0][0]:
+            raise UnknownTenant(
+                f"tenant {self._tenant!r} was never registered, and strict tenants are on. Nothing was enqueued.",
+                fix="Register it, or correct its name.",
+            )
+        self._known.add(self._tenant)
+
+    async def _require_accepted(self, answers: Sequence[Record]) -> None:
+        refused = [row for row in answers if row["refused"]]
+        if not refused:
+            return
+        key = refused[0]["definition"]
+        if not refused[0]["unknown"]:
+            raise InactiveDefinition(
+                f"{key!r} is inactive: it takes nothing new. Nothing was enqueued.", fix="Activate it first."
+            )
+        known = [registered.definition.key for registered in await self.definitions()]
+        near = get_close_matches(key, known, n=1)
+        hint = f' Did you mean "{near[0]}"?' if near else ""
+        raise UnknownDefinition(
+            f"there is no definition {key!r}.{hint} Known: {', '.join(known[:5]) or 'none'}. Nothing was enqueued.",
+            fix="If it is new in the code, sync the definitions.",
+        )
+
+    def _caller_or_own(self, within: object | None) -> AbstractAsyncContextManager["Connection"]:
+        if within is None:
+            return self._database.connection()
+        if isinstance(within, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
+            return nullcontext(within)
+        raise InvalidInput(
+            f"within= got {type(within).__module__}.{type(within).__name__}, which is no asyncpg connection.",
+            fix="Nothing was enqueued. Pass the connection that holds your transaction.",
+        )
+
+    # -------------------------------------------------------------------------------------------------------- read
+
+    async def get(self, job: JobId) -> JobRecord | None:
+        found = await self._fetch("get", jobs=[job])
+        return rows.job(found[0]) if found else None
+
+    async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
+        statuses = where.statuses or tuple(Status)
+        found = await self._database.fetch_planned_anew(
+            "tenant/find",
+            tenant=self._tenant,
+            below=_read_cursor(cursor),
+            active=[status.value for status in statuses if status in ACTIVE],
+            succeeded=Status.SUCCEEDED in statuses,
+            unusual=[status.value for status in statuses if status in FINAL - {Status.SUCCEEDED}],
+            definitions=where.definitions or None,
+            source=where.source and where.source.value,
+            correlation_id=where.correlation_id,
+            created_after=where.created_after,
+            created_before=where.created_before,
+            limit=limit + 1,
+        )
+        jobs = [rows.job(row) for row in found[:limit]]
+        return Page(jobs, next=jobs[-1].id if len(found) > limit else None)
+
+    async def counts(self, cap: int) -> Mapping[Status, int]:
+        return {Status(row["status"]): row["count"] for row in await self._fetch("counts", cap=cap)}
+
+    async def attempts(self, job: JobId) -> Sequence[Attempt]:
+        return [rows.attempt(row) for row in await self._fetch("attempts", job=job)]
+
+    async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[Line]:
+        found = await self._fetch("lines", job=job, attempt=attempt, after=after, limit=LINES_AT_ONCE)
+        return [rows.line(row) for row in found]
+
+    async def definitions(self) -> Sequence[Registered]:
+        found = await self._database.fetch("administration/definitions")
+        return [Registered(rows.definition(row), row["version"], row["active"]) for row in found]
+
+    async def ended(self, job: JobId, wait: timedelta) -> JobRecord | None:
+        until = monotonic() + wait.total_seconds()
+        await self._results.listen()
+        await self._fetch("await", job=job)
+        while True:
+            round_ = self._results.round()
+            record = await self.get(job)
+            if record is None or record.status.final:
+                return record
+            left = until - monotonic()
+            if left <= 0:
+                return None
+            await _wait_for(round_, min(left, RESULT_FALLBACK.total_seconds()))
+            await self._results.listen()
+
+    # ------------------------------------------------------------------------------------------------------ change
+
+    async def cancel(self, jobs: Sequence[JobId]) -> Mapping[JobId, CancelAnswer]:
+        return await self._asked(jobs, CancelAnswer, lambda some: self._fetch("cancel", jobs=some))
+
+    async def retry(self, seen: Mapping[JobId, int]) -> Mapping[JobId, RetryAnswer]:
+        return await self._asked(
+            tuple(seen),
+            RetryAnswer,
+            lambda some: self._fetch("retry", jobs=some, attempts=[seen[job] for job in some]),
+        )
+
+    async def reschedule(
+        self, jobs: Sequence[JobId], delay: timedelta | None = None, priority: int | None = None
+    ) -> Mapping[JobId, RescheduleAnswer]:
+        return await self._asked(
+            jobs,
+            RescheduleAnswer,
+            lambda some: self._fetch("reschedule", jobs=some, delay=delay, priority=priority),
+        )
+
+    async def _asked(
+        self,
+        jobs: Sequence[JobId],
+        answers: type[Answer],
+        ask: Callable[[list[JobId]], Awaitable[list[Record]]],
+    ) -> dict[JobId, Answer]:
+        """Each job's answer, in the order asked. What moved while it was looked for is asked for again."""
+        open_ = sorted(set(jobs))
+        found: dict[JobId, Answer] = {}
+        for _ in range(TRIES):
+            if not open_:
+                break
+            found |= {JobId(str(row["id"])): answers(row["answer"]) for row in await ask(open_)}
+            open_ = [job for job in open_ if job not in found]
+        unknown = answers("unknown")
+        return {job: found.get(job, unknown) for job in jobs}
+
+
+def _read_cursor(cursor: str | None) -> UUID:
+    try:
+        return BEYOND_ANY_ID if cursor is None else UUID(cursor)
+    except ValueError as error:
+        raise InvalidInput(
+            f"{cursor!r} is not a cursor of this listing.", fix="Pass the `next` of the page before, or none."
+        ) from error
+
+
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
