@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from leasehold.engines.postgres.sql import Statement, schema_name, statements
-from leasehold.errors import SchemaMismatch, TransactionConflict, Unreachable
+from leasehold.errors import InvalidInput, SchemaMismatch, TransactionConflict, Unreachable
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -34,7 +34,6 @@ _UNREACHABLE = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
-    asyncpg.InterfaceError,
 )
 _NO_SCHEMA = (
     asyncpg.UndefinedTableError,
@@ -116,12 +115,25 @@ class Database:
                 f"the transaction lost a race ({error}). It must be rolled back, nothing of it was kept.",
                 fix="Run the whole transaction again.",
             ) from error
-        except _UNREACHABLE as error:
-            raise Unreachable(
-                f"the database can't be reached ({type(error).__name__}: {error}). "
-                "What was under way is either wholly done or not at all.",
-                fix="Check LEASEHOLD_URL and that Postgres runs; repeating the call is safe.",
+        except asyncpg.ClientConfigurationError as error:
+            raise InvalidInput(
+                f"the database's URL can't be used: {error}. Nothing was changed.",
+                fix="Use a URL such as postgresql://user@host/database.",
             ) from error
+        except _UNREACHABLE as error:
+            raise _unreachable(error) from error
+        except asyncpg.InterfaceError as error:
+            if "closed" not in str(error):
+                raise
+            raise _unreachable(error) from error
+
+
+def _unreachable(error: Exception) -> Unreachable:
+    return Unreachable(
+        f"the database can't be reached ({type(error).__name__}: {error}). "
+        "What was under way is either wholly done or not at all.",
+        fix="Check LEASEHOLD_URL and that Postgres runs.",
+    )
 
 
 class Link:

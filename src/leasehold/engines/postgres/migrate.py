@@ -79,7 +79,7 @@ async def standing(url: str, schema: str = "leasehold") -> Standing:
         await connection.close()
 
 
-async def migrate(url: str, schema: str = "leasehold") -> Sequence[Migration]:
+async def migrate(url: str, schema: str = "leasehold") -> list[Migration]:
     """Applies what is missing, each in a transaction of its own, and returns it. Safe to call from many at once."""
     database = Database(url, schema)
     connection = await database.connect()

@@ -110,7 +110,7 @@ def worker(row: Record) -> WorkerRecord:
         id=WorkerId(str(row["id"])),
         facts=WorkerFacts(row["host"], row["pid"], row["version"], row["slots"], orjson.loads(row["metadata"])),
         serves=Serves(tuple(row["definitions"]), None if tenants is None else tuple(map(TenantId, tenants))),
-        running=row["running_count"],
+        running=row["running"],
         started_at=row["started_at"],
         last_seen_at=row["last_seen_at"],
         lease_expires_at=row["lease_expires_at"],

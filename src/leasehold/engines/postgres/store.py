@@ -86,7 +86,13 @@ class PostgresStore:
         return seat
 
     async def renew(self, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
-        (row,) = await self._database.fetch("fleet/renew", worker=seat.worker, lease=lease, **rows.fences(held))
+        (row,) = await self._database.fetch(
+            "fleet/renew",
+            worker=seat.worker,
+            lease=lease,
+            definitions=seat.serves.definitions,
+            **rows.fences(held),
+        )
         still = {number - 1 for number in row["held"]}
         return Renewal(
             alive=row["alive"],
@@ -153,7 +159,7 @@ class PostgresStore:
         await self._claimer.fetch("fleet/rouse", worker=seat.worker, definitions=seat.serves.definitions)
 
     async def _look(self, seat: Seat, tour: Tour) -> None:
-        """Reads the next piece of lanes, having promoted what came due; goes on until one has work or all are read."""
+        """Reads the next piece of lanes, having promoted what came due; on until one has work or all are read."""
         after = tour.look_after
         while True:
             began = self._monotonic()

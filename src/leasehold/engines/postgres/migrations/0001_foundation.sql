@@ -112,7 +112,7 @@ create table leasehold.jobs (
 );
 
 create index jobs_ready on leasehold.jobs (definition, tenant_id, priority, seq) where ready;
-create index jobs_future on leasehold.jobs (scheduled_for) where status = 'queued' and not ready;
+create index jobs_future on leasehold.jobs (definition, scheduled_for) where status = 'queued' and not ready;
 create index jobs_running on leasehold.jobs (definition, tenant_id) where status = 'running';
 create unique index jobs_active_dedupe on leasehold.jobs (tenant_id, dedupe_hash)
     where dedupe_hash is not null and not dedupe_held;
@@ -167,7 +167,8 @@ create table leasehold.dedupe_holds (
 
 create index dedupe_holds_expiry on leasehold.dedupe_holds (expires_at) where expires_at is not null;
 
--- Every attempt that did not succeed. A succeeded one is read off its job's row, since a row at each claim and an
+-- Every attempt that did not succeed. A succeeded one is read off its job's row (a command's, with its exit code, is
+-- here), since a row at each claim and an
 -- update at each finish cost 40 % more WAL and CPU; a manual retry writes it down before it takes that row away.
 create table leasehold.job_attempts (
     tenant_id    text not null,
@@ -207,7 +208,6 @@ create table leasehold.workers (
     slots             integer not null,
     definitions       text[] not null,
     tenants           text[],
-    running_count     integer not null default 0,
     metadata          jsonb not null default '{}',
     started_at        timestamptz not null,
     last_seen_at      timestamptz not null,

@@ -20,8 +20,13 @@ lane as materialized (
     from unnest(:definitions::text[], :tenants::text[], :from_priorities::smallint[], :from_seqs::bigint[],
                 :to_priorities::smallint[]) as l (definition, tenant_id, from_priority, from_seq, to_priority)
     join leasehold.definitions f on f.key = l.definition and f.active
-    left join leasehold.limits t on t.kind = 'tenant' and t.key = l.tenant_id
-    left join leasehold.limits d on d.kind = 'definition' and d.key = l.definition
+    -- The limits keep the planner from reading all limits of a kind.
+    left join lateral (
+        select * from leasehold.limits where kind = 'tenant' and key = l.tenant_id limit 1
+    ) t on true
+    left join lateral (
+        select * from leasehold.limits where kind = 'definition' and key = l.definition limit 1
+    ) d on true
     where exists (select from seat)
       and (t.paused_at is null or t.paused_until <= (select now from moment))
       and (d.paused_at is null or d.paused_until <= (select now from moment))

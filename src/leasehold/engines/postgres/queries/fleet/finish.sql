@@ -33,7 +33,7 @@ attempts as (
     )
     select tenant_id, id, attempt, attempt_status, worker_id, started_at, now, exit_code, error, error_code
     from gone cross join moment
-    where attempt_status <> 'succeeded'
+    where attempt_status <> 'succeeded' or exit_code is not null
 )
 select tenant_id, id, attempt, worker_id,
        (select leasehold.wake_for_freed(array_agg(distinct tenant_id), array_agg(distinct definition)) from gone),

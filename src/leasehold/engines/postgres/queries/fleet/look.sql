@@ -39,11 +39,13 @@ lane as (
     select tenant.number, tenant.id as tenant_id, served.definition, served.capped or l.max_running is not null as capped
     from tenant
     cross join served
+    -- The limit keeps the planner from turning this into a walk over all that is ready.
+    cross join lateral (
+        select from leasehold.jobs j
+        where j.ready and j.definition = served.definition and j.tenant_id = tenant.id limit 1
+    ) has_work
     left join leasehold.limits l on l.kind = 'tenant' and l.key = tenant.id
     where tenant.number > 0
-      and exists (
-          select from leasehold.jobs j
-          where j.ready and j.definition = served.definition and j.tenant_id = tenant.id)
       and (l.paused_at is null or l.paused_until <= (select now from moment))
       and (l.max_running is null or l.max_running > (
                select count(*) from leasehold.jobs r where r.status = 'running' and r.tenant_id = tenant.id))
@@ -58,8 +60,12 @@ select exists (
        array(select capped from lane order by number, definition) as capped,
        -- A pause that ends by itself is due work, too.
        least(
-           (select j.scheduled_for from leasehold.jobs j
-            where j.status = 'queued' and not j.ready order by j.scheduled_for limit 1),
+           (select min(first.scheduled_for) from served
+            cross join lateral (
+                select j.scheduled_for from leasehold.jobs j
+                where j.status = 'queued' and not j.ready and j.definition = served.definition
+                order by j.scheduled_for limit 1
+            ) first),
            (select l.paused_until from leasehold.limits l
             where l.paused_until > (select now from moment) order by l.paused_until limit 1)
        ) - (select now from moment) as next_due

@@ -1,9 +1,18 @@
--- Moves jobs that came due into their lanes; wakes others for what this worker does not serve.
-with due as materialized (
-    select ctid from leasehold.jobs
-    where status = 'queued' and not ready and scheduled_for <= (select leasehold.clock())
-    order by scheduled_for limit :limit
-    for update skip locked
+-- Moves jobs that came due into their lanes: those of the definitions served, for whatever tenant. Wakes others for
+-- tenants that this worker does not serve.
+with moment as materialized (
+    select leasehold.clock() as now
+),
+due as materialized (
+    select job.ctid
+    from unnest(:definitions::text[]) as served (definition)
+    cross join lateral (
+        select j.ctid from leasehold.jobs j
+        where j.status = 'queued' and not j.ready and j.definition = served.definition
+          and j.scheduled_for <= (select now from moment)
+        order by j.scheduled_for limit :limit
+        for update skip locked
+    ) job
 ),
 promoted as (
     update leasehold.jobs j set ready = true, seq = nextval('leasehold.jobs_seq')
@@ -12,8 +21,7 @@ promoted as (
 ),
 foreign_lane as (
     select definition, tenant_id, min(scheduled_for) as due from promoted
-    where not (definition = any (:definitions::text[])
-               and (:tenants::text[] is null or tenant_id = any (:tenants::text[])))
+    where tenant_id <> all (:tenants::text[])
     group by definition, tenant_id
 )
 select (select count(*) from promoted) as promoted,

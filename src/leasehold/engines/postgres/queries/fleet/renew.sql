@@ -5,8 +5,7 @@ with moment as materialized (
 renewed as (
     update leasehold.workers
     set lease_expires_at = (select now from moment) + :lease::interval,
-        last_seen_at = (select now from moment),
-        running_count = cardinality(:jobs::uuid[])
+        last_seen_at = (select now from moment)
     where id = :worker
     returning id
 ),
@@ -45,6 +44,11 @@ select exists (select from renewed) as alive,
                   or not exists (select from leasehold.workers w where w.id = j.worker_id))
        ) as orphans,
        (
-           select j.scheduled_for - (select now from moment) from leasehold.jobs j
-           where j.status = 'queued' and not j.ready order by j.scheduled_for limit 1
+           select min(first.scheduled_for) - (select now from moment)
+           from unnest(:definitions::text[]) as served (definition)
+           cross join lateral (
+               select j.scheduled_for from leasehold.jobs j
+               where j.status = 'queued' and not j.ready and j.definition = served.definition
+               order by j.scheduled_for limit 1
+           ) first
        ) as next_due

@@ -1,5 +1,8 @@
--- The living, oldest first.
-select id, host, pid, version, slots, definitions, tenants, running_count, metadata, started_at, last_seen_at,
-       lease_expires_at
-from leasehold.workers
-order by started_at, id
+-- The living, oldest first, with how many jobs each holds.
+select w.id, w.host, w.pid, w.version, w.slots, w.definitions, w.tenants, w.metadata, w.started_at, w.last_seen_at,
+       w.lease_expires_at, coalesce(held.running, 0) as running
+from leasehold.workers w
+left join (
+    select worker_id, count(*) as running from leasehold.jobs where status = 'running' group by worker_id
+) held on held.worker_id = w.id
+order by w.started_at, w.id

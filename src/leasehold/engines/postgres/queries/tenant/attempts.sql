@@ -10,4 +10,6 @@ union all
 select d.attempt, 'succeeded', d.worker_id, d.started_at, d.finished_at, null, null, null, '{}'
 from leasehold.jobs_done d
 where d.tenant_id = :tenant and d.id = :job and d.status = 'succeeded'
+  and not exists (
+      select from leasehold.job_attempts a where a.tenant_id = :tenant and a.job_id = :job and a.attempt = d.attempt)
 order by attempt

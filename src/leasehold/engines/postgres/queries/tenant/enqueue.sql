@@ -2,12 +2,10 @@
 with moment as materialized (
     select leasehold.clock() as now
 ),
--- `seq` is drawn in the order given, whatever order the rows are inserted in.
-wanted as materialized (
+known as materialized (
     select n.*, v.version, coalesce(d.active, false) as active,
            coalesce(n.priority, v.priority) as its_priority, coalesce(n.max_attempts, v.max_attempts) as its_attempts,
-           coalesce(n.at, moment.now + n.delay) as due, moment.now,
-           nextval('leasehold.jobs_seq') as seq
+           coalesce(n.at, moment.now + n.delay) as due, moment.now
     from unnest(
         :ids::uuid[], :id_hashes::bytea[], :definitions::text[], :payloads::text[], :priorities::smallint[],
         :max_attempts::integer[], :delays::interval[], :ats::timestamptz[], :deadlines::timestamptz[],
@@ -20,6 +18,10 @@ wanted as materialized (
     cross join moment
     left join leasehold.definitions d on d.key = n.definition
     left join leasehold.definition_versions v on v.key = d.key and v.version = d.version
+),
+-- `seq` is drawn in the order given, whatever order the rows are joined and inserted in.
+wanted as materialized (
+    select nextval('leasehold.jobs_seq') as seq, in_order.* from (select * from known order by number) in_order
 ),
 -- Keys that outlive their job. Taken in the order of the keys, so that two batches can't wait for each other.
 taken as (

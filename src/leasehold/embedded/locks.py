@@ -1,0 +1,67 @@
+"""The locks of a home, on the client's side. What each is for stands in guard.py."""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from leasehold.embedded.guard import try_lock
+from leasehold.errors import EmbeddedError
+
+START_LIMIT = 60.0
+
+
+@contextlib.contextmanager
+def only_starter(home: Path) -> Iterator[None]:
+    descriptor = open_lock(home, "start.lock")
+    try:
+        lock_within(START_LIMIT * 2, descriptor, fcntl.LOCK_EX, "another process that starts it")
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # said aloud: a forked child may have the descriptor too
+    finally:
+        os.close(descriptor)
+
+
+def take_reference(home: Path) -> int:
+    """From now on no guard stops the server; a guard that is already stopping it is waited for."""
+    descriptor = open_lock(home, "clients.lock")
+    try:
+        lock_within(START_LIMIT, descriptor, fcntl.LOCK_SH, "the last server to stop")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_lock(home: Path, name: str) -> int:
+    return os.open(home / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def lock_within(limit: float, descriptor: int, kind: int, whom: str) -> None:
+    deadline = time.monotonic() + limit
+    while not try_lock(descriptor, kind):
+        if time.monotonic() > deadline:
+            raise EmbeddedError(
+                f"Waited {limit:.0f} s for {whom}.",
+                fix="See guard.log and postgres.log in the home for what it is doing. Nothing was changed.",
+            )
+        time.sleep(0.01)
+
+
+def is_locked(home: Path, name: str, *, against: int = fcntl.LOCK_SH) -> bool:
+    """Whether somebody holds a lock that excludes this kind. Asking makes no file: home may be gone."""
+    try:
+        descriptor = os.open(home / name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        if not try_lock(descriptor, against):
+            return True
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        return False
+    finally:
+        os.close(descriptor)

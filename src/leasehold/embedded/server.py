@@ -1,0 +1,219 @@
+"""The client's side: find the server of a home or have a guard start it, and hold a reference to it."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from leasehold.embedded import binaries, guard, places
+from leasehold.embedded.account import account_for
+from leasehold.embedded.guard import Plan
+from leasehold.embedded.locks import START_LIMIT, is_locked, only_starter, take_reference
+from leasehold.errors import EmbeddedError
+
+STOP_LIMIT = 30.0
+OUR_SETTINGS = ("cluster_name", "config_file", "data_directory", "external_pid_file", "unix_socket_directories")
+
+
+class Server:
+    """A reference to the running Postgres of one home. The server lives while any process holds one."""
+
+    def __init__(self, plan: Plan, reference: int) -> None:
+        self._plan = plan
+        self._reference: int | None = reference
+
+    @property
+    def url(self) -> str:
+        """The superuser's way in, over the unix socket. It stays the same when postgres is started again."""
+        return self.url_for("postgres")
+
+    def url_for(self, database: str) -> str:
+        place = quote(self._plan.socket_folder, safe="/")
+        return f"postgresql://leasehold@/{quote(database, safe='')}?host={place}&port={self._plan.port}"
+
+    @property
+    def data(self) -> Path:
+        return self._plan.data
+
+    @property
+    def version(self) -> int:
+        return self._plan.version
+
+    @property
+    def binaries(self) -> Path:
+        return Path(self._plan.binaries)
+
+    def postmaster_pid(self) -> int:
+        """The pid of a postmaster that takes connections; waits while the guard is starting it again."""
+        home = Path(self._plan.home)
+        if running := wait_until_ready(home):
+            return running[1]
+        raise EmbeddedError(
+            f"The embedded Postgres in {home} is not running: its guard is gone (see {home / 'guard.log'}).",
+            fix="Call start() again. Nothing was changed.",
+        )
+
+    def stop(self) -> None:
+        """Give the reference back; a second call does nothing.
+
+        When it was the last one the server stops, and this waits until it has. Processes forked from this
+        one while it held the reference hold it too.
+        """
+        if self._reference is None:
+            return
+        os.close(self._reference)  # not LOCK_UN: that would take it from forked children as well
+        self._reference = None
+        wait_for_the_end_if_we_were_last(Path(self._plan.home))
+
+
+def start_server(home: Path, settings: Mapping[str, str]) -> Server:
+    """Come to a running server: join the one there is, or have a guard start it."""
+    settings = checked(settings)
+    with readable_refusals(home):
+        home = places.settle(home)
+        with only_starter(home):
+            reference = take_reference(home)
+            try:
+                return Server(join_or_launch(home, settings), reference)
+            except BaseException:
+                os.close(reference)
+                raise
+
+
+def checked(settings: Mapping[str, str]) -> dict[str, str]:
+    for name, value in settings.items():
+        is_name = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name)
+        if not is_name or name.lower() in OUR_SETTINGS or (name.lower() == "port" and not value.isdecimal()):
+            raise EmbeddedError(
+                f"The embedded Postgres does not take the setting {name!r} with value {value!r}.",
+                fix=f"Names are those of postgresql.conf; we set {', '.join(OUR_SETTINGS)} ourselves; a port is a"
+                " number. Nothing was changed.",
+            )
+    return {name.lower(): value for name, value in settings.items()}
+
+
+@contextlib.contextmanager
+def readable_refusals(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise EmbeddedError(
+            f"The embedded Postgres of {home} can't be started: {problem}.",
+            fix="Choose a home that this user can write to, or run as its owner. No data was changed.",
+        ) from problem
+
+
+def join_or_launch(home: Path, settings: dict[str, str]) -> Plan:
+    for _ in range(3):  # a guard may be leaving, or be killed, while we look at it
+        if not is_locked(home, "guard.lock"):
+            launch_guard(make_plan(home, settings))
+        if running := wait_until_ready(home):
+            return running[0]
+    raise EmbeddedError(
+        f"The guard of {home} ended again and again while starting (see {home / 'guard.log'}).",
+        fix="Find what ends it, then call start() again. Your data was not changed.",
+    )
+
+
+def wait_for_the_end_if_we_were_last(home: Path) -> None:
+    deadline = time.monotonic() + STOP_LIMIT
+    while time.monotonic() < deadline and is_locked(home, "guard.lock"):
+        stopping = is_locked(home, "clients.lock", against=fcntl.LOCK_SH)
+        if not stopping and is_locked(home, "clients.lock", against=fcntl.LOCK_EX):
+            return  # others still hold references
+        time.sleep(0.02)
+
+
+# Having a guard start it
+
+
+def make_plan(home: Path, settings: Mapping[str, str]) -> Plan:
+    data = home / "pgdata"
+    account = account_for(data)
+    chosen = binaries.choose(data)
+    if account and not account.can_run([str(chosen.folder / "postgres"), "--version"]):
+        chosen = binaries.copy_for(account.name, chosen, places.public_folder(places.SYSTEM_FOLDER / "binaries"))
+    port = int(settings.get("port", "5432"))
+    return Plan(
+        home=str(home),
+        binaries=str(chosen.folder),
+        version=chosen.version,
+        socket_folder=str(places.make_socket_folder(home, account, port)),
+        port=port,
+        cluster_name=f"leasehold-{places.mark_of(home)}",
+        settings=dict(settings),
+        uid=account.uid if account else None,
+        gid=account.gid if account else None,
+    )
+
+
+def launch_guard(plan: Plan) -> None:
+    """Returns when postgres is ready, or when another guard turns out to be there already."""
+    log = guard.open_log(Path(plan.home, "guard.log"))
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, plan.home],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(plan.to_json().encode())
+        process.stdin.close()
+        process.wait()  # the guard has left this process and goes on as nobody's child
+        answer = first_line(process.stdout.fileno(), START_LIMIT)
+    if answer.get("state") == "failed":
+        raise EmbeddedError(answer["happened"], fix="Mend the cause, then start again. Your data was not changed.")
+    if not answer:
+        raise EmbeddedError(
+            f"The guard of {plan.home} died, or had no server ready within {START_LIMIT:.0f} s."
+            f" {guard.end_of_log(Path(plan.home, 'guard.log'))}",
+            fix="See postgres.log too. A long recovery from a crash may just need another start. Your data was"
+            " not changed.",
+        )
+
+
+def first_line(descriptor: int, limit: float) -> dict[str, str]:
+    """What the guard says; empty when it says nothing in time or its end of the pipe is closed."""
+    said = b""
+    deadline = time.monotonic() + limit
+    while not said.endswith(b"\n"):
+        if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            return {}
+        piece = os.read(descriptor, 65536)
+        if not piece:
+            return {}
+        said += piece
+    answer: dict[str, str] = json.loads(said)
+    return answer
+
+
+def wait_until_ready(home: Path) -> tuple[Plan, int] | None:
+    """What the living guard of this home runs and its pid, once it takes connections; None without a guard."""
+    deadline = time.monotonic() + START_LIMIT
+    while is_locked(home, "guard.lock"):
+        with contextlib.suppress(FileNotFoundError):  # a new guard has not published it yet
+            plan = Plan.from_json((home / "server.json").read_text())
+            if pid := guard.ready_postmaster(plan):
+                return plan, pid
+        if time.monotonic() > deadline:
+            raise EmbeddedError(
+                f"The Postgres in {home} did not get ready within {START_LIMIT:.0f} s.",
+                fix=f"See guard.log and postgres.log in {home}: it may still be recovering from a crash; or a"
+                " container you don't see runs it. Nothing was changed.",
+            )
+        time.sleep(0.02)
+    return None

@@ -1,0 +1,35 @@
+"""A claim as the tests of the rules need it: only what a test speaks of has to be named."""
+
+from datetime import UTC, datetime
+
+from leasehold.model.definition import Definition
+from leasehold.model.job import Claim, JobId, TenantId, WorkerId
+
+NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
+
+
+def a_claim(
+    *,
+    attempt: int = 1,
+    max_attempts: int = 5,
+    forgiven: int = 0,
+    definition: Definition | None = None,
+    tenant: str = "acme",
+    job: str = "0197c000-0000-7000-8000-000000000001",
+    worker: str = "w-1",
+    payload: str = "{}",
+    version: int = 1,
+) -> Claim:
+    return Claim(
+        tenant=TenantId(tenant),
+        job=JobId(job),
+        attempt=attempt,
+        worker=WorkerId(worker),
+        definition=definition or Definition("send_mail"),
+        version=version,
+        payload=payload,
+        max_attempts=max_attempts,
+        forgiven=forgiven,
+        queued_at=NOON,
+        started_at=NOON,
+    )

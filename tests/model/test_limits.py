@@ -1,0 +1,45 @@
+"""Limits that let nothing run are refused: to stop a scope, it is paused."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from leasehold.errors import InvalidInput
+from leasehold.model.limits import Limits, Pause, Rate
+
+
+def test_without_words_nothing_is_limited() -> None:
+    assert (Limits().max_running, Limits().rate) == (None, None)
+
+
+def test_the_smallest_limit_lets_one_run() -> None:
+    limits = Limits(max_running=1, rate=Rate(1, timedelta(microseconds=1)))
+    assert limits.max_running == 1
+
+
+@pytest.mark.parametrize("max_running", [0, -1])
+def test_a_limit_that_lets_nothing_run_is_refused_in_favour_of_a_pause(max_running: int) -> None:
+    with pytest.raises(InvalidInput, match=rf"max_running={max_running} .*Nothing was changed.*pause it"):
+        Limits(max_running=max_running)
+
+
+@pytest.mark.parametrize(
+    ("count", "period"),
+    [(0, timedelta(seconds=1)), (-1, timedelta(seconds=1)), (1, timedelta()), (1, timedelta(seconds=-1))],
+)
+def test_a_rate_that_lets_nothing_run_is_refused_in_favour_of_a_pause(count: int, period: timedelta) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        Rate(count, period)
+
+    assert f"{count} per {period}" in str(refusal.value)
+    assert "Nothing was changed. To stop a scope, pause it." in str(refusal.value)
+
+
+@pytest.mark.parametrize("until", [None, datetime(2030, 1, 1, tzinfo=UTC)])
+def test_a_pause_lasts_until_a_moment_or_until_someone_resumes(until: datetime | None) -> None:
+    assert Pause("the provider is down", until).until == until
+
+
+def test_a_pause_until_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"until=2030-01-01T00:00:00 has no timezone.*Nothing was changed"):
+        Pause("the provider is down", datetime(2030, 1, 1))
