@@ -337,3 +337,13 @@ def test_equal_definitions_have_no_differences() -> None:
 def test_a_difference_is_named_with_before_and_after(field: str, value: Any) -> None:
     after = Definition(**({"key": "send_mail", "schema": SCHEMA} | {field: value}))
     assert differences(SEND_MAIL, after) == {field: (getattr(SEND_MAIL, field), value)}
+
+
+def test_a_retention_in_the_past_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="lies in the past"):
+        Retention(failed=timedelta(seconds=-1))
+
+
+def test_a_broken_schema_is_found_before_any_payload_is_checked() -> None:
+    with pytest.raises(InvalidInput, match="Nothing was changed"):
+        Definition("report", schema={"type": "no such type"}).check_schema()

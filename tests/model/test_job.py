@@ -86,15 +86,20 @@ def test_a_text_that_is_no_uuid_is_no_job_id(text: str) -> None:
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"at": datetime(2030, 1, 1)}, "at=2030-01-01T00:00:00 has no timezone"),
-        ({"deadline": datetime(2030, 1, 1)}, "deadline=2030-01-01T00:00:00 has no timezone"),
-        ({"delay": timedelta(seconds=-1)}, "-1 day, 23:59:59 lies in the past"),
-        ({"max_attempts": 0}, "max_attempts=0: it counts the first execution"),
+        ({"at": datetime(2030, 1, 1)}, "at=2030-01-01 00:00:00 has no timezone"),
+        ({"deadline": datetime(2030, 1, 1)}, "deadline=2030-01-01 00:00:00 has no timezone"),
+        ({"delay": timedelta(seconds=-1)}, "delay=-1 day, 23:59:59 is not between zero"),
+        ({"max_attempts": 0}, "max_attempts=0 is not at least 1, it counts the first execution"),
         ({"max_attempts": -1}, "max_attempts=-1"),
         ({"priority": 32768}, "priority=32768 is not between -32768 and 32767"),
         ({"priority": -32769}, "priority=-32769"),
+        ({"max_attempts": 2**31}, "max_attempts=2147483648"),
+        ({"delay": timedelta.max}, "delay=999999999 days"),
+        ({"correlation_id": "a\0b"}, "correlation_id has a NUL character"),
+        ({"created_by": "\ud800"}, "created_by has a NUL character or a lone surrogate"),
+        ({"source_ref": "x" * 1001}, "source_ref has 1001 characters, at most 1000 are kept"),
     ],
-    ids=str,
+    ids=lambda value: repr(value)[:60],
 )
 def test_a_job_that_cannot_be_enqueued_is_refused_with_the_value(values: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInput) as refusal:

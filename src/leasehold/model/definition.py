@@ -40,6 +40,16 @@ class Retention:
     failed: timedelta | None = None
     dead_letter: timedelta | None = None
 
+    def __post_init__(self) -> None:
+        shortest = min(
+            (kept for kept in (self.succeeded, self.canceled, self.failed, self.dead_letter) if kept), default=None
+        )
+        if shortest is not None and shortest < timedelta():
+            raise InvalidInput(
+                f"A retention of {shortest} lies in the past.",
+                fix="Nothing was registered. Use timedelta(0) to keep nothing, None to keep for ever.",
+            )
+
     def keep(self, status: Status) -> timedelta | None:
         kept: timedelta | None = getattr(self, status.value)
         return kept
@@ -65,8 +75,9 @@ class Definition:
             for wrong, problem in (
                 (not 0 < len(self.key) <= MAX_KEY, f"its key has 1 to {MAX_KEY} characters"),
                 (not storable(self.key), "its key has no NUL character and no lone surrogate"),
+                (not storable(self.description), "its description has no NUL character and no lone surrogate"),
                 (self.timeout <= timedelta(), "its timeout is longer than zero"),
-                (self.max_attempts < 1, "max_attempts is at least 1: it counts the first execution"),
+                (not 1 <= self.max_attempts < 2**31, "max_attempts is at least 1: it counts the first execution"),
                 (not -(2**15) <= self.priority < 2**15, "its priority is between -32768 and 32767"),
                 (self.on_exhausted not in set(OnExhausted), "on_exhausted is 'dead_letter' or 'failed'"),
             )
@@ -79,6 +90,11 @@ class Definition:
             )
         # People write on_exhausted="failed".
         object.__setattr__(self, "on_exhausted", OnExhausted(self.on_exhausted))
+
+    def check_schema(self) -> None:
+        """Raises InvalidInput for a schema that can't be used; for whoever registers definitions, once."""
+        if self.schema is not None:
+            _validator(_as_json(self.schema))
 
     def check(self, payload: Mapping[str, Any]) -> None:
         """Raises PayloadInvalid, with every field that does not fit (the first 20) and the nearest known name."""

@@ -1,7 +1,7 @@
 """A job, the right to run it, and what is written down about it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,8 +9,10 @@ from typing import Any, NewType
 from uuid import UUID
 
 from leasehold.errors import InvalidInput
+from leasehold.model.backoff import LONGEST
 from leasehold.model.dedupe import Dedupe
 from leasehold.model.definition import Definition
+from leasehold.model.payload import storable
 from leasehold.model.status import AttemptStatus, DisplayState, Status, display_state
 
 TenantId = NewType("TenantId", str)
@@ -20,6 +22,7 @@ WorkerId = NewType("WorkerId", str)
 
 # Neither control characters (C0, DEL, C1) nor lone surrogates, which Postgres can't store.
 _NEVER = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
+MAX_TEXT = 1000
 _TENANT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}]{{0,98}}[^\s{_NEVER}])?")
 
 
@@ -72,28 +75,35 @@ class NewJob:
     created_by: str | None = None
 
     def __post_init__(self) -> None:
+        problems = [problem for wrong, problem in self._problems() if wrong]
+        if problems:
+            raise InvalidInput(
+                f"The job of {self.definition!r} can't be enqueued: {'; '.join(problems)}.",
+                fix="Nothing was enqueued. Correct the values.",
+            )
+
+    def _problems(self) -> Iterator[tuple[bool, str]]:
         for name in ("at", "deadline"):
             moment: datetime | None = getattr(self, name)
-            if moment is not None and moment.tzinfo is None:
-                raise InvalidInput(
-                    f"{name}={moment.isoformat()} has no timezone, so it names no moment.",
-                    fix="Nothing was enqueued. Pass an aware datetime, e.g. datetime.now(UTC).",
-                )
-        if self.delay < timedelta():
-            raise InvalidInput(
-                f"A delay of {self.delay} lies in the past.",
-                fix="Nothing was enqueued. Leave it out to run now.",
-            )
-        if self.max_attempts is not None and self.max_attempts < 1:
-            raise InvalidInput(
-                f"max_attempts={self.max_attempts}: it counts the first execution, so it is at least 1.",
-                fix="Nothing was enqueued.",
-            )
-        if self.priority is not None and not -(2**15) <= self.priority < 2**15:
-            raise InvalidInput(
-                f"priority={self.priority} is not between -32768 and 32767; lower runs first.",
-                fix="Nothing was enqueued.",
-            )
+            naive = moment is not None and moment.tzinfo is None
+            yield naive, f"{name}={moment} has no timezone and so names no moment, datetime.now(UTC) has one"
+        for name in ("definition", "source_ref", "correlation_id", "created_by"):
+            text: str = getattr(self, name) or ""
+            yield len(text) > MAX_TEXT, f"{name} has {len(text)} characters, at most {MAX_TEXT} are kept"
+            yield not storable(text), f"{name} has a NUL character or a lone surrogate, which can't be stored"
+        yield (
+            not timedelta() <= self.delay <= LONGEST,
+            f"delay={self.delay} is not between zero and {LONGEST.days} days",
+        )
+        attempts, priority = self.max_attempts, self.priority
+        yield (
+            attempts is not None and not 1 <= attempts < 2**31,
+            f"max_attempts={attempts} is not at least 1, it counts the first execution",
+        )
+        yield (
+            priority is not None and not -(2**15) <= priority < 2**15,
+            f"priority={priority} is not between -32768 and 32767, lower runs first",
+        )
 
 
 @dataclass(frozen=True, slots=True)

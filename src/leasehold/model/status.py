@@ -1,15 +1,17 @@
 """The states of a job and of an attempt, and the only ways from one to the next.
 
-                 enqueue                 claim
-    blocked ───────────────▶ queued ───────────────▶ running
-       │     dependencies     │  ▲                     │ │
-       │        done          │  │ error, timeout,     │ └──▶ succeeded ──┐
-       │                      │  │ crash, snooze,      ├────▶ failed ─────┤
-       │ cancel               │  │ give back           ├────▶ dead_letter ┤
-       │                      │  └─────────────────────┤                  │ manual retry
-       │                      │ cancel                 │ cancel           │
-       └──────────────────────┴────────▶ canceled ◀────┘                  ▼
-                                             └───────────────────────▶ queued
+                        claim
+    enqueue ──▶ queued ───────▶ running ──┬──▶ succeeded ───┐
+                 ▲ ▲ │             │      ├──▶ failed ──────┤
+                 │ │ │             │      ├──▶ dead_letter ─┤
+                 │ │ │ cancel      │      └──▶ canceled ────┤
+                 │ │ └────────────────────────────▲         │
+                 │ └───────────────┘                        │
+                 │   error, timeout, crash,                 │
+                 │   snooze, given back        manual retry │
+                 └──────────────────────────────────────────┘
+
+    blocked ──▶ queued when the jobs it waits for have ended; blocked ──▶ canceled by a cancel
 
 Waiting for a retry is not a state: such a job is queued, due in the future, with attempts behind it.
 """

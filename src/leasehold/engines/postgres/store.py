@@ -300,6 +300,8 @@ class PostgresStore:
     # ----------------------------------------------------------------------------------------------- administration
 
     async def sync_definitions(self, found: Sequence[Definition]) -> Sequence[Change]:
+        for definition in found:
+            definition.check_schema()
         changes: list[Change] = []
         with self._database.translated():
             async with self._database.connection() as connection, connection.transaction():
