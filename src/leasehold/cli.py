@@ -17,6 +17,7 @@ from leasehold.engines.postgres import migrate as migrations
 from leasehold.errors import InvalidInput, LeaseholdError, SchemaMismatch, Unreachable
 
 FAILED, USAGE, SCHEMA_NOT_CURRENT, UNREACHABLE = 1, 2, 6, 7
+_EXIT_CODES = {InvalidInput: USAGE, SchemaMismatch: SCHEMA_NOT_CURRENT, Unreachable: UNREACHABLE}
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 _said = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -102,9 +103,7 @@ def _fail(error: LeaseholdError, json: bool) -> NoReturn:
     if json:
         _print_json({"error": {"code": error.code, "message": error.happened, "fix": error.fix}})
     _said.print(f"✕ {error}", markup=False)
-    code = {InvalidInput: USAGE, SchemaMismatch: SCHEMA_NOT_CURRENT, Unreachable: UNREACHABLE}.get(
-        type(error), FAILED
-    )
+    code = next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), FAILED)
     raise typer.Exit(code) from error
 
 

@@ -72,7 +72,7 @@ def installed() -> Iterator[Binaries]:
             )
         yield Binaries(folder, major_version(folder))
         return
-    for folder in usual_folders():
+    for folder in dict.fromkeys(usual_folders()):
         if is_complete(folder):
             with contextlib.suppress(EmbeddedError):  # it does not run on this machine; the next may
                 yield Binaries(folder, major_version(folder))
@@ -84,7 +84,8 @@ def usual_folders() -> Iterator[Path]:
         for place in (spec and spec.submodule_search_locations) or ():
             yield Path(place, "pginstall", "bin").resolve()
     majors = [folder for folder in SYSTEM_FOLDER.glob("*/bin") if folder.parent.name.isdecimal()]
-    yield from sorted(majors, key=lambda folder: int(folder.parent.name), reverse=True)
+    for folder in sorted(majors, key=lambda folder: int(folder.parent.name), reverse=True):
+        yield folder.resolve()
     initdb = shutil.which("initdb")
     if initdb:
         yield Path(initdb).resolve().parent

@@ -90,15 +90,21 @@ def ready_postmaster(plan: Plan) -> int | None:
     """The pid of a postmaster that takes connections.
 
     Line 8 of the pid file alone is not enough (it survives kill -9), nor is the socket alone (it accepts
-    while recovery still refuses everyone).
+    while recovery still refuses everyone). The file is asked again after the socket: else the file of a dead
+    postmaster and the socket of the next would make one that seems ready.
     """
+    pid = pid_if_ready(plan)
+    if pid is not None and accepts(plan.socket_file) and pid_if_ready(plan) == pid:
+        return pid
+    return None
+
+
+def pid_if_ready(plan: Plan) -> int | None:
     try:
         lines = Path(plan.data, "postmaster.pid").read_text().splitlines()
     except OSError:
         return None
-    if len(lines) < 8 or lines[7].strip() != "ready" or not accepts(plan.socket_file):
-        return None
-    return int(lines[0])
+    return int(lines[0]) if len(lines) >= 8 and lines[7].strip() == "ready" else None
 
 
 def accepts(socket_file: Path) -> bool:

@@ -1,0 +1,86 @@
+"""`leasehold migrate`, as people type it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from leasehold.cli import main; main()"]
+
+
+def leasehold(*arguments: str, url: str | None = None, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+    environment |= {"LEASEHOLD_URL": url} if url else {}
+    environment |= {"LEASEHOLD_HOME": str(home)} if home else {}
+    return subprocess.run(
+        [*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.fixture
+def url(database_url: str) -> str:
+    return database_url
+
+
+def test_check_of_a_missing_schema_exits_with_6_and_says_what_to_do(url: str) -> None:
+    done = leasehold("migrate", "--check", "--schema", "fresh", url=url)
+    assert done.returncode == 6
+    assert 'the schema "fresh" does not exist' in done.stderr
+    assert "Run: leasehold migrate" in done.stderr
+    assert done.stdout == ""
+
+
+def test_migrate_applies_and_check_is_content_afterwards(url: str) -> None:
+    applied = leasehold("migrate", "--schema", "fresh", url=url)
+    assert applied.returncode == 0
+    assert "applied 0001_foundation" in applied.stderr
+    assert leasehold("migrate", "--check", "--schema", "fresh", url=url).returncode == 0
+
+
+def test_migrating_twice_says_that_there_is_nothing_to_do(url: str) -> None:
+    assert "up to date" in leasehold("migrate", url=url).stderr
+
+
+def test_json_goes_to_stdout_alone(url: str) -> None:
+    done = leasehold("migrate", "--json", "--schema", "fresh", url=url)
+    assert json.loads(done.stdout) == {"schema": "fresh", "applied": ["0001_foundation"]}
+
+
+def test_an_error_is_json_too_when_asked_for(url: str) -> None:
+    done = leasehold("migrate", "--check", "--json", "--schema", "a b", url=url)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["code"] == "LH-1000"
+
+
+def test_sql_prints_the_script_and_needs_no_database() -> None:
+    done = leasehold("migrate", "--sql", "--schema", "mine", url="postgresql://127.0.0.1:1/nobody")
+    assert done.returncode == 0
+    assert done.stdout.startswith("begin;")
+    assert 'create table "mine".jobs (' in done.stdout
+    assert done.stdout.endswith("commit;\n")
+
+
+def test_check_and_sql_exclude_each_other() -> None:
+    assert leasehold("migrate", "--check", "--sql").returncode == 2
+
+
+def test_a_database_that_is_away_exits_with_7() -> None:
+    done = leasehold("migrate", url="postgresql://127.0.0.1:1/nobody")
+    assert done.returncode == 7
+    assert "LH-3001" in done.stderr
+
+
+def test_a_url_that_names_no_postgres_exits_with_2() -> None:
+    done = leasehold("migrate", url="mysql://127.0.0.1/nobody")
+    assert done.returncode == 2
+    assert "Nothing was changed" in done.stderr
+
+
+def test_without_a_url_the_embedded_postgres_is_used(tmp_path: Path) -> None:
+    done = leasehold("migrate", home=tmp_path / "data")
+    assert done.returncode == 0, done.stderr
+    assert "started for you" in done.stderr
+    assert "applied 0001_foundation" in done.stderr

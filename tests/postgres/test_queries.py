@@ -1,0 +1,64 @@
+"""What every statement of the engine has in common."""
+
+import re
+from itertools import pairwise
+
+import asyncpg
+import pytest
+
+from leasehold.engines.postgres.migrate import migrations
+from leasehold.engines.postgres.sql import query_files, statements
+
+FILES = {name: file.read_text() for name, file in query_files()}
+TENANT_TABLE = re.compile(
+    r"\b(?:from|join|update|using)\s+leasehold\.(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds)\b"
+)
+OTHER_CLOCKS = re.compile(r"\bnow\s*\(\)|\bcurrent_timestamp\b|\blocaltimestamp\b|_timestamp\s*\(\)", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_query_begins_with_a_sentence(name: str) -> None:
+    assert re.match(r"-- [A-Z].+", FILES[name])
+    comment = re.match(r"(?:--.*\n)+", FILES[name])
+    assert comment is not None
+    assert comment[0].rstrip().endswith((".", "?", ":")) or "." in comment[0]
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tenant/")])
+def test_a_query_behind_the_tenants_door_takes_the_tenant(name: str) -> None:
+    assert "tenant" in statements("leasehold")[name].parameters
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tenant/")])
+def test_a_query_behind_the_tenants_door_asks_each_table_by_tenant(name: str) -> None:
+    text = re.sub(r"--.*", "", FILES[name])
+    found = [match.start() for match in TENANT_TABLE.finditer(text)]
+    for begin, end in pairwise([*found, len(text)]):
+        assert re.search(r"tenant_id\s*=\s*:tenant", text[begin:end]), text[begin:end]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_query_knows_only_the_engines_own_clock(name: str) -> None:
+    if not name.startswith("ledger/"):
+        assert not OTHER_CLOCKS.search(re.sub(r"--.*", "", FILES[name]))
+
+
+def test_the_migrations_stamp_nothing_by_another_clock() -> None:
+    for migration in migrations("leasehold"):
+        code = re.sub(r"--.*", "", migration.text)
+        assert OTHER_CLOCKS.findall(code) == (["_timestamp()"] if migration.version == 1 else [])
+
+
+async def test_every_query_can_be_prepared(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        for statement in statements("leasehold").values():
+            if statement.name != "ledger/create":
+                await connection.prepare(statement.text)
+    finally:
+        await connection.close()
+
+
+def test_a_statement_refuses_values_it_does_not_take() -> None:
+    with pytest.raises(TypeError, match=r"fleet/leave takes \['worker'\], not \['job'\]"):
+        statements("leasehold")["fleet/leave"].arguments({"job": "x"})
