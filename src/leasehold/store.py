@@ -135,7 +135,7 @@ class Fleet(Protocol):
     async def held(self, seat: Seat) -> Sequence[Claim]:
         """What the store says this seat holds: the truth after a reply was lost."""
 
-    async def settle(self, seat: Seat) -> Claimed:
+    async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
         """The sleep protocol. Neither claims nor more: from now on a wake is sure to come; sleep until `next_due`."""
 
     def wakes(self, seat: Seat) -> AsyncIterator[Wake]:

@@ -7,6 +7,7 @@ from typing import assert_never
 from leasehold.model.backoff import LONGEST
 from leasehold.model.definition import OnExhausted
 from leasehold.model.job import Claim
+from leasehold.model.payload import made_storable
 from leasehold.model.status import AttemptStatus, Status
 
 SHOWN_ERROR = 10_000
@@ -128,19 +129,21 @@ def _again_or_exhausted(
         status = Status.FAILED if exhausted is OnExhausted.FAILED else Status.DEAD_LETTER
         return _given_up(status, attempt, code, message)
     delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.execution, luck)
-    return Verdict(Status.QUEUED, attempt, delay=delay, error=_storable(message), error_code=_storable(code))
+    return Verdict(
+        Status.QUEUED,
+        attempt,
+        delay=delay,
+        error=made_storable(message, SHOWN_ERROR),
+        error_code=made_storable(code, SHOWN_ERROR),
+    )
 
 
 def _given_up(status: Status, attempt: AttemptStatus, code: str, message: str) -> Verdict:
-    return Verdict(status, attempt, error=_storable(message), error_code=_storable(code))
+    return Verdict(
+        status, attempt, error=made_storable(message, SHOWN_ERROR), error_code=made_storable(code, SHOWN_ERROR)
+    )
 
 
 def _bounded(delay: timedelta) -> timedelta:
     """A finish must never fail because of a delay that a handler chose: not in the past, not beyond all dates."""
     return min(max(delay, timedelta()), LONGEST)
-
-
-def _storable(text: str) -> str:
-    """A finish must never fail because of what an error says: no NUL, no lone surrogates, bounded."""
-    clean = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
-    return clean if len(clean) <= SHOWN_ERROR else clean[: SHOWN_ERROR - 1] + "…"

@@ -44,6 +44,13 @@ def storable(text: str) -> bool:
     return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))
 
 
+def made_storable(text: str, most: int) -> str:
+    """What was said, bounded, and with replacements for what can't be held: it is never a reason to fail."""
+    if not storable(text):
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _encode(value: Any, root: str) -> str:
     _require_plain(value, root, 1)
     text = orjson.dumps(value)

@@ -155,7 +155,12 @@ class Link:
             with self._database.translated():
                 if self._connection is None or self._connection.is_closed():
                     self._connection = await self._database.connect(**self._settings)
-                yield self._connection
+                try:
+                    yield self._connection
+                except (asyncio.CancelledError, TimeoutError):
+                    # A statement is under way and its answer may never come: nobody may wait for it again.
+                    self._connection.terminate()
+                    raise
 
     async def close(self) -> None:
         async with self._turn:

@@ -28,7 +28,7 @@ PROMOTED_AT_ONCE = 500
 
 
 class PostgresStore:
-    """An open engine. Two links of its own, so that claiming and finishing don't wait for each other.
+    """An open engine. Links of its own, so that claiming, finishing and heartbeats don't wait for each other.
 
     The claim commits asynchronously: when the database crashes, an attempt number may be handed out again, but
     never to the same worker id, and both are in the fence. Enqueue and finish are always durable.
@@ -50,6 +50,7 @@ class PostgresStore:
         self._strict_tenants = strict_tenants
         self._claimer = Link(database, synchronous_commit="on" if durable_claims else "off", **ONE_PLAN)
         self._finisher = Link(database, **ONE_PLAN)
+        self._heart = Link(database, **ONE_PLAN)
         self._monotonic = monotonic
         self._results = listen.Results(database)
         self._known_tenants: set[TenantId] = set()
@@ -66,6 +67,7 @@ class PostgresStore:
         await self._results.close()
         await self._claimer.close()
         await self._finisher.close()
+        await self._heart.close()
         await self._database.close()
 
     # ------------------------------------------------------------------------------------------------------ seats
@@ -86,7 +88,7 @@ class PostgresStore:
         return seat
 
     async def renew(self, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
-        (row,) = await self._database.fetch(
+        (row,) = await self._heart.fetch(
             "fleet/renew",
             worker=seat.worker,
             lease=lease,
