@@ -1,23 +1,62 @@
 """Settings: one frozen object, from the environment unless said otherwise."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
+
+from leasehold.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Each can be set by an environment variable of its name: LEASEHOLD_URL, LEASEHOLD_SCHEMA, LEASEHOLD_HOME.
+    """Each can be set by an environment variable of its name: LEASEHOLD_URL, LEASEHOLD_SCHEMA and so on.
 
-    Without a `url` the embedded Postgres is used, with its data in `home`.
+    url       the database; without one the embedded Postgres is used
+    schema    the schema in it
+    home      where the embedded Postgres keeps its data
+    notify    whether workers listen for wakes; off, they poll
+    fallback  how often a worker looks without being woken, as in 30s or 2m; default 60s with wakes, 2s without
     """
 
     url: str | None = None
     schema: str = "leasehold"
     home: Path = Path(".leasehold")
+    notify: bool = True
+    fallback: timedelta | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
-        url, schema, home = (environment.get(f"LEASEHOLD_{name}") for name in ("URL", "SCHEMA", "HOME"))
-        return cls(url=url or None, schema=schema or "leasehold", home=Path(home or ".leasehold"))
+        given = {field.name: environment.get(f"LEASEHOLD_{field.name.upper()}") for field in fields(cls)}
+        return cls(**{name: _READERS[name](text) for name, text in given.items() if text})
+
+
+def read_duration(text: str) -> timedelta:
+    """`30s`, `5m`, `2h`, `1d`, or a bare number of seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match:
+        raise InvalidInput(
+            f"{text!r} is not a duration.", fix="Write a number with s, m, h or d, as in 30s. Nothing was changed."
+        )
+    return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+
+
+def read_switch(text: str) -> bool:
+    if text.strip().lower() not in _SWITCH:
+        raise InvalidInput(f"{text!r} is neither on nor off.", fix="Write on or off. Nothing was changed.")
+    return _SWITCH[text.strip().lower()]
+
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
+_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "url": str,
+    "schema": str,
+    "home": Path,
+    "notify": read_switch,
+    "fallback": read_duration,
+}

@@ -8,6 +8,7 @@ LeaseholdError
 │   └── UnknownTenant      LH-1006  strict tenants: this one was never registered
 ├── SchemaMismatch         LH-2000  the database schema is missing, older or newer than this code
 ├── Unreachable            LH-3001  the database cannot be reached
+├── CannotListen           LH-3002  LISTEN is accepted but nothing arrives, as behind a pooler: poll instead
 ├── EmbeddedError          LH-3010  the embedded Postgres cannot be started
 ├── TransactionConflict    LH-4002  your transaction lost a race: run it again
 └── SeatLost               LH-4001  this worker was evicted: stop its runs, join again
@@ -58,6 +59,10 @@ class SchemaMismatch(LeaseholdError):
 
 class Unreachable(LeaseholdError):
     code = "LH-3001"
+
+
+class CannotListen(LeaseholdError):
+    code = "LH-3002"
 
 
 class EmbeddedError(LeaseholdError):

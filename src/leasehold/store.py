@@ -5,7 +5,7 @@ Every verb that writes for an attempt takes the Claim and is fenced by it: job, 
 match. All times are the engine's own; callers deal in durations.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -138,8 +138,11 @@ class Fleet(Protocol):
     async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
         """The sleep protocol. Neither claims nor more: from now on a wake is sure to come; sleep until `next_due`."""
 
-    def wakes(self, seat: Seat) -> AsyncIterator[Wake]:
-        """Wakes for this seat. Each (re)connection begins with one WORK, since wakes may have been missed before."""
+    def wakes(self, seat: Seat) -> AsyncGenerator[Wake, None]:
+        """Wakes for this seat. Each (re)connection begins with one WORK, since wakes may have been missed before.
+
+        Raises CannotListen where none would ever arrive.
+        """
 
     async def rouse(self, seat: Seat) -> None:
         """Passes a wake on: to one other sleeper that serves something this seat serves."""

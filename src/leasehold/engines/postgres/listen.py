@@ -1,24 +1,25 @@
 """Listening: for a worker's wakes, and for results that someone waits for."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import random
 from typing import TYPE_CHECKING, Any
 
 from leasehold.engines.postgres.database import Database
-from leasehold.errors import Unreachable
+from leasehold.errors import CannotListen, Unreachable
 from leasehold.store import Seat, Wake
 
 if TYPE_CHECKING:
     import asyncpg
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+PROBE_LIMIT = 2.0
 RESULT_FALLBACK = timedelta(seconds=5)
 
 
-async def wakes(database: Database, seat: Seat) -> AsyncIterator[Wake]:
+async def wakes(database: Database, seat: Seat) -> AsyncGenerator[Wake, None]:
     """Wakes for a seat, over reconnections. Each connection begins with one WORK: some may have been missed."""
     pause = FIRST_PAUSE
     while True:
@@ -43,11 +44,26 @@ async def _listening(database: Database, seat: Seat) -> AsyncIterator["_Heard"]:
             (channels,) = await database.fetch_on(connection, "fleet/channels", worker=seat.worker)
             for channel in channels:
                 await connection.add_listener(channel, heard.on_notify)
+            await _require_hearing(database, seat, heard)
             # Producers see by this lock that somebody is really there; it ends with the connection.
             await database.fetch_on(connection, "fleet/lock_listener", worker=seat.worker)
         yield heard
     finally:
         await connection.close(timeout=2)
+
+
+async def _require_hearing(database: Database, seat: Seat, heard: "_Heard") -> None:
+    """Behind a pooler in transaction mode LISTEN succeeds, and nothing ever arrives (0 of 3)."""
+    await database.fetch("fleet/probe", worker=seat.worker)
+    try:
+        async with asyncio.timeout(PROBE_LIMIT):
+            await heard.probe.wait()
+    except TimeoutError:
+        raise CannotListen(
+            f"a NOTIFY sent to ourselves did not arrive within {PROBE_LIMIT:g} s: this looks like a pooler in "
+            "transaction mode. Wakes are replaced by polling; no job is lost.",
+            fix="Give workers a direct connection to Postgres.",
+        ) from None
 
 
 class _Heard:
@@ -57,6 +73,7 @@ class _Heard:
         self._pending: dict[Wake, None] = {}
         self._ended = False
         self._changed = asyncio.Event()
+        self.probe = asyncio.Event()
 
     async def next(self) -> Wake | None:
         while not self._pending:
@@ -69,6 +86,9 @@ class _Heard:
         return wake
 
     def on_notify(self, connection: Any, pid: int, channel: str, payload: object) -> None:
+        if payload == "probe":
+            self.probe.set()
+            return
         self._pending[Wake.CANCEL if payload == "cancel" else Wake.WORK] = None
         self._changed.set()
 

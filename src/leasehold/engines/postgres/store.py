@@ -1,7 +1,7 @@
 """The Postgres engine: what workers and administrators ask for, as statements. The tenant's door is in tenant.py."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from datetime import timedelta
 from math import ceil
 from typing import Any
@@ -154,7 +154,7 @@ class PostgresStore:
             await self._claimer.fetch("fleet/doze", sleep=sleep["id"], next_due=claimed.next_due)
         return claimed
 
-    def wakes(self, seat: Seat) -> AsyncIterator[Wake]:
+    def wakes(self, seat: Seat) -> AsyncGenerator[Wake, None]:
         return listen.wakes(self._database, seat)
 
     async def rouse(self, seat: Seat) -> None:

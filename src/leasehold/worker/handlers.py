@@ -1,0 +1,67 @@
+"""What a worker can run: definitions, each with the function that does it."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from leasehold.errors import InvalidInput
+from leasehold.model.definition import Definition
+from leasehold.worker.job import Job
+
+Call = Callable[[Job, Any], Any]
+C = TypeVar("C", bound=Call)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """`call` takes the job and its payload. A coroutine function runs on the loop, any other in a thread."""
+
+    definition: Definition
+    call: Call
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.call)
+
+
+class Handlers:
+    """A registry, filled by decorator:
+
+    handlers = Handlers()
+
+    @handlers.add(Definition("send_mail"))
+    async def send_mail(job: Job, payload: dict[str, Any]) -> None: ...
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, Handler] = {}
+
+    def add(self, definition: Definition) -> Callable[[C], C]:
+        def register(call: C) -> C:
+            if definition.key in self._by_key:
+                raise InvalidInput(
+                    f"{definition.key!r} has a handler already: {self._by_key[definition.key].call!r}.",
+                    fix="Nothing was registered. Give one of the two another key.",
+                )
+            self._by_key[definition.key] = Handler(definition, call)
+            return call
+
+        return register
+
+    def __getitem__(self, key: str) -> Handler:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._by_key.values())
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self._by_key)
+
+    @property
+    def definitions(self) -> list[Definition]:
+        return [handler.definition for handler in self]

@@ -1,0 +1,110 @@
+"""One claim → what happened."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Self
+
+from leasehold.errors import InvalidInput, PayloadInvalid
+from leasehold.model import payload as payloads
+from leasehold.model.job import Claim
+from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Snoozed, Succeeded, TimedOut
+from leasehold.worker.handlers import Handler
+from leasehold.worker.job import Fail, Job, RetryLater, Snooze
+
+
+class Run:
+    """One attempt, from waiting for a slot to its outcome. None as the outcome: its lease is lost, write nothing."""
+
+    def __init__(self, claim: Claim, handler: Handler, job: Job, slots: asyncio.Semaphore, threads: Executor) -> None:
+        self.claim = claim
+        self.started = False
+        self._handler = handler
+        self._job = job
+        self._slots = slots
+        self._threads = threads
+        self._stopped = False
+        self._instead: Outcome | None = None
+        self._task = asyncio.create_task(self._outcome(), name=f"leasehold {claim.definition.key} {claim.job}")
+
+    def then(self, ended: Callable[[Self, Outcome | None], None]) -> None:
+        """Calls `ended` with the outcome. Whatever the handler does becomes one."""
+        self._task.add_done_callback(lambda task: None if task.cancelled() else ended(self, task.result()))
+
+    def stop(self, instead: Outcome | None) -> None:
+        """Stops the handler; the run ends as `instead`. Of several calls the first counts, but a lost lease wins.
+
+        A handler in a thread can't be stopped. Canceled, it is told so and may end in its own way; otherwise it goes
+        on unheard, and its slot is free.
+        """
+        if self._stopped and instead is not None:
+            return
+        self._stopped = True
+        self._instead = instead
+        self._job._request_cancel()
+        may_end_in_its_own_way = self.started and isinstance(instead, Canceled) and not self._handler.is_async
+        if not may_end_in_its_own_way:
+            self._task.cancel()
+
+    async def _outcome(self) -> Outcome | None:
+        try:
+            async with self._slots:
+                self.started = True
+                return await self._execute()
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            return self._instead
+
+    async def _execute(self) -> Outcome:
+        try:
+            payload = self._checked_payload()
+        except InvalidInput as error:
+            return Rejected("payload_invalid", error.happened)
+        if self.claim.overdue:
+            return Rejected("deadline_passed", "its deadline had passed when it was its turn")
+        timeout = self.claim.definition.timeout
+        try:
+            async with asyncio.timeout(timeout.total_seconds()) as limit:
+                result = await self._call(payload)
+        except Snooze as snooze:
+            return Snoozed(snooze.delay)
+        except RetryLater as later:
+            return Raised("RetryLater", str(later), retry_in=later.delay)
+        except Fail as failure:
+            return Raised("Fail", str(failure), final=True)
+        except (Exception, SystemExit) as error:
+            return TimedOut(timeout) if limit.expired() else _raised(error)
+        return _succeeded(result)
+
+    def _checked_payload(self) -> Any:
+        """Checked again: the schema is the pinned one, but whoever wrote the row may not have checked at all."""
+        try:
+            payload = payloads.decode(self.claim.payload)
+        except ValueError as error:
+            raise PayloadInvalid(f"the payload can't be read: {error}", fix="") from error
+        self.claim.definition.check(payload)
+        return payload
+
+    async def _call(self, payload: Any) -> Any:
+        if self._handler.is_async:
+            return await self._handler.call(self._job, payload)
+        call = partial(contextvars.copy_context().run, self._handler.call, self._job, payload)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+def _raised(error: BaseException) -> Raised:
+    message = str(error) or repr(error)
+    return Raised(type(error).__name__, message)
+
+
+def _succeeded(result: Any) -> Outcome:
+    """A retry would run effects again that have already happened, so an unusable result is final."""
+    if result is None:
+        return Succeeded()
+    try:
+        return Succeeded(payloads.encode_result(result))
+    except PayloadInvalid as error:
+        return Raised("result_invalid", error.happened, final=True)

@@ -1,0 +1,346 @@
+"""One seat's life: wait, claim, run, decide, finish."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing, suppress
+from datetime import timedelta
+from random import random
+from typing import TYPE_CHECKING, Any
+
+from leasehold.errors import CannotListen, LeaseholdError, SeatLost, Unreachable
+from leasehold.model.job import Claim
+from leasehold.model.outcome import Canceled, LeaseLost, Outcome, Released, decide
+from leasehold.store import Claimed, Renewal, Seat, Store, Wake
+from leasehold.worker.handlers import Handlers
+from leasehold.worker.heartbeat import Heartbeat
+from leasehold.worker.job import Job
+from leasehold.worker.run import Run
+from leasehold.worker.voice import Voice
+from leasehold.worker.wake import Reason, WakeChain
+
+if TYPE_CHECKING:
+    from leasehold.worker.worker import WorkerSettings
+
+log = logging.getLogger("leasehold.worker")
+
+FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
+SHORT_JOB = 0.05
+FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+BURIED_AT_ONCE = 100
+PRUNED_AT_ONCE = 1000
+LAST_WORDS = 5.0
+
+
+class Tenure:
+    """From join to leave. Ends by itself only when the seat is lost; then nothing of its runs is written."""
+
+    def __init__(
+        self,
+        store: Store,
+        seat: Seat,
+        handlers: Handlers,
+        threads: Executor,
+        settings: "WorkerSettings",
+        open_store: Callable[[], Awaitable[Store]],
+    ) -> None:
+        self._store = store
+        self._seat = seat
+        self._handlers = handlers
+        self._threads = threads
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._runs: dict[Claim, Run] = {}
+        self._done: list[tuple[Claim, Outcome]] = []
+        self._any_done = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._orphans = asyncio.Event()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._slots = asyncio.Semaphore(settings.slots)
+        self._usual_time = 1.0
+        self._claiming = asyncio.Lock()
+        self._claims_in_doubt = False
+        self._listens = settings.notify and store.abilities.wakes
+        self._voice = Voice(self._lost_claim)
+        fallback = settings.fallback or (FALLBACK if self._listens else FALLBACK_WITHOUT_WAKES)
+        self._chain = WakeChain(settings.dispatchers, fallback)
+        self._heartbeat = Heartbeat(
+            open_store,
+            seat,
+            settings.leases,
+            held=lambda: tuple(self._runs),
+            on_renewal=lambda renewal: self._post(self._renewed, renewal),
+            on_lost=lambda why: self._post(
+                self._end, SeatLost(f"worker {seat.worker} lost its seat: {why}.", fix="")
+            ),
+            on_broken=lambda error: self._post(self._end, error),
+        )
+
+    async def serve(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
+        """Works until told to stop, then drains. Raises SeatLost, or what keeps the heartbeat from beating."""
+        claiming = [self._kept("dispatcher", self._dispatch) for _ in range(self._settings.dispatchers)]
+        if self._listens:
+            claiming.append(self._kept("listener", self._listen))
+        others = [
+            self._kept("finisher", self._finish_on),
+            self._kept("voice", lambda: self._voice.write_on(self._store)),
+            self._kept("burial", self._bury_on),
+            self._kept("pruning", self._prune_on),
+        ]
+        self._heartbeat.start()
+        try:
+            await _first_of(stopping.wait(), asyncio.shield(self._over))
+            await _canceled(claiming)
+            if not self._seat_is_lost():
+                await self._drain(at_once)
+        finally:
+            self._chain.disarm()
+            for run in self._runs.values():
+                run.stop(None)
+            await _canceled([*claiming, *others])
+            await asyncio.to_thread(self._heartbeat.stop)
+        if self._over.done():
+            self._over.result()
+
+    # ------------------------------------------------------------------------------------------- wait, claim, run
+
+    async def _dispatch(self) -> None:
+        """One claim loop. A token is passed on only by who was woken and found work, never from the tight loop."""
+        if self._claims_in_doubt:
+            await self._settle_doubts()
+        woken, hesitation = False, FIRST_HESITATION
+        while True:
+            claimed = await self._claim(self._store.claim, await self._room())
+            if not claimed.claims and self._listens:
+                claimed = await self._claim(self._store.settle, await self._room())
+            if claimed.claims:
+                if woken:
+                    await self._pass_on(claimed)
+                woken, hesitation = False, FIRST_HESITATION
+            elif claimed.more:
+                await self._chain.wait_at_most(hesitation)
+                woken, hesitation = True, min(2 * hesitation, LONGEST_HESITATION)
+            else:
+                await self._sleep(claimed)
+                woken, hesitation = True, FIRST_HESITATION
+
+    async def _sleep(self, settled: Claimed) -> None:
+        """Until a wake or a due time. The fallback looks once and, finding nothing, goes on with the same sleep."""
+        self._chain.arm(settled.next_due)
+        while await self._chain.wait() is Reason.FALLBACK:
+            claimed = await self._claim(self._store.claim, await self._room())
+            if claimed.claims or claimed.more:
+                return
+            self._chain.arm(claimed.next_due)
+
+    async def _pass_on(self, claimed: Claimed) -> None:
+        self._chain.wake()
+        if claimed.more:
+            await self._store.rouse(self._seat)
+
+    async def _claim(self, ask: Callable[[Seat, int], Awaitable[Claimed]], room: int) -> Claimed:
+        """Claims and starts. Between the two nobody else may ask what this seat holds."""
+        async with self._claiming:
+            self._claims_in_doubt = True
+            claimed = await ask(self._seat, room)
+            idle = not self._runs
+            for claim in claimed.claims:
+                self._start(claim)
+            self._claims_in_doubt = False
+        if idle and claimed.claims:
+            self._heartbeat.hurry()
+        return claimed
+
+    async def _room(self) -> int:
+        """How many to claim: half of a window of short jobs at a time, long ones as soon as a slot is free."""
+        while True:
+            short = self._usual_time < SHORT_JOB
+            window = self._settings.slots * (2 if short else 1)
+            room = window - len(self._runs)
+            if room >= (window // 2 if short else 1):
+                return room
+            self._freed.clear()
+            await self._freed.wait()
+
+    def _start(self, claim: Claim) -> None:
+        job = Job(claim, self._voice.say)
+        run = Run(claim, self._handlers[claim.definition.key], job, self._slots, self._threads)
+        self._runs[claim] = run
+        began = self._loop.time()
+        run.then(lambda run, outcome: self._ended(run, outcome, self._loop.time() - began))
+
+    def _ended(self, run: Run, outcome: Outcome | None, seconds: float) -> None:
+        self._usual_time = 0.9 * self._usual_time + 0.1 * seconds
+        if outcome is None:
+            self._forget(run.claim)
+        else:
+            self._done.append((run.claim, outcome))
+            self._any_done.set()
+
+    async def _settle_doubts(self) -> None:
+        """A claim's reply was lost; the store knows what we hold. Stop what is not ours, give strays back."""
+        async with self._claiming:
+            held = set(await self._store.held(self._seat))
+            for claim in self._runs.keys() - held:
+                self._runs[claim].stop(None)
+            strays = [claim for claim in held if claim not in self._runs]
+            if strays:
+                await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
+            self._claims_in_doubt = False
+
+    # --------------------------------------------------------------------------------------------- decide, finish
+
+    async def _finish_on(self) -> None:
+        """Everything that is done, as soon as the batch before is written: one job at low load, hundreds at high."""
+        while True:
+            await self._any_done.wait()
+            self._any_done.clear()
+            batch, self._done = self._done, []
+            try:
+                await self._finish(batch)
+            except BaseException:
+                self._done = batch + self._done
+                self._any_done.set()
+                raise
+
+    async def _finish(self, batch: Sequence[tuple[Claim, Outcome]]) -> None:
+        if batch and self._heartbeat.holds:
+            await self._voice.write(self._store, [claim for claim, _ in batch])
+            fenced = await self._store.finish([(claim, decide(outcome, claim, random())) for claim, outcome in batch])
+            for claim in fenced:
+                await self._explain_refusal(claim)
+        for claim, _ in batch:
+            self._forget(claim)
+
+    async def _explain_refusal(self, claim: Claim) -> None:
+        """Fenced off, or our own finish was written before and only its reply was lost."""
+        record = await self._store.tenant(claim.tenant).get(claim.job)
+        if record is not None and (record.worker, record.attempt) == (claim.worker, claim.attempt):
+            return
+        log.warning(
+            "LH-4001: job %s attempt %d lost its lease; it was given to another worker, this result is discarded",
+            claim.job,
+            claim.attempt,
+        )
+
+    def _forget(self, claim: Claim) -> None:
+        self._runs.pop(claim, None)
+        self._voice.forget(claim)
+        self._freed.set()
+
+    # --------------------------------------------------------------------------------------------- while it lasts
+
+    async def _listen(self) -> None:
+        """Who can't listen says so once, and polls from then on."""
+        try:
+            async with aclosing(self._store.wakes(self._seat)) as wakes:
+                async for wake in wakes:
+                    if wake is Wake.CANCEL:
+                        self._heartbeat.hurry()
+                    else:
+                        self._chain.wake()
+        except CannotListen as error:
+            log.warning("%s", error)
+            self._listens = False
+            self._chain.fallback = self._settings.fallback or FALLBACK_WITHOUT_WAKES
+            self._chain.wake()
+
+    async def _bury_on(self) -> None:
+        """Every worker sees to the claims of the dead."""
+        while True:
+            await self._orphans.wait()
+            self._orphans.clear()
+            while orphans := await self._store.evict(BURIED_AT_ONCE):
+                await self._store.finish([(claim, decide(LeaseLost(), claim, random())) for claim in orphans])
+
+    async def _prune_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.prune_every.total_seconds() * (0.5 + random()))
+            pruned = PRUNED_AT_ONCE
+            while pruned == PRUNED_AT_ONCE:
+                pruned = await self._store.prune(PRUNED_AT_ONCE)
+
+    def _renewed(self, renewal: Renewal) -> None:
+        for claim in renewal.lost:
+            self._lost_claim(claim)
+        for claim in renewal.cancels:
+            if claim in self._runs:
+                self._runs[claim].stop(Canceled())
+        if renewal.orphans:
+            self._orphans.set()
+
+    def _lost_claim(self, claim: Claim) -> None:
+        if claim in self._runs:
+            self._runs[claim].stop(None)
+
+    def _end(self, reason: Exception) -> None:
+        if not self._over.done():
+            self._over.set_exception(reason)
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        """From the heartbeat's thread to the loop; when that is closed, nobody is left to tell."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _kept(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(self._keep(name, work), name=f"leasehold {name}")
+
+    async def _keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs an inner task for as long as the tenure lasts: one that dies is logged and begun again."""
+        pause = FIRST_PAUSE
+        while True:
+            began = self._loop.time()
+            try:
+                return await work()
+            except SeatLost as error:
+                self._end(error)
+                return None
+            except Unreachable as error:
+                log.info("%s waits for the database: %s", name, error)
+            except Exception:
+                log.exception("%s died and is begun again", name)
+            pause = FIRST_PAUSE if self._loop.time() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(pause * (0.5 + random()))
+
+    # ------------------------------------------------------------------------------------------------------- drain
+
+    async def _drain(self, at_once: asyncio.Event) -> None:
+        """Lets running jobs end within the grace, gives the rest back at no cost, and leaves."""
+        for run in [run for run in self._runs.values() if not run.started]:
+            run.stop(Released())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.grace.total_seconds()):
+                await _first_of(self._nothing_runs(), at_once.wait(), asyncio.shield(self._over))
+        for run in list(self._runs.values()):
+            run.stop(Released())
+        with suppress(TimeoutError, LeaseholdError):
+            async with asyncio.timeout(LAST_WORDS):
+                await self._nothing_runs()
+                if self._claims_in_doubt:
+                    await self._settle_doubts()
+                await self._store.leave(self._seat)
+
+    async def _nothing_runs(self) -> None:
+        while self._runs:
+            self._freed.clear()
+            await self._freed.wait()
+
+    def _seat_is_lost(self) -> bool:
+        return self._over.done() and isinstance(self._over.exception(), SeatLost)
+
+
+async def _first_of(*waits: Awaitable[Any]) -> None:
+    """Returns when one of them ends, however it ends; the others are canceled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _canceled(tasks)
+
+
+async def _canceled(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
