@@ -26,8 +26,10 @@ class Batch:
         self.open = [index for index in range(len(jobs)) if index not in self._same_as]
 
     @property
-    def may_give_back(self) -> bool:
-        return any(job.id is not None and job.dedupe is not None for job in self._jobs)
+    def may_take_several_statements(self) -> bool:
+        """Some may be held by others: then they are looked up, or asked for again, or an id is given back."""
+        unsure = any(job.id is not None or job.dedupe is not None for job in self._jobs)
+        return unsure and (len(self._jobs) > 1 or self._jobs[0].id is not None)
 
     def columns(self) -> dict[str, list[Any]]:
         jobs = [self._jobs[index] for index in self.open]

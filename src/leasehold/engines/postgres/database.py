@@ -1,7 +1,7 @@
 """Connections: a pool for whoever asks, and links of our own for the hot statements."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,12 @@ ONE_PLAN = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
     "jit": "off",
+    # A process that is stopped between two statements of a transaction must not hold its locks for ever.
+    "idle_in_transaction_session_timeout": "10s",
 }
 
 POOL_SIZE = 10
@@ -34,6 +39,7 @@ _UNREACHABLE = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,  # asyncpg, when asked between the server's last word and the end of the connection
 )
 _NO_SCHEMA = (
     asyncpg.UndefinedTableError,
@@ -59,19 +65,18 @@ class Database:
     async def fetch(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
         with self.translated():
             async with self.connection() as connection:
-                return await self.fetch_on(connection, name, **values)
+                return await self.fetch_anew_on(connection, name, **values)
+
+    async def fetch_anew_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
+        """Planned for this one run: a plan that a connection settled on while tables were empty would stay."""
+        statement = self.statement(name)
+        prepared = await connection.prepare(statement.text)
+        return await prepared.fetch(*statement.arguments(values))
 
     async def fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
+        """Planned once for each connection: for statements whose plan is good whenever it was made."""
         statement = self.statement(name)
         return await connection.fetch(statement.text, *statement.arguments(values))
-
-    async def fetch_planned_anew(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
-        """For statements whose best plan depends on which filters were given."""
-        statement = self.statement(name)
-        with self.translated():
-            async with self.connection() as connection:
-                prepared = await connection.prepare(statement.text)
-                return await prepared.fetch(*statement.arguments(values))
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator["Connection"]:
@@ -137,10 +142,15 @@ def _unreachable(error: Exception) -> Unreachable:
 
 
 class Link:
-    """One connection of our own: opened when first needed, again after it broke; one user at a time."""
+    """One connection of our own: opened when first needed, again after it broke; one user at a time.
 
-    def __init__(self, database: Database, **settings: str) -> None:
+    With `tells_of_loss`, whoever comes first after it broke is told so: what was committed asynchronously by it may
+    be undone, and has to be looked at before anything is built on it.
+    """
+
+    def __init__(self, database: Database, settings: Mapping[str, str], *, tells_of_loss: bool = False) -> None:
         self._database = database
+        self._tells_of_loss = tells_of_loss
         self._settings = settings
         self._turn = asyncio.Lock()
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
@@ -153,7 +163,11 @@ class Link:
     async def session(self) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
         async with self._turn:
             with self._database.translated():
-                if self._connection is None or self._connection.is_closed():
+                if self._connection is not None and self._connection.is_closed():
+                    self._connection = None
+                    if self._tells_of_loss:
+                        raise asyncpg.ConnectionDoesNotExistError("the connection was lost")
+                if self._connection is None:
                     self._connection = await self._database.connect(**self._settings)
                 try:
                     yield self._connection

@@ -65,10 +65,6 @@ class Tour:
         self._to_come = deque(later + tenants[: len(tenants) - len(later)])
         self._had_a_turn = []
 
-    def passed(self, tenant: str) -> None:
-        """Nothing could be claimed up to this tenant; the next piece begins behind it."""
-        self._last_tenant = tenant
-
     def take(self, most: int) -> list[Sequence[Lane]]:
         """The next tenants, at most `most`, each with all of its lanes."""
         if not self._to_come:
@@ -88,23 +84,24 @@ class Marks:
 
     They are kept as long as somebody holds an old snapshot; without marks a claim then slows down with every job
     (2.8 → 21.7 ms after 160k). A marked claim may miss what came in below a mark: a more urgent job, or one that
-    committed late. So full claims go on as long as what they cost beyond a marked one stays under 5 % of the time;
-    without an old snapshot they cost the same, and every claim is a full one.
+    committed late. So claims are full ones unless those have become slow, and even then as often as fits into 5 % of
+    the time.
     """
 
     MANY_LANES = 10_000
-    REHEARSE_EVERY = 50
+    MANY_CLAIMED = 5_000
+    SLOW = 4.0
+    SLOW_IN_A_ROW = 3
 
     def __init__(self) -> None:
         self._seqs: dict[tuple[str, str], dict[int, int]] = {}
-        self._marked_cost = 0.0
+        self._usual_cost: float | None = None
+        self._slow_in_a_row = 0
+        self._count = 0
         self._full_allowed_from = float("-inf")
-        self._claims = 0
 
     def full_claim_is_due(self, now: float) -> bool:
-        """Now and then a marked claim runs even so, to know what one costs."""
-        self._claims += 1
-        return now >= self._full_allowed_from and self._claims % self.REHEARSE_EVERY != 0
+        return now >= self._full_allowed_from
 
     def stretches(self, lanes: Iterable[Lane], *, full: bool) -> list[Stretch]:
         stretches: list[Stretch] = []
@@ -122,12 +119,15 @@ class Marks:
             self._seqs.clear()
         for definition, tenant, priority, seq in positions:
             self._seqs.setdefault((definition, tenant), {})[priority] = seq
+            self._count += 1
 
-    def took(self, *, full: bool, began: float, ended: float) -> None:
-        cost = ended - began
-        if not full:
-            self._marked_cost = cost if not self._marked_cost else 0.8 * self._marked_cost + 0.2 * cost
-        elif self._marked_cost:
-            # Twice the cost is noise; what goes beyond is the walk over dead entries.
-            excess = max(0.0, cost - 2 * self._marked_cost)
-            self._full_allowed_from = ended + excess * (1 / SHARE_OF_TIME - 1)
+    def full_claim_took(self, seconds: float, *, touched: int, now: float) -> None:
+        """Compares the cost of each job and lane touched with the usual one. Slow once may be noise."""
+        cost = seconds / max(1, touched)
+        usual = cost if self._usual_cost is None else min(cost, 1.01 * self._usual_cost)
+        excess = seconds - self.SLOW * usual * max(1, touched)
+        self._usual_cost = usual
+        self._slow_in_a_row = self._slow_in_a_row + 1 if excess > 0 else 0
+        # Fewer dead entries than that can't be what makes it slow.
+        if self._slow_in_a_row >= self.SLOW_IN_A_ROW and self._count >= self.MANY_CLAIMED:
+            self._full_allowed_from = now + excess * (1 / SHARE_OF_TIME - 1)

@@ -1,6 +1,7 @@
 """The Postgres engine: what workers and administrators ask for, as statements. The tenant's door is in tenant.py."""
 
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from datetime import timedelta
 from math import ceil
@@ -48,9 +49,10 @@ class PostgresStore:
     ) -> None:
         self._database = database
         self._strict_tenants = strict_tenants
-        self._claimer = Link(database, synchronous_commit="on" if durable_claims else "off", **ONE_PLAN)
-        self._finisher = Link(database, **ONE_PLAN)
-        self._heart = Link(database, **ONE_PLAN)
+        commit = "on" if durable_claims else "off"
+        self._claimer = Link(database, ONE_PLAN | {"synchronous_commit": commit}, tells_of_loss=True)
+        self._finisher = Link(database, ONE_PLAN)
+        self._heart = Link(database, ONE_PLAN)
         self._monotonic = monotonic
         self._results = listen.Results(database)
         self._known_tenants: set[TenantId] = set()
@@ -122,7 +124,7 @@ class PostgresStore:
     async def claim(self, seat: Seat, limit: int) -> Claimed:
         tour = self._tours.setdefault(seat.worker, Tour())
         claims: list[Claim] = []
-        tried = False
+        busy = tried = False
         looks = 0
         while len(claims) < limit:
             if tour.exhausted:
@@ -136,21 +138,24 @@ class PostgresStore:
             if not tenants:
                 break
             tried = True
-            claims += await self._claim_in_turn(seat, tour, tenants, limit - len(claims))
-        # Lanes that had work and gave none are contested or busy, never "empty".
-        more = len(claims) == limit or not tour.whole or (tried and not claims)
+            found, refused = await self._claim_in_turn(seat, tour, tenants, limit - len(claims))
+            claims += found
+            busy = busy or refused
+        # A scope whose lock was refused, and lanes that had work and gave none, are busy, never "empty".
+        more = busy or len(claims) == limit or not tour.whole or (tried and not claims)
         return Claimed(claims, more, tour.next_due)
 
     async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
         (sleep,) = await self._claimer.fetch("fleet/sleep", worker=seat.worker, **_served(seat))
         claimed = await self.claim(seat, limit)
-        if claimed.claims or claimed.more:
-            return claimed
-        ((quiet,),) = await self._claimer.fetch("fleet/quiet")
-        if not quiet:
-            return Claimed((), True, claimed.next_due)
-        claimed = await self.claim(seat, limit)
-        if not claimed.claims and not claimed.more and claimed.next_due is not None:
+        if not claimed.claims and not claimed.more:
+            ((quiet,),) = await self._claimer.fetch("fleet/quiet")
+            if not quiet:
+                return Claimed((), True, claimed.next_due)
+            claimed = await self.claim(seat, limit)
+        if claimed.claims:
+            await self._claimer.fetch("fleet/awake", worker=seat.worker)
+        elif not claimed.more and claimed.next_due is not None:
             await self._claimer.fetch("fleet/doze", sleep=sleep["id"], next_due=claimed.next_due)
         return claimed
 
@@ -158,31 +163,38 @@ class PostgresStore:
         return listen.wakes(self._database, seat)
 
     async def rouse(self, seat: Seat) -> None:
-        await self._claimer.fetch("fleet/rouse", worker=seat.worker, definitions=seat.serves.definitions)
+        await self._claimer.fetch("fleet/rouse", worker=seat.worker, **_served(seat))
 
     async def _look(self, seat: Seat, tour: Tour) -> None:
-        """Reads the next piece of lanes, having promoted what came due; on until one has work or all are read."""
+        """Reads the next piece of lanes, having promoted what came due; on until one has work, once round at most."""
         after = tour.look_after
+        from_the_start = after == ""
         while True:
             began = self._monotonic()
-            (row,) = await self._claimer.fetch(
-                "fleet/look", worker=seat.worker, after=after, most=PIECE, **_served(seat)
-            )
-            if not row["alive"]:
-                raise SeatLost(
-                    f"worker {seat.worker} was evicted: its lease ran out. Nothing was claimed.",
-                    fix="Stop what it runs, and join again.",
-                )
+            row = await self._look_after(seat, after)
             tour.next_due = row["next_due"]
             if tour.next_due is not None and tour.next_due <= timedelta() and await self._promote(seat):
                 continue
-            lanes = map(Lane, row["definitions"], row["tenants"], row["capped"])
-            reached_the_end = row["tenants_seen"] < PIECE
-            tour.looked(lanes, whole=reached_the_end and after == "", began=began, ended=self._monotonic())
-            if not tour.exhausted or tour.whole:
+            lanes = list(map(Lane, row["definitions"], row["tenants"], row["capped"]))
+            at_the_end = row["tenants_seen"] < PIECE
+            round_ = at_the_end and from_the_start
+            whole = round_ and (after == "" or not lanes)
+            tour.looked(lanes, whole=whole, began=began, ended=self._monotonic())
+            if lanes or round_:
                 return
-            after = "" if reached_the_end else row["last_tenant"]
-            tour.passed(after)
+            from_the_start = from_the_start or at_the_end
+            after = "" if at_the_end else row["last_tenant"]
+
+    async def _look_after(self, seat: Seat, tenant: str) -> Record:
+        (row,) = await self._claimer.fetch(
+            "fleet/look", worker=seat.worker, after=tenant, most=PIECE, **_served(seat)
+        )
+        if not row["alive"]:
+            raise SeatLost(
+                f"worker {seat.worker} was evicted: its lease ran out. Nothing was claimed.",
+                fix="Stop what it runs, and join again.",
+            )
+        return row
 
     async def _promote(self, seat: Seat) -> int:
         (row,) = await self._claimer.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, **_served(seat))
@@ -191,31 +203,37 @@ class PostgresStore:
 
     async def _claim_in_turn(
         self, seat: Seat, tour: Tour, tenants: Sequence[Sequence[Lane]], limit: int
-    ) -> list[Claim]:
+    ) -> tuple[list[Claim], bool]:
         """A fair share for each tenant; who filled it may have more and keeps its place in the tour."""
         share = ceil(limit / len(tenants))
-        found = await self._claim_from(seat, [lane for lanes in tenants for lane in lanes], share, limit)
-        given: dict[str, int] = {}
-        for row in found:
-            given[row["tenant_id"]] = given.get(row["tenant_id"], 0) + 1
-        tour.keep(lanes for lanes in tenants if given.get(lanes[0].tenant, 0) >= share)
-        return await self._claims(found)
+        lanes = [lane for lanes in tenants for lane in lanes]
+        found, busy = await self._claim_from(seat, lanes, share, limit)
+        given = Counter(row["tenant_id"] for row in found)
+        tour.keep(lanes for lanes in tenants if given[lanes[0].tenant] >= share)
+        return await self._claims(found), busy
 
-    async def _claim_from(self, seat: Seat, lanes: Sequence[Lane], share: int, limit: int) -> list[Record]:
-        began = self._monotonic()
-        full = self._marks.full_claim_is_due(began)
-        found = await self._claim_stretches(seat, self._marks.stretches(lanes, full=full), share, limit)
-        self._marks.took(full=full, began=began, ended=self._monotonic())
-        if not found and not full:
-            found = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
+    async def _claim_from(
+        self, seat: Seat, lanes: Sequence[Lane], share: int, limit: int
+    ) -> tuple[list[Record], bool]:
+        full = self._marks.full_claim_is_due(self._monotonic())
+        if not full:
+            found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=False), share, limit)
+        if full or not found:
+            began = self._monotonic()
+            found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
+            ended = self._monotonic()
+            self._marks.full_claim_took(ended - began, touched=len(found) + len(lanes), now=ended)
         found.sort(key=lambda row: (row["turn"], row["priority"], row["seq"]))
         self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
-        return found
+        return found, busy
 
     async def _claim_stretches(
         self, seat: Seat, stretches: Sequence[Stretch], share: int, limit: int
-    ) -> list[Record]:
-        """One statement; where a scope is capped, its lock comes first, in a statement and snapshot of its own."""
+    ) -> tuple[list[Record], bool]:
+        """One statement; where a scope is capped, its lock comes first, in a statement and snapshot of its own.
+
+        Also says whether some scope was busy: its lock was refused.
+        """
         values: dict[str, Any] = {
             "worker": seat.worker,
             "definitions": [stretch.lane.definition for stretch in stretches],
@@ -227,18 +245,21 @@ class PostgresStore:
             "limit": limit,
         }
         if not any(stretch.lane.capped for stretch in stretches):
-            return await self._claimer.fetch("fleet/claim", **values, locked_tenants=[], locked_definitions=[])
+            found = await self._claimer.fetch("fleet/claim", **values, locked_tenants=[], locked_definitions=[])
+            return found, False
         async with self._claimer.session() as connection, connection.transaction():
             scopes = await self._database.fetch_on(
                 connection, "fleet/lock_scopes", tenants=values["tenants"], definitions=values["definitions"]
             )
-            return await self._database.fetch_on(
+            locked = [scope for scope in scopes if scope["locked"]]
+            found = await self._database.fetch_on(
                 connection,
                 "fleet/claim",
                 **values,
-                locked_tenants=[scope["key"] for scope in scopes if scope["kind"] == "tenant"],
-                locked_definitions=[scope["key"] for scope in scopes if scope["kind"] == "definition"],
+                locked_tenants=[scope["key"] for scope in locked if scope["kind"] == "tenant"],
+                locked_definitions=[scope["key"] for scope in locked if scope["kind"] == "definition"],
             )
+            return found, len(locked) < len(scopes)
 
     async def _claims(self, found: Sequence[Record]) -> list[Claim]:
         """Rows as claims. Versions are immutable, so each is read once."""
@@ -252,8 +273,10 @@ class PostgresStore:
     # --------------------------------------------------------------------------------------------------- finishing
 
     async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
-        ended = [(claim, verdict) for claim, verdict in done if verdict.status.final]
-        again = [(claim, verdict) for claim, verdict in done if not verdict.status.final]
+        # In the order of the key, in which cancels lock, too: batches that cross would wait for each other.
+        in_order = sorted(done, key=lambda each: rows.fence_of(each[0]))
+        ended = [(claim, verdict) for claim, verdict in in_order if verdict.status.final]
+        again = [(claim, verdict) for claim, verdict in in_order if not verdict.status.final]
         refused = await self._requeue(again) if again else []
         # Refused may mean fenced off, or that a cancel was requested: then it ends here, if its fence holds.
         ended += [(claim, _canceled(verdict)) for claim, verdict in refused]

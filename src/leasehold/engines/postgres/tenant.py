@@ -6,7 +6,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -51,7 +50,7 @@ class PostgresTenantJobs:
         return await self._database.fetch(f"tenant/{name}", tenant=self._tenant, **values)
 
     async def _fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[Record]:
-        return await self._database.fetch_on(connection, f"tenant/{name}", tenant=self._tenant, **values)
+        return await self._database.fetch_anew_on(connection, f"tenant/{name}", tenant=self._tenant, **values)
 
     # ----------------------------------------------------------------------------------------------------- enqueue
 
@@ -66,23 +65,26 @@ class PostgresTenantJobs:
         await self._admit()
         with self._database.translated():
             async with self._caller_or_own(within) as connection, self._atomic(batch, connection):
-                return await self._place(batch, partial(self._fetch_on, connection))
+                return await self._place(batch, connection)
 
     @staticmethod
     def _atomic(batch: Batch, connection: "Connection") -> AbstractAsyncContextManager[Any]:
-        """An id taken for a job whose dedupe key turns out to be held is given back, in the same transaction."""
-        return connection.transaction() if batch.may_give_back else nullcontext()
+        """Where it may take more than one statement, they are one transaction: all jobs are placed, or none."""
+        return connection.transaction() if batch.may_take_several_statements else nullcontext()
 
-    async def _place(self, batch: Batch, fetch: Callable[..., Awaitable[list[Record]]]) -> list[Placed]:
+    async def _place(self, batch: Batch, connection: "Connection") -> list[Placed]:
         for _ in range(TRIES):
-            answers = await fetch("enqueue", **batch.columns())
+            answers = await self._database.fetch_on(
+                connection, "tenant/enqueue", tenant=self._tenant, **batch.columns()
+            )
             await self._require_accepted(answers)
             if unused := [row["number"] for row in answers if row["named_for_nothing"]]:
-                await fetch("unname", id_hashes=batch.id_hashes(unused))
+                await self._fetch_on(connection, "unname", id_hashes=batch.id_hashes(unused))
             batch.created(row["number"] for row in answers if row["created"])
             if not batch.open:
                 return batch.placed()
-            batch.held({row["number"]: row["holder"] for row in await fetch("holders", **batch.keys())})
+            holders = await self._fetch_on(connection, "holders", **batch.keys())
+            batch.held({row["number"]: row["holder"] for row in holders})
             if not batch.open:
                 return batch.placed()
         raise TransactionConflict(
@@ -138,9 +140,8 @@ class PostgresTenantJobs:
 
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
         statuses = where.statuses or tuple(Status)
-        found = await self._database.fetch_planned_anew(
-            "tenant/find",
-            tenant=self._tenant,
+        found = await self._fetch(
+            "find",
             below=_read_cursor(cursor),
             active=[status.value for status in statuses if status in ACTIVE],
             succeeded=Status.SUCCEEDED in statuses,

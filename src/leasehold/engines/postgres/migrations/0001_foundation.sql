@@ -15,21 +15,29 @@
 -- Tenant comes first in every key: no tenant can find out, by a conflict, which ids or keys another one uses.
 -- There are no foreign keys on the hot table: two cost a third of the enqueue rate; enqueue validates instead.
 --
+-- Names that order an index compare by bytes (collate "C"): the same order everywhere, which no upgrade of a C library
+-- can change under an index.
+--
 -- In these files the schema is called leasehold; its real name is put in when they are loaded.
 
 -- The only clock. Tests replace this function to move time.
 create function leasehold.clock() returns timestamptz language sql volatile parallel safe
     as $$ select clock_timestamp() $$;
 
+-- What was acknowledged must survive a crash: called by every statement whose success is a promise, so that a database
+-- or a caller with synchronous_commit off does not break it. Stronger settings are left alone.
+create function leasehold.durably() returns text language sql volatile
+    as $$ select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off' $$;
+
 -- ---------------------------------------------------------------------------------------------------- who and what
 
 create table leasehold.tenants (
-    id          text primary key check (length(id) between 1 and 100),
+    id          text collate "C" primary key check (length(id) between 1 and 100),
     created_at  timestamptz not null
 );
 
 create table leasehold.definitions (
-    key         text primary key check (length(key) between 1 and 100),
+    key         text collate "C" primary key check (length(key) between 1 and 100),
     version     integer not null,
     active      boolean not null default true,
     created_at  timestamptz not null,
@@ -38,7 +46,7 @@ create table leasehold.definitions (
 
 -- Immutable: a job pins the version it was enqueued under.
 create table leasehold.definition_versions (
-    key           text not null references leasehold.definitions,
+    key           text collate "C" not null references leasehold.definitions,
     version       integer not null,
     description   text not null,
     schema        jsonb,
@@ -55,7 +63,7 @@ create table leasehold.definition_versions (
 -- A row only for a tenant or definition that has a limit or a pause.
 create table leasehold.limits (
     kind          text not null check (kind in ('tenant', 'definition')),
-    key           text not null,
+    key           text collate "C" not null,
     max_running   integer check (max_running >= 1),
     rate_count    integer check (rate_count >= 1),
     rate_period   interval,
@@ -90,8 +98,8 @@ create table leasehold.jobs (
     ready                boolean not null,
     awaited              boolean not null default false, -- somebody waits for its result
     dedupe_held          boolean not null default false, -- its key is kept in dedupe_holds, beyond its own life
-    tenant_id            text not null,
-    definition           text not null,
+    tenant_id            text collate "C" not null,
+    definition           text collate "C" not null,
     status               text not null check (status in ('blocked', 'queued', 'running')),
     payload              jsonb not null,
     source               text not null check (source in ('manual', 'event', 'schedule', 'system')),
@@ -113,7 +121,8 @@ create table leasehold.jobs (
 
 create index jobs_ready on leasehold.jobs (definition, tenant_id, priority, seq) where ready;
 create index jobs_future on leasehold.jobs (definition, scheduled_for) where status = 'queued' and not ready;
-create index jobs_running on leasehold.jobs (definition, tenant_id) where status = 'running';
+create index jobs_running on leasehold.jobs (definition, tenant_id, worker_id) where status = 'running';
+create index jobs_blocked on leasehold.jobs (tenant_id) where status = 'blocked';
 create unique index jobs_active_dedupe on leasehold.jobs (tenant_id, dedupe_hash)
     where dedupe_hash is not null and not dedupe_held;
 create index jobs_correlation on leasehold.jobs (tenant_id, correlation_id) where correlation_id is not null;
@@ -134,8 +143,8 @@ create table leasehold.jobs_done (
     forgiven             integer not null,
     priority             smallint not null,
     dedupe_held          boolean not null,
-    tenant_id            text not null,
-    definition           text not null,
+    tenant_id            text collate "C" not null,
+    definition           text collate "C" not null,
     status               text not null check (status in ('succeeded', 'failed', 'canceled', 'dead_letter')),
     payload              jsonb not null,
     result               jsonb,
@@ -158,7 +167,7 @@ create index jobs_done_correlation on leasehold.jobs_done (tenant_id, correlatio
 -- Keys that are held beyond their job's life: for a window, or for ever. An id that a caller brought is held here
 -- too: between the two tables of jobs no unique key could keep it from being used twice.
 create table leasehold.dedupe_holds (
-    tenant_id    text not null,
+    tenant_id    text collate "C" not null,
     dedupe_hash  bytea not null,
     job_id       uuid not null,
     expires_at   timestamptz,
@@ -171,7 +180,7 @@ create index dedupe_holds_expiry on leasehold.dedupe_holds (expires_at) where ex
 -- here), since a row at each claim and an
 -- update at each finish cost 40 % more WAL and CPU; a manual retry writes it down before it takes that row away.
 create table leasehold.job_attempts (
-    tenant_id    text not null,
+    tenant_id    text collate "C" not null,
     job_id       uuid not null,
     attempt      integer not null,
     status       text not null check (status in ('succeeded', 'failed', 'timeout', 'canceled', 'crashed', 'snoozed')),
@@ -187,7 +196,7 @@ create table leasehold.job_attempts (
 
 -- Log lines and progress; in a table of their own, since a write on the job's row would break a REPEATABLE READ finish.
 create table leasehold.job_lines (
-    tenant_id  text not null,
+    tenant_id  text collate "C" not null,
     job_id     uuid not null,
     attempt    integer not null,
     number     integer not null,
@@ -243,7 +252,8 @@ create function leasehold.channel_for_results() returns text language sql immuta
 create function leasehold.sleep_key() returns bigint language sql immutable parallel safe
     as $$ select hashtextextended('leasehold' || ':sleep', 0) $$;
 
--- A worker's listening session holds it; the kernel and Postgres let go of it even after kill -9.
+-- A worker's listening session holds it, shared: a new one need not wait for the server to notice that an old one is
+-- gone. It ends with the session, even after kill -9.
 create function leasehold.listener_key(worker uuid) returns bigint language sql immutable parallel safe
     as $$ select hashtextextended('leasehold' || ':listener:' || worker::text, 0) $$;
 
@@ -253,7 +263,7 @@ create function leasehold.limit_key(kind text, key text) returns bigint language
 create function leasehold.listens(worker uuid) returns boolean language plpgsql volatile as $$
 begin
     -- Got it: nobody listens. The exception undoes the lock, so that a worker coming back never waits for us.
-    if pg_try_advisory_xact_lock_shared(leasehold.listener_key(worker)) then
+    if pg_try_advisory_xact_lock(leasehold.listener_key(worker)) then
         raise exception using errcode = 'LH001';
     end if;
     return true;
@@ -261,8 +271,8 @@ exception when sqlstate 'LH001' then
     return false;
 end $$;
 
--- Wakes for work that has come up: the n-th job is of definitions[n], for tenants[n], due at dues[n]; a null
--- definition or tenant stands for any. One wake for each sleeper that is needed, not a herd: a sleeper that can run
+-- Wakes for work that has come up: the n-th job is of definitions[n], for tenants[n], due at dues[n]. A null tenant
+-- stands for one that only those can be sure to serve who serve all; a null due time for now. One wake for each sleeper that is needed, not a herd: a sleeper that can run
 -- several of them is woken once. Returns how many were woken.
 create function leasehold.wake(definitions text[], tenants text[], dues timestamptz[]) returns integer
 language plpgsql volatile as $$
@@ -296,7 +306,8 @@ begin
     if definitions is not null then
         -- What is left may have a match that another producer holds. That one may roll back: notify, delete nothing.
         for sleeper in select s.* from leasehold.sleepers s order by s.id loop
-            continue when not leasehold.is_needed(sleeper, definitions, tenants, dues);
+            continue when not leasehold.is_needed(sleeper, definitions, tenants, dues)
+                or not leasehold.listens(sleeper.worker_id);
             perform pg_notify(leasehold.channel(sleeper.worker_id), 'work');
             woken := woken + 1;
             select u.* into definitions, tenants, dues from leasehold.unserved(sleeper, definitions, tenants, dues) u;
@@ -308,8 +319,8 @@ end $$;
 
 create function leasehold.can_run(sleeper leasehold.sleepers, definition text, tenant text, due timestamptz)
 returns boolean language sql immutable parallel safe as $$
-    select (definition is null or definition = any (sleeper.definitions))
-       and (tenant is null or sleeper.tenants is null or tenant = any (sleeper.tenants))
+    select definition = any (sleeper.definitions)
+       and (sleeper.tenants is null or coalesce(tenant = any (sleeper.tenants), false))
        and (sleeper.wakes_at is null or due is null or due < sleeper.wakes_at)
 $$;
 
@@ -331,16 +342,50 @@ create function leasehold.unserved(
     where not leasehold.can_run(sleeper, w.definition, w.tenant, w.due)
 $$;
 
--- What ended may have freed a capped scope, and that is a source of work: for anyone who serves it.
+create function leasehold.has_work(definition text, tenant text) returns boolean language sql stable as $$
+    select exists (
+        select from leasehold.jobs j
+        where j.ready and j.definition = has_work.definition and j.tenant_id = has_work.tenant
+        order by j.priority, j.seq limit 1
+    )
+$$;
+
+-- Lanes with work in a scope that may start something again: its limit was raised, its pause ended, a job of it ended.
+-- Of a definition's tenants, which may be very many, only those matter that some sleeper serves and names.
+create function leasehold.lanes_of(kind text, key text) returns table (definition text, tenant text)
+language sql stable as $$
+    select d.key, lanes_of.key from leasehold.definitions d
+    where lanes_of.kind = 'tenant' and leasehold.has_work(d.key, lanes_of.key)
+    union all
+    select lanes_of.key, null
+    where lanes_of.kind = 'definition'
+      and exists (select from leasehold.jobs j where j.ready and j.definition = lanes_of.key limit 1)
+    union all
+    select lanes_of.key, named.tenant
+    from (select distinct unnest(s.tenants) from leasehold.sleepers s) as named (tenant)
+    where lanes_of.kind = 'definition' and leasehold.has_work(lanes_of.key, named.tenant)
+$$;
+
+-- Wakes for what was held in these scopes. The lock comes before any look, as in wake(), which takes it again.
+create function leasehold.wake_held(kinds text[], keys text[]) returns integer language plpgsql volatile as $$
+begin
+    perform pg_advisory_xact_lock_shared(leasehold.sleep_key());
+    return (
+        select leasehold.wake(array_agg(lane.definition), array_agg(lane.tenant), array_agg(null::timestamptz))
+        from unnest(kinds, keys) as scope (kind, key)
+        cross join lateral leasehold.lanes_of(scope.kind, scope.key) lane
+    );
+end $$;
+
+-- What ended may have freed a capped scope.
 create function leasehold.wake_for_freed(tenants text[], definitions text[]) returns integer language sql volatile as $$
-    select leasehold.wake(array_agg(freed.definition), array_agg(freed.tenant), array_agg(null::timestamptz))
+    select leasehold.wake_held(array_agg(capped.kind), array_agg(capped.key))
     from (
-        select null as definition, l.key as tenant
-        from unnest(tenants) as t (key) join leasehold.limits l on l.kind = 'tenant' and l.key = t.key
-        where l.max_running is not null
+        select l.kind, l.key from unnest(tenants) as t (key)
+        join leasehold.limits l on l.kind = 'tenant' and l.key = t.key and l.max_running is not null
         union all
-        select l.key, null
-        from unnest(definitions) as d (key) join leasehold.limits l on l.kind = 'definition' and l.key = d.key
-        where l.max_running is not null
-    ) freed
+        select l.kind, l.key from unnest(definitions) as d (key)
+        join leasehold.limits l on l.kind = 'definition' and l.key = d.key and l.max_running is not null
+    ) capped
+    having count(*) > 0
 $$;

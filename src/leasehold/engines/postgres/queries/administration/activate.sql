@@ -2,4 +2,4 @@
 with changed as (
     update leasehold.definitions set active = :active, updated_at = leasehold.clock() where key = :key returning key
 )
-select count(*), leasehold.wake(array_agg(key), array_agg(null::text), array_agg(null::timestamptz)) from changed
+select count(*), leasehold.wake_held(array_agg('definition'::text), array_agg(key)) from changed

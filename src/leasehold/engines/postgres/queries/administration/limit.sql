@@ -6,6 +6,4 @@ with changed as (
         set max_running = excluded.max_running, rate_count = excluded.rate_count, rate_period = excluded.rate_period
     returning kind, key
 )
-select leasehold.wake(array_agg(case kind when 'definition' then key end),
-                      array_agg(case kind when 'tenant' then key end), array_agg(null::timestamptz))
-from changed
+select leasehold.wake_held(array_agg(kind), array_agg(key)) from changed

@@ -7,6 +7,4 @@ with changed as (
         set paused_at = excluded.paused_at, paused_until = excluded.paused_until, pause_reason = excluded.pause_reason
     returning kind, key
 )
-select leasehold.wake(array_agg(case kind when 'definition' then key end),
-                      array_agg(case kind when 'tenant' then key end), array_agg(null::timestamptz))
-from changed
+select leasehold.wake_held(array_agg(kind), array_agg(key)) from changed

@@ -10,12 +10,20 @@ seat as materialized (
 lane as materialized (
     select l.definition, l.tenant_id, l.from_priority, l.from_seq, l.to_priority,
            t.max_running - (
-               select count(*) from leasehold.jobs r where r.status = 'running' and r.tenant_id = l.tenant_id
-                                                       and t.max_running is not null
+               select count(*) from leasehold.definitions f
+               cross join lateral (
+                   select from leasehold.jobs r
+                   where r.status = 'running' and r.definition = f.key and r.tenant_id = l.tenant_id
+                   order by r.worker_id limit t.max_running
+               ) running
+               where t.max_running is not null
            ) as tenant_room,
            d.max_running - (
-               select count(*) from leasehold.jobs r where r.status = 'running' and r.definition = l.definition
-                                                       and d.max_running is not null
+               select count(*) from (
+                   select from leasehold.jobs r where r.status = 'running' and r.definition = l.definition
+                   order by r.tenant_id, r.worker_id limit d.max_running
+               ) running
+               where d.max_running is not null
            ) as definition_room
     from unnest(:definitions::text[], :tenants::text[], :from_priorities::smallint[], :from_seqs::bigint[],
                 :to_priorities::smallint[]) as l (definition, tenant_id, from_priority, from_seq, to_priority)

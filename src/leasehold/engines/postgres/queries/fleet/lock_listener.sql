@@ -1,2 +1,2 @@
 -- Shows, as long as this session lives, that the worker listens.
-select pg_advisory_lock(leasehold.listener_key(:worker))
+select pg_advisory_lock_shared(leasehold.listener_key(:worker))

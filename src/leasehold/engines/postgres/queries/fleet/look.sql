@@ -9,14 +9,19 @@ with recursive moment as materialized (
 served as materialized (
     select d.key as definition, l.max_running is not null as capped
     from leasehold.definitions d
-    left join leasehold.limits l on l.kind = 'definition' and l.key = d.key
+    left join lateral (
+        select * from leasehold.limits where kind = 'definition' and key = d.key limit 1
+    ) l on true
     where d.key = any (:definitions::text[]) and d.active
       and (l.paused_at is null or l.paused_until <= (select now from moment))
       and (l.max_running is null or l.max_running > (
-               select count(*) from leasehold.jobs r where r.status = 'running' and r.definition = d.key))
+               select count(*) from (
+                   select from leasehold.jobs r where r.status = 'running' and r.definition = d.key
+                   order by r.tenant_id, r.worker_id limit l.max_running
+               ) running))
 ),
 tenant as (
-    select :after::text as id, 0 as number
+    select :after::text collate "C" as id, 0 as number
     union all
     select next.id, tenant.number + 1
     from tenant
@@ -27,10 +32,10 @@ tenant as (
             (select j.tenant_id from leasehold.jobs j
              where j.ready and j.definition = served.definition and j.tenant_id > tenant.id
                and :tenants::text[] is null
-             order by j.tenant_id limit 1)
+             order by j.tenant_id, j.priority, j.seq limit 1)
             union all
             (select mine.id from unnest(:tenants::text[]) as mine (id) where mine.id > tenant.id
-             order by mine.id limit 1)
+             order by mine.id collate "C" limit 1)
         ) first
     ) next
     where tenant.number < :most and next.id is not null
@@ -42,13 +47,21 @@ lane as (
     -- The limit keeps the planner from turning this into a walk over all that is ready.
     cross join lateral (
         select from leasehold.jobs j
-        where j.ready and j.definition = served.definition and j.tenant_id = tenant.id limit 1
+        where j.ready and j.definition = served.definition and j.tenant_id = tenant.id
+        order by j.priority, j.seq limit 1
     ) has_work
-    left join leasehold.limits l on l.kind = 'tenant' and l.key = tenant.id
+    left join lateral (
+        select * from leasehold.limits where kind = 'tenant' and key = tenant.id limit 1
+    ) l on true
     where tenant.number > 0
       and (l.paused_at is null or l.paused_until <= (select now from moment))
       and (l.max_running is null or l.max_running > (
-               select count(*) from leasehold.jobs r where r.status = 'running' and r.tenant_id = tenant.id))
+               select count(*) from leasehold.definitions f
+               cross join lateral (
+                   select from leasehold.jobs r
+                   where r.status = 'running' and r.definition = f.key and r.tenant_id = tenant.id
+                   order by r.worker_id limit l.max_running
+               ) running))
 )
 select exists (
            select from leasehold.workers w where w.id = :worker and w.lease_expires_at > (select now from moment)

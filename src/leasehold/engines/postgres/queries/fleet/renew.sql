@@ -28,11 +28,14 @@ dead_sleepers as (
     )
 ),
 held as (
-    select c.number, j.cancel_requested_at is not null as cancel
+    select c.number, j.cancel
     from unnest(:tenants::text[], :jobs::uuid[], :attempts::integer[])
          with ordinality as c (tenant_id, job_id, attempt, number)
-    join leasehold.jobs j
-      on j.tenant_id = c.tenant_id and j.id = c.job_id and j.attempt = c.attempt and j.worker_id = :worker
+    cross join lateral (
+        select j.cancel_requested_at is not null as cancel from leasehold.jobs j
+        where j.tenant_id = c.tenant_id and j.id = c.job_id and j.attempt = c.attempt and j.worker_id = :worker
+        limit 1
+    ) j
 )
 select exists (select from renewed) as alive,
        array(select number from held) as held,

@@ -1,6 +1,6 @@
 -- Queues claims again: for a retry, after a snooze, or given back. Leaves alone what is to be canceled.
 with moment as materialized (
-    select leasehold.clock() as now
+    select leasehold.clock() as now from leasehold.durably()
 ),
 verdict as materialized (
     select * from unnest(
@@ -8,7 +8,7 @@ verdict as materialized (
         :delays::interval[], :forgiven::integer[], :errors::text[], :error_codes::text[], :exit_codes::integer[]
     ) as v (tenant_id, job_id, attempt, worker_id, attempt_status, delay, forgiven, error, error_code, exit_code)
 ),
--- No detour by ctid here: a row that someone marks as awaited meanwhile must still be found, in its newest version.
+-- Why not plain equality: see finish.sql. No detour by ctid either: a row that someone marks as awaited meanwhile must still be found, in its newest version.
 queued as (
     update leasehold.jobs j
     set status = 'queued', worker_id = null,
@@ -18,7 +18,8 @@ queued as (
         last_error = coalesce(v.error, j.last_error),
         last_error_code = coalesce(v.error_code, j.last_error_code)
     from verdict v
-    where j.tenant_id = v.tenant_id and j.id = v.job_id and j.attempt = v.attempt and j.worker_id = v.worker_id
+    where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
+      and j.attempt = v.attempt and j.worker_id = v.worker_id
       and j.cancel_requested_at is null
     returning j.tenant_id, j.id, j.attempt, v.worker_id, j.definition, j.scheduled_for, j.started_at,
               v.attempt_status, v.error, v.error_code, v.exit_code

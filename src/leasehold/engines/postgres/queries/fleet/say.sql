@@ -7,8 +7,11 @@ with said as materialized (
 ),
 held as materialized (
     select s.* from said s
-    join leasehold.jobs j
-      on j.tenant_id = s.tenant_id and j.id = s.job_id and j.attempt = s.attempt and j.worker_id = s.worker_id
+    cross join lateral (
+        select from leasehold.jobs j
+        where j.tenant_id = s.tenant_id and j.id = s.job_id and j.attempt = s.attempt and j.worker_id = s.worker_id
+        limit 1
+    ) j
 ),
 kept as (
     insert into leasehold.job_lines (tenant_id, job_id, attempt, number, at, kind, text, progress)

@@ -5,7 +5,7 @@ where a.tenant_id = :tenant and a.job_id = :job
 union all
 select j.attempt, 'running', j.worker_id, j.started_at, null, null, null, null, '{}'
 from leasehold.jobs j
-where j.tenant_id = :tenant and j.id = :job and j.status = 'running'
+where j.tenant_id = :tenant and j.id = :job and j.worker_id is not null
 union all
 select d.attempt, 'succeeded', d.worker_id, d.started_at, d.finished_at, null, null, null, '{}'
 from leasehold.jobs_done d

@@ -1,11 +1,14 @@
 -- Cancels what waits, and asks the workers of what runs. A job that is claimed at this very moment shows up in
 -- neither: the caller asks again.
 with moment as materialized (
-    select leasehold.clock() as now
+    select leasehold.clock() as now from leasehold.durably()
+),
+wanted as materialized (
+    select :tenant::text as tenant_id, id from unnest(:jobs::uuid[]) as w (id)
 ),
 gone as (
-    delete from leasehold.jobs j
-    where j.tenant_id = :tenant and j.id = any (:jobs::uuid[]) and j.status <> 'running'
+    delete from leasehold.jobs j using wanted w
+    where j.tenant_id = any (array[w.tenant_id]) and j.id between w.id and w.id and j.status <> 'running'
     returning j.*
 ),
 done as (
@@ -23,7 +26,8 @@ done as (
 ),
 asked as (
     update leasehold.jobs j set cancel_requested_at = coalesce(j.cancel_requested_at, (select now from moment))
-    where j.tenant_id = :tenant and j.id = any (:jobs::uuid[]) and j.status = 'running'
+    from wanted w
+    where j.tenant_id = any (array[w.tenant_id]) and j.id between w.id and w.id and j.worker_id is not null
     returning j.id, j.worker_id
 ),
 -- This wake is never suppressed: it is sent whether the worker sleeps or not.
@@ -37,5 +41,5 @@ select id, 'canceled' as answer from gone cross join heard
 union all
 select id, 'requested' from asked cross join told
 union all
-select d.id, 'ended' from leasehold.jobs_done d
-where d.tenant_id = :tenant and d.id = any (:jobs::uuid[])
+select d.id, 'ended' from wanted cross join lateral (
+    select id from leasehold.jobs_done where tenant_id = wanted.tenant_id and id = wanted.id limit 1) d

@@ -1,13 +1,30 @@
 -- A tenant's jobs by status, each counted up to a cap and no further.
-select wanted.status, (
+select 'blocked' as status, (
     select count(*) from (
-        select from leasehold.jobs j where j.tenant_id = :tenant and j.status = wanted.status limit :cap) counted
+        select from leasehold.jobs j where j.tenant_id = :tenant and j.status = 'blocked' limit :cap) counted
 ) as count
-from unnest(array['blocked', 'queued', 'running']) as wanted (status)
+union all
+-- In the order of ids: passes over the few of the tenant's that run.
+select 'queued', (
+    select count(*) from (
+        select from leasehold.jobs j where j.tenant_id = :tenant and j.status = 'queued'
+        order by j.id limit :cap) counted
+)
+union all
+select 'running', (
+    select count(*) from (
+        select from leasehold.definitions f
+        cross join lateral (
+            select from leasehold.jobs j
+            where j.status = 'running' and j.definition = f.key and j.tenant_id = :tenant
+            order by j.worker_id limit :cap) one
+        limit :cap) counted
+)
 union all
 select 'succeeded', (
     select count(*) from (
-        select from leasehold.jobs_done d where d.tenant_id = :tenant and d.status = 'succeeded' limit :cap) counted
+        select from leasehold.jobs_done d where d.tenant_id = :tenant and d.status = 'succeeded'
+        order by d.id limit :cap) counted
 )
 union all
 select wanted.status, (

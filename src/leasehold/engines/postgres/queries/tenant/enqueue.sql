@@ -1,6 +1,6 @@
 -- Enqueues jobs, all or none: one unknown or inactive definition and nothing is inserted. Wakes who can run them.
 with moment as materialized (
-    select leasehold.clock() as now
+    select leasehold.clock() as now from leasehold.durably()
 ),
 known as materialized (
     select n.*, v.version, coalesce(d.active, false) as active,
@@ -23,25 +23,25 @@ known as materialized (
 wanted as materialized (
     select nextval('leasehold.jobs_seq') as seq, in_order.* from (select * from known order by number) in_order
 ),
--- Keys that outlive their job. Taken in the order of the keys, so that two batches can't wait for each other.
-taken as (
-    insert into leasehold.dedupe_holds (tenant_id, dedupe_hash, job_id, expires_at)
-    select :tenant, dedupe_hash, id, now + held_for from wanted
-    where holds and not exists (select from wanted w where not w.active)
-    order by dedupe_hash
-    on conflict (tenant_id, dedupe_hash)
-        do update set job_id = excluded.job_id, expires_at = excluded.expires_at
-        where dedupe_holds.expires_at <= (select now from moment)
-    returning job_id
-),
 -- An id that the caller brought is used once, whatever became of its job.
 named as (
     insert into leasehold.dedupe_holds (tenant_id, dedupe_hash, job_id)
     select :tenant, id_hash, id from wanted
     where id_hash is not null and not exists (select from wanted w where not w.active)
-      and (not holds or id in (select job_id from taken))
     order by id_hash
     on conflict do nothing
+    returning job_id
+),
+-- Keys that outlive their job. Taken in the order of the keys, so that two batches can't wait for each other.
+taken as (
+    insert into leasehold.dedupe_holds (tenant_id, dedupe_hash, job_id, expires_at)
+    select :tenant, dedupe_hash, id, now + held_for from wanted
+    where holds and not exists (select from wanted w where not w.active)
+      and (id_hash is null or id in (select job_id from named))
+    order by dedupe_hash
+    on conflict (tenant_id, dedupe_hash)
+        do update set job_id = excluded.job_id, expires_at = excluded.expires_at
+        where dedupe_holds.expires_at <= (select now from moment)
     returning job_id
 ),
 created as (

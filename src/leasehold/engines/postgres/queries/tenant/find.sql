@@ -2,6 +2,7 @@
 with matching as (
     (select id from leasehold.jobs j
      where tenant_id = :tenant and id < :below and status = any (:active::text[])
+       and cardinality(:active::text[]) > 0
        and (:definitions::text[] is null or definition = any (:definitions::text[]))
        and (:source::text is null or source = :source)
        and (:correlation_id::text is null or correlation_id = :correlation_id)
@@ -39,7 +40,8 @@ select j.id, j.tenant_id, j.definition, j.version, j.status, j.scheduled_for <= 
        null::timestamptz as finished_at, j.deadline, j.worker_id, w.lease_expires_at, j.cancel_requested_at,
        null::jsonb as result, j.last_error, j.last_error_code, j.dedupe_key, j.source, j.source_ref,
        j.correlation_id, j.created_by
-from page join leasehold.jobs j on j.tenant_id = :tenant and j.id = page.id
+from page
+cross join lateral (select * from leasehold.jobs where tenant_id = :tenant and id = page.id limit 1) j
 left join leasehold.workers w on w.id = j.worker_id
 union all
 select d.id, d.tenant_id, d.definition, d.version, d.status, true,
@@ -47,5 +49,6 @@ select d.id, d.tenant_id, d.definition, d.version, d.status, true,
        d.finished_at, d.deadline, d.worker_id, null, d.cancel_requested_at,
        d.result, d.last_error, d.last_error_code, d.dedupe_key, d.source, d.source_ref,
        d.correlation_id, d.created_by
-from page join leasehold.jobs_done d on d.tenant_id = :tenant and d.id = page.id
+from page
+cross join lateral (select * from leasehold.jobs_done where tenant_id = :tenant and id = page.id limit 1) d
 order by id desc

@@ -1,6 +1,9 @@
 -- Moves waiting jobs in time or priority. Wakes who can run them.
 with moment as materialized (
-    select leasehold.clock() as now
+    select leasehold.clock() as now from leasehold.durably()
+),
+wanted as materialized (
+    select :tenant::text as tenant_id, id from unnest(:jobs::uuid[]) as w (id)
 ),
 moved as (
     update leasehold.jobs j
@@ -8,7 +11,8 @@ moved as (
         ready = coalesce(:delay::interval <= interval '0', j.ready),
         priority = coalesce(:priority::smallint, j.priority),
         seq = nextval('leasehold.jobs_seq')
-    where j.tenant_id = :tenant and j.id = any (:jobs::uuid[]) and j.status = 'queued'
+    from wanted w
+    where j.tenant_id = any (array[w.tenant_id]) and j.id between w.id and w.id and j.status = 'queued'
     returning j.id, j.definition, j.scheduled_for
 ),
 woken as materialized (
@@ -17,8 +21,8 @@ woken as materialized (
 )
 select id, 'rescheduled' as answer from moved cross join woken
 union all
-select j.id, 'not_waiting' from leasehold.jobs j
-where j.tenant_id = :tenant and j.id = any (:jobs::uuid[]) and j.status <> 'queued'
+select j.id, 'not_waiting' from wanted cross join lateral (
+    select id from leasehold.jobs where tenant_id = wanted.tenant_id and id = wanted.id and status <> 'queued' limit 1) j
 union all
-select d.id, 'not_waiting' from leasehold.jobs_done d
-where d.tenant_id = :tenant and d.id = any (:jobs::uuid[])
+select d.id, 'not_waiting' from wanted cross join lateral (
+    select id from leasehold.jobs_done where tenant_id = wanted.tenant_id and id = wanted.id limit 1) d

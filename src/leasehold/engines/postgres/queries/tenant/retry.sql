@@ -1,15 +1,17 @@
 -- Queues ended jobs again, if they still stand at the attempt that the caller saw. Wakes who can run them.
 with moment as materialized (
-    select leasehold.clock() as now
+    select leasehold.clock() as now from leasehold.durably()
 ),
 seen as materialized (
-    select * from unnest(:jobs::uuid[], :attempts::integer[]) as s (job_id, attempt)
+    select :tenant::text as tenant_id, * from unnest(:jobs::uuid[], :attempts::integer[]) as s (job_id, attempt)
 ),
 ended as materialized (
-    select d.* from leasehold.jobs_done d join seen on seen.job_id = d.id and seen.attempt = d.attempt
-    where d.tenant_id = :tenant
-    order by d.dedupe_hash, d.id
-    for update of d
+    select d.* from seen
+    cross join lateral (
+        select * from leasehold.jobs_done d
+        where d.tenant_id = seen.tenant_id and d.id = seen.job_id and d.attempt = seen.attempt limit 1
+        for update
+    ) d
 ),
 free as (
     select e.* from ended e
@@ -23,15 +25,16 @@ free as (
 queued as (
     insert into leasehold.jobs (
         id, scheduled_for, queued_at, deadline, version, attempt, max_attempts, forgiven, priority, ready, tenant_id,
-        definition, status, payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key,
-        last_error, last_error_code
+        definition, status, payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash,
+        dedupe_key, last_error, last_error_code
     )
     select id, now, queued_at, null, version, attempt, max_attempts, attempt, priority, true, tenant_id, definition,
-           'queued', payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key, last_error,
-           last_error_code
+           'queued', payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash,
+           dedupe_key, last_error, last_error_code
     from free cross join moment
+    order by dedupe_hash, id
     on conflict do nothing
-    returning id, definition
+    returning tenant_id, id, definition
 ),
 succeeded as (
     insert into leasehold.job_attempts (tenant_id, job_id, attempt, status, worker_id, started_at, finished_at)
@@ -41,7 +44,8 @@ succeeded as (
     on conflict do nothing
 ),
 moved as (
-    delete from leasehold.jobs_done d using queued where d.tenant_id = :tenant and d.id = queued.id
+    delete from leasehold.jobs_done d using queued
+    where d.tenant_id = any (array[queued.tenant_id]) and d.id between queued.id and queued.id
 ),
 woken as materialized (
     select leasehold.wake(array_agg(lane.definition), array_agg(:tenant::text), array_agg(now))
@@ -51,8 +55,9 @@ select id, 'queued' as answer from queued cross join woken
 union all
 select id, 'duplicate' from ended where id not in (select id from queued)
 union all
-select d.id, 'changed' from leasehold.jobs_done d join seen on seen.job_id = d.id
-where d.tenant_id = :tenant and d.attempt <> seen.attempt
+select seen.job_id, 'changed' from seen cross join lateral (
+    select from leasehold.jobs_done d
+    where d.tenant_id = seen.tenant_id and d.id = seen.job_id and d.attempt <> seen.attempt limit 1) d
 union all
-select j.id, 'active' from leasehold.jobs j join seen on seen.job_id = j.id
-where j.tenant_id = :tenant
+select seen.job_id, 'active' from seen cross join lateral (
+    select from leasehold.jobs j where j.tenant_id = seen.tenant_id and j.id = seen.job_id limit 1) j

@@ -1,0 +1,60 @@
+"""Fixtures for tests that need more than the seam: further stores, raw connections, the gate."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+from tests.conftest import Clock
+from tests.postgres.rig import GATED_CLOCK, Connections, Gate, Raw
+from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
+
+from leasehold.engines import open_store
+from leasehold.store import Store
+
+
+@pytest.fixture
+async def open_stores(database_url: str) -> AsyncIterator[Callable[[int], Awaitable[list[Store]]]]:
+    """Further stores on the same data, as other processes have them."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(count: int) -> list[Store]:
+            stores = [await open_store(database_url, schema="leasehold") for _ in range(count)]
+            for store in stores:
+                stack.push_async_callback(store.close)
+            return stores
+
+        yield opened
+
+
+@pytest.fixture
+async def second_store(open_stores: Callable[[int], Awaitable[list[Store]]]) -> Store:
+    (store,) = await open_stores(1)
+    return store
+
+
+@pytest.fixture
+async def connections(database_url: str) -> AsyncIterator[Connections]:
+    async with AsyncExitStack() as stack:
+        yield Connections(database_url, stack)
+
+
+@pytest.fixture
+async def observer(connections: Connections) -> Raw:
+    """A connection that only looks."""
+    return await connections.open()
+
+
+@pytest.fixture
+async def gate(connections: Connections) -> Gate:
+    connection = await connections.open()
+    await connection.execute(GATED_CLOCK)
+    return Gate(connection)
+
+
+@pytest.fixture
+async def bench(store: Store, database_url: str, clock: Clock) -> Bench:
+    async def open_again() -> Store:
+        return await open_store(database_url, schema="leasehold")
+
+    await store.sync_definitions([REPORT, EMAIL])
+    return Bench(EngineUnderTest(store, open_again, clock.move))

@@ -1,0 +1,38 @@
+"""A Postgres of a test's own that may crash, and how it crashes: at once and without a word."""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.conftest import eventually
+
+from leasehold import embedded
+from leasehold.embedded import Server
+
+
+@contextmanager
+def own_server(settings: Mapping[str, str]) -> Iterator[Server]:
+    """Not in pytest's folder, which is closed to the account that Postgres runs under when we are root."""
+    folder = Path(tempfile.mkdtemp(prefix="crashes-"))
+    folder.chmod(0o755)
+    try:
+        with embedded.postgres(folder / "home", settings=settings) as server:
+            yield server
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def crash(server: Server) -> None:
+    """An immediate shutdown. Returns when the guard has started it again and it takes connections."""
+    pid = server.postmaster_pid()
+    os.kill(pid, signal.SIGQUIT)
+
+    async def started_again() -> bool:
+        return await asyncio.to_thread(server.postmaster_pid) != pid
+
+    await eventually(started_again, what="a new postmaster")

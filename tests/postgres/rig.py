@@ -1,0 +1,182 @@
+"""What directed race tests stand on: raw transactions, statements held at their snapshot, and a worker in steps.
+
+gate       holds chosen statements at the moment when they ask for the time: their snapshot is taken, and nothing
+           is read or locked yet. What others commit meanwhile is just what races are made of.
+stepped    a store whose claiming link stops after each statement and asks the test how to go on
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+from tests.conftest import eventually
+from tests.store.ears import Ears
+
+from leasehold.engines.postgres.database import ONE_PLAN, Link
+from leasehold.engines.postgres.store import PostgresStore
+from leasehold.model.job import JobId
+from leasehold.store import Seat, Store, Wake
+
+if TYPE_CHECKING:
+    Raw = asyncpg.Connection[asyncpg.Record]
+else:
+    Raw = asyncpg.Connection
+T = TypeVar("T")
+
+GATE = 4711
+GATED_CLOCK = """
+    create table if not exists leasehold.test_gate (pattern text not null);
+    create or replace function leasehold.clock() returns timestamptz language plpgsql volatile as $$
+    begin
+        if exists (select from leasehold.test_gate where current_query() like pattern) then
+            perform pg_advisory_lock_shared(4711);
+            perform pg_advisory_unlock_shared(4711);
+        end if;
+        return clock_timestamp() + (select moved from leasehold.test_clock);
+    end $$;
+"""
+# Words that occur in one statement only.
+CLAIM, EVICT, CANCEL = "%within_caps%", "%w.id = j.worker_id))%limit $%", "%asked%"
+
+
+class Gate:
+    """Statements whose text is like the pattern wait in it from `close` to `open`."""
+
+    def __init__(self, connection: Raw) -> None:
+        self._connection = connection
+
+    async def close(self, pattern: str) -> None:
+        await self._connection.execute("select pg_advisory_lock($1)", GATE)
+        await self._connection.execute("insert into leasehold.test_gate values ($1)", pattern)
+
+    async def holds(self, count: int) -> None:
+        """Returns when so many statements stand before it."""
+
+        async def enough() -> bool:
+            waiting = await self._connection.fetchval(
+                """
+                select count(*) from pg_locks
+                where locktype = 'advisory' and objid = $1 and not granted
+                  and database = (select oid from pg_database where datname = current_database())
+                """,
+                GATE,
+            )
+            return int(waiting) >= count
+
+        await eventually(enough, what=f"{count} statements at the gate")
+
+    async def open(self) -> None:
+        await self._connection.execute("delete from leasehold.test_gate")
+        await self._connection.execute("select pg_advisory_unlock($1)", GATE)
+
+
+class SteppedLink(Link):
+    """Calls `after` with the name of each statement that has just been answered."""
+
+    after: Callable[[str], Awaitable[object]]
+
+    async def fetch(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
+        answer = await super().fetch(name, **values)
+        await self.after(name)
+        return answer
+
+
+def stepped(store: Store, after: Callable[[str], Awaitable[object]]) -> None:
+    """From now on `after` is awaited between any two statements by which this store claims and settles."""
+    engine = postgres(store)
+    if not isinstance(engine._claimer, SteppedLink):
+        assert engine._claimer._connection is None, "it has claimed before: its connection would be left open"
+        engine._claimer = SteppedLink(engine._database, ONE_PLAN | {"synchronous_commit": "off"})
+    engine._claimer.after = after
+
+
+def with_statement(store: Store, name: str, text: str) -> None:
+    """This store alone uses another text for a statement: for tests that show what a part of the engine is for."""
+    database = postgres(store)._database
+    changed = replace(database.statement(name), text=text)
+    database._statements = {**database._statements, name: changed}
+
+
+def postgres(store: Store) -> PostgresStore:
+    assert isinstance(store, PostgresStore)
+    return store
+
+
+async def at_once(*calls: Callable[[], Coroutine[Any, Any, T]]) -> list[T]:
+    """Starts all of them behind a barrier, and returns their answers."""
+    barrier = asyncio.Barrier(len(calls))
+
+    async def start(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        await barrier.wait()
+        return await call()
+
+    return await asyncio.gather(*(start(call) for call in calls))
+
+
+async def blocked(observer: Raw, count: int = 1) -> None:
+    """Returns when so many sessions of this database wait for a lock."""
+
+    async def enough() -> bool:
+        await observer.execute("select pg_stat_clear_snapshot()")  # kept for the length of a transaction otherwise
+        waiting = await observer.fetchval(
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        )
+        return int(waiting) >= count
+
+    await eventually(enough, what=f"{count} sessions that wait for a lock")
+
+
+async def running(observer: Raw) -> int:
+    return int(await observer.fetchval("select count(*) from leasehold.jobs where status = 'running'"))
+
+
+async def sleepers(observer: Raw) -> list[str]:
+    rows = await observer.fetch("select worker_id from leasehold.sleepers order by id")
+    return [str(row["worker_id"]) for row in rows]
+
+
+async def heard_so_far(observer: Raw, ears: dict[Seat, Ears]) -> Counter[Seat]:
+    """How many wakes each has heard, made sure of by a cancel to each, which comes after all that was sent before."""
+    counted: Counter[Seat] = Counter()
+    for seat, each in ears.items():
+        await observer.execute("select pg_notify(leasehold.channel($1::uuid), 'cancel')", seat.worker)
+        while await each.next() is not Wake.CANCEL:
+            counted[seat] += 1
+    return counted
+
+
+def no_job_twice(jobs: Iterable[JobId]) -> bool:
+    return all(count == 1 for count in Counter(jobs).values())
+
+
+@asynccontextmanager
+async def task(work: Coroutine[Any, Any, T]) -> AsyncIterator["asyncio.Task[T]"]:
+    """Ended, one way or the other, when the block is left."""
+    started = asyncio.create_task(work)
+    try:
+        yield started
+    finally:
+        started.cancel()
+        await asyncio.gather(started, return_exceptions=True)
+
+
+class Connections:
+    """Raw connections, closed when the test has ended."""
+
+    def __init__(self, url: str, stack: AsyncExitStack) -> None:
+        self._url = url
+        self._stack = stack
+
+    async def open(self, **settings: str) -> Raw:
+        connection: Raw = await asyncpg.connect(self._url, server_settings={"application_name": "test", **settings})
+        self._stack.push_async_callback(connection.close, timeout=5)
+        return connection
+
+
+SOON = timedelta(seconds=5)
+"""A guard against hanging, never a measure of speed."""

@@ -1,0 +1,74 @@
+"""Several processes claim at the same moment: no job is handed out twice, and none is passed over for good."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from tests.postgres.rig import CLAIM, Gate, Raw, at_once, no_job_twice, task
+from tests.store.bench import ACME, Bench
+
+from leasehold.model.status import Status
+from leasehold.store import CancelAnswer, Store
+
+OpenStores = Callable[[int], Awaitable[list[Store]]]
+
+
+async def test_two_stores_that_claim_at_once_never_share_a_job(bench: Bench, second_store: Store) -> None:
+    mine, other = await bench.join(), await bench.join(store=second_store)
+    for _ in range(40):
+        jobs = await bench.enqueue_many(8)
+        answers = await at_once(partial(bench.store.claim, mine, 5), partial(second_store.claim, other, 5))
+        claims = [claim for answer in answers for claim in answer.claims] + await bench.claim(8, mine)
+        assert no_job_twice(claim.job for claim in claims)
+        assert {claim.job for claim in claims} == set(jobs)
+        for claim in claims:
+            await bench.succeed(claim)
+
+
+async def test_of_six_stores_that_all_want_one_job_one_gets_it(bench: Bench, open_stores: OpenStores) -> None:
+    stores = await open_stores(6)
+    seats = [await bench.join(store=store) for store in stores]
+    for _ in range(30):
+        job = await bench.enqueue()
+        answers = await at_once(*(partial(s.claim, seat, 1) for s, seat in zip(stores, seats, strict=True)))
+        (claim,) = [claim for answer in answers for claim in answer.claims]
+        assert claim.job == job
+        await bench.succeed(claim)
+
+
+async def test_who_finds_the_only_job_gone_at_that_moment_is_told_to_ask_again(bench: Bench, gate: Gate) -> None:
+    """Its snapshot shows the job as ready, though it was canceled by now: contested, not empty."""
+    job, seat = await bench.enqueue(), await bench.worker()
+    await gate.close(CLAIM)
+    async with task(bench.store.claim(seat, 1)) as claiming:
+        await gate.holds(1)
+        assert await bench.door.cancel([job]) == {job: CancelAnswer.CANCELED}
+        await gate.open()
+        answer = await claiming
+    assert (list(answer.claims), answer.more) == ([], True)
+    assert await bench.status(job) is Status.CANCELED
+
+
+async def test_a_job_that_is_touched_while_it_is_claimed_is_claimed_at_the_next_asking(
+    bench: Bench, observer: Raw, gate: Gate
+) -> None:
+    """Between the claim's snapshot and its lock someone begins to await the job: a new version of its row."""
+    job, seat = await bench.enqueue(), await bench.worker()
+    await gate.close(CLAIM)
+    async with task(bench.store.claim(seat, 1)) as claiming:
+        await gate.holds(1)
+        await observer.execute("update leasehold.jobs set awaited = true")
+        await gate.open()
+        answer = await claiming
+    assert answer.claims or answer.more
+    assert [claim.job for claim in [*answer.claims, *await bench.claim(1, seat)]] == [job]
+
+
+async def test_a_claim_that_dies_before_it_commits_leaves_the_job_to_others(bench: Bench, observer: Raw) -> None:
+    job = await bench.enqueue()
+    transaction = observer.transaction()
+    await transaction.start()
+    await observer.execute("select from leasehold.jobs where tenant_id = $1 for update", ACME)
+    meanwhile = await bench.store.claim(await bench.worker(), 1)
+    assert (list(meanwhile.claims), meanwhile.more) == ([], True)
+    await transaction.rollback()
+    assert await bench.claimed_jobs() == [job]

@@ -1,0 +1,106 @@
+"""Connections: who may wait for whom, what a lost one is told, and that none is used up by those who wait."""
+
+import asyncio
+from contextlib import suppress
+
+import asyncpg
+import pytest
+from tests.postgres.rig import SOON, Connections, Raw, blocked, postgres
+from tests.store.bench import ACME, HOUR, Bench, keyed
+
+from leasehold.engines.postgres.database import POOL_SIZE
+from leasehold.errors import LeaseholdError, Unreachable
+from leasehold.model.job import NewJob
+from leasehold.store import Store
+
+
+async def terminate(observer: Raw, store: Store) -> None:
+    """Ends the session by which this store claims, as a crash of the server does."""
+    link = postgres(store)._claimer._connection
+    assert link is not None
+    await observer.execute("select pg_terminate_backend($1, 5000)", link.get_server_pid())
+
+
+async def test_a_heartbeat_does_not_wait_behind_enqueues_that_wait_for_a_key(
+    bench: Bench, connections: Connections, observer: Raw
+) -> None:
+    """A user's open transaction holds a key; as many enqueues as there are connections wait for it. Leases run on."""
+    seat, first = await bench.worker(), await connections.open()
+    job = NewJob(definition="report", dedupe=keyed())
+    async with first.transaction():
+        await bench.door.enqueue([job], within=first)
+        waiting = [asyncio.create_task(bench.door.enqueue([job])) for _ in range(POOL_SIZE)]
+        await blocked(observer, POOL_SIZE)
+        renewing = asyncio.create_task(bench.store.renew(seat, [], HOUR))
+        done, _ = await asyncio.wait([renewing], timeout=1)
+    await asyncio.gather(*waiting, renewing)
+    assert done == {renewing}
+
+
+async def test_who_lost_the_connection_it_claims_by_is_told_so_before_it_claims_again(
+    bench: Bench, observer: Raw
+) -> None:
+    """Claims commit asynchronously: some of those it believes in may be gone. It has to ask which, then claim."""
+    await bench.running()
+    await bench.enqueue()
+    await terminate(observer, bench.store)
+    with pytest.raises(Unreachable):
+        await bench.store.claim(await bench.worker(), 1)
+    assert len(await bench.store.held(await bench.worker())) == 1
+    assert len((await bench.store.claim(await bench.worker(), 1)).claims) == 1
+
+
+async def test_a_worker_stopped_inside_a_capped_claim_does_not_hold_the_scope_for_ever(bench: Bench) -> None:
+    """It is stopped between the scope's lock and the claim. The server ends such a session after a while."""
+    await bench.store.claim(await bench.worker(), 1)
+    link = postgres(bench.store)._claimer._connection
+    assert link is not None
+    assert await link.fetchval("show idle_in_transaction_session_timeout") != "0"
+
+
+async def test_what_can_not_be_sent_is_not_reported_as_an_unreachable_database(bench: Bench) -> None:
+    """Repeating it would never help."""
+    with pytest.raises((LeaseholdError, asyncpg.PostgresError, ValueError)) as raised:
+        await bench.door.enqueue([NewJob(definition="report", correlation_id="\ud800")])
+    assert not isinstance(raised.value, Unreachable)
+
+
+async def test_a_session_that_ends_at_whatever_moment_means_an_unreachable_database(
+    bench: Bench, observer: Raw
+) -> None:
+    """Also between the server's last word and the end of the connection, when the driver has errors of its own."""
+    link = postgres(bench.store)._finisher
+    for moment in range(60):
+        await bench.store.evict(1)
+        session = link._connection
+        assert session is not None
+        ending = asyncio.create_task(observer.execute("select pg_terminate_backend($1)", session.get_server_pid()))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        with suppress(Unreachable):
+            while link._connection is session:
+                await bench.store.evict(1)
+        await ending
+
+
+async def test_the_store_works_on_after_all_of_its_sessions_were_ended(bench: Bench, observer: Raw) -> None:
+    job = await bench.enqueue()
+    await observer.execute(
+        """
+        select pg_terminate_backend(pid, 5000) from pg_stat_activity
+        where datname = current_database() and application_name = 'leasehold'
+        """
+    )
+
+    async def again() -> None:
+        while True:
+            try:
+                await bench.store.tenant(ACME).get(job)
+                await bench.store.claim(await bench.worker(), 1)
+                await bench.store.evict(1)
+                return
+            except Unreachable:
+                await asyncio.sleep(0)
+
+    async with asyncio.timeout(SOON.total_seconds()):
+        await again()

@@ -1,0 +1,251 @@
+"""One key, several callers at once: one job, and everybody is told which, as soon as it is certain."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import asyncpg
+import pytest
+from tests.postgres.rig import Connections, Raw, at_once, blocked, postgres
+from tests.store.bench import ACME, HOUR, KEY, Bench, all_jobs, keyed, new_id
+
+from leasehold.errors import TransactionConflict
+from leasehold.model.dedupe import Mode, WhileActive, Within
+from leasehold.model.job import JobId, NewJob, Placed
+from leasehold.store import CancelAnswer, Store
+
+MODES = pytest.mark.parametrize("mode", [WhileActive(), Within(HOUR)], ids=["active", "within"])
+
+
+def job(mode: Mode, key: str = KEY) -> NewJob:
+    return NewJob(definition="report", dedupe=keyed(mode, key))
+
+
+async def placed(store: Store, *jobs: NewJob, within: Raw | None = None) -> list[Placed]:
+    return list(await store.tenant(ACME).enqueue(jobs, within=within))
+
+
+@asynccontextmanager
+async def waiting(store: Store, observer: Raw, *jobs: NewJob) -> AsyncIterator["asyncio.Task[list[Placed]]"]:
+    """An enqueue that waits for somebody else's transaction."""
+    enqueueing = asyncio.create_task(placed(store, *jobs))
+    await blocked(observer)
+    yield enqueueing
+    await asyncio.gather(enqueueing, return_exceptions=True)
+
+
+@pytest.fixture
+async def first(connections: Connections) -> Raw:
+    """The connection of the caller who is first."""
+    return await connections.open()
+
+
+@MODES
+async def test_who_comes_second_waits_for_the_first_ones_commit_and_gets_its_job(
+    bench: Bench, first: Raw, observer: Raw, mode: Mode
+) -> None:
+    async with first.transaction():
+        (held,) = await placed(bench.store, job(mode), within=first)
+        second = asyncio.create_task(placed(bench.store, job(mode)))
+        await blocked(observer)
+    assert await second == [Placed(held.id, created=False)]
+
+
+@MODES
+async def test_who_comes_second_creates_the_job_when_the_first_one_rolls_back(
+    bench: Bench, first: Raw, observer: Raw, mode: Mode
+) -> None:
+    transaction = first.transaction()
+    await transaction.start()
+    (undone,) = await placed(bench.store, job(mode), within=first)
+    async with waiting(bench.store, observer, job(mode)) as second:
+        await transaction.rollback()
+        (created,) = await second
+    assert created.created
+    assert [record.id for record in await all_jobs(bench.door)] == [created.id] != [undone.id]
+
+
+async def test_a_holder_that_is_canceled_frees_its_key(bench: Bench, second_store: Store) -> None:
+    held = await bench.enqueue(dedupe=keyed())
+    assert await second_store.tenant(ACME).cancel([held]) == {held: CancelAnswer.CANCELED}
+    (created,) = await placed(second_store, job(WhileActive()))
+    assert created.created
+
+
+async def test_who_waits_for_a_holder_that_is_being_canceled_creates_the_job(
+    bench: Bench, first: Raw, observer: Raw
+) -> None:
+    await bench.enqueue(dedupe=keyed())
+    transaction = first.transaction()
+    await transaction.start()
+    await first.execute("delete from leasehold.jobs")
+    async with waiting(bench.store, observer, job(WhileActive())) as second:
+        await transaction.commit()
+        (created,) = await second
+    assert created.created
+
+
+@MODES
+async def test_thirty_two_enqueues_with_one_key_make_one_job_and_all_get_its_id(
+    bench: Bench, second_store: Store, mode: Mode
+) -> None:
+    stores = [bench.store, second_store]
+    answers = await at_once(*(partial(placed, stores[number % 2], job(mode)) for number in range(32)))
+    assert sum(each.created for (each,) in answers) == 1
+    assert len({each.id for (each,) in answers}) == 1
+    assert len(await all_jobs(bench.door)) == 1
+
+
+@MODES
+async def test_keys_taken_and_freed_all_the_time_give_every_caller_an_answer(bench: Bench, mode: Mode) -> None:
+    async def enqueue_and_cancel() -> JobId:
+        (answer,) = await placed(bench.store, job(mode))
+        await bench.door.cancel([answer.id])
+        return answer.id
+
+    for _ in range(10):
+        ids = await at_once(*(enqueue_and_cancel for _ in range(8)))
+        assert {record.id for record in await all_jobs(bench.door)} >= set(ids)
+
+
+# A caller who gives up
+
+
+@MODES
+async def test_an_enqueue_that_is_canceled_while_it_waits_leaves_nothing_behind(
+    bench: Bench, first: Raw, observer: Raw, mode: Mode
+) -> None:
+    async with first.transaction():
+        (held,) = await placed(bench.store, job(mode), within=first)
+        second = asyncio.create_task(placed(bench.store, job(mode), job(mode, "another-key")))
+        await blocked(observer)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert second.cancelled()
+    assert [record.id for record in await all_jobs(bench.door)] == [held.id]
+    assert (await placed(bench.store, job(mode, "another-key")))[0].created
+
+
+@MODES
+async def test_the_pool_works_on_after_all_of_its_connections_were_given_up(
+    bench: Bench, first: Raw, observer: Raw, mode: Mode
+) -> None:
+    async with first.transaction():
+        await placed(bench.store, job(mode), within=first)
+        many = [asyncio.create_task(placed(bench.store, job(mode))) for _ in range(10)]
+        await blocked(observer, 10)
+        for each in many:
+            each.cancel()
+        await asyncio.gather(*many, return_exceptions=True)
+        await at_once(*(partial(placed, bench.store, job(mode, f"key-{number}")) for number in range(20)))
+    assert len(await all_jobs(bench.door)) == 21
+
+
+@MODES
+async def test_an_enqueue_that_runs_into_a_timeout_while_it_waits_leaves_nothing_behind(
+    bench: Bench, first: Raw, connections: Connections, mode: Mode
+) -> None:
+    impatient = await connections.open(statement_timeout="50ms")
+    async with first.transaction():
+        (held,) = await placed(bench.store, job(mode), within=first)
+        with pytest.raises(asyncpg.QueryCanceledError):
+            await placed(bench.store, job(mode), job(mode, "another-key"), within=impatient)
+    assert [record.id for record in await all_jobs(bench.door)] == [held.id]
+    assert await placed(bench.store, job(mode), within=impatient) == [Placed(held.id, created=False)]
+
+
+# Several keys
+
+
+@MODES
+async def test_batches_with_crossed_keys_do_not_deadlock(
+    bench: Bench, second_store: Store, first: Raw, observer: Raw, mode: Mode
+) -> None:
+    """Each waits in the middle, for a third one: had they begun at their own ends, they would hold each other."""
+    keys = ["one", "two", "three"]
+    for middle in keys:
+        ends = [key for key in keys if key != middle]
+        batch = [job(mode, key) for key in (ends[0], middle, ends[1])]
+        transaction = first.transaction()
+        await transaction.start()
+        await placed(bench.store, job(mode, middle), within=first)
+        batches = [
+            asyncio.create_task(placed(bench.store, *batch)),
+            asyncio.create_task(placed(second_store, *reversed(batch))),
+        ]
+        await blocked(observer, 2)
+        await transaction.rollback()
+        answers = await asyncio.gather(*batches)
+        assert {each.id for each in answers[0]} == {each.id for each in answers[1]}
+        await observer.execute("delete from leasehold.jobs")
+        await observer.execute("delete from leasehold.dedupe_holds")
+
+
+@MODES
+async def test_under_repeatable_read_a_key_that_the_snapshot_can_not_see_is_a_conflict(
+    bench: Bench, first: Raw, mode: Mode
+) -> None:
+    transaction = first.transaction(isolation="repeatable_read")
+    await transaction.start()
+    await first.execute("select from leasehold.jobs")
+    (held,) = await placed(bench.store, job(mode))
+    with pytest.raises(TransactionConflict):
+        await placed(bench.store, job(mode), within=first)
+    await transaction.rollback()
+    async with first.transaction(isolation="repeatable_read"):
+        assert await placed(bench.store, job(mode), within=first) == [Placed(held.id, created=False)]
+
+
+@MODES
+async def test_under_repeatable_read_who_waited_for_a_commit_gets_a_conflict(
+    bench: Bench, first: Raw, connections: Connections, observer: Raw, mode: Mode
+) -> None:
+    second = await connections.open()
+    transaction = second.transaction(isolation="repeatable_read")
+    await transaction.start()
+    async with first.transaction():
+        await placed(bench.store, job(mode), within=first)
+        enqueueing = asyncio.create_task(placed(bench.store, job(mode), within=second))
+        await blocked(observer)
+    with pytest.raises(TransactionConflict):
+        await enqueueing
+    await transaction.rollback()
+
+
+# All or none, and what a repeated call leaves behind
+
+
+async def test_a_batch_that_gives_up_on_a_key_keeps_nothing_of_the_batch(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key is held whenever it looks, and free again whenever it asks by whom."""
+    await bench.enqueue(dedupe=keyed())
+    database = postgres(bench.store)._database
+    real = database.fetch_anew_on
+
+    async def fetch_anew_on(connection: Raw, name: str, /, **values: object) -> list[asyncpg.Record]:
+        return [] if name == "tenant/holders" else await real(connection, name, **values)
+
+    monkeypatch.setattr(database, "fetch_anew_on", fetch_anew_on)
+    with pytest.raises(TransactionConflict):
+        await placed(bench.store, job(WhileActive()), NewJob(definition="email"))
+    monkeypatch.undo()
+    assert [record.definition for record in await all_jobs(bench.door)] == ["report"]
+
+
+async def test_a_repeated_call_with_its_own_id_does_not_hold_the_key_any_longer(bench: Bench) -> None:
+    """The window counts from the enqueue; the repetition enqueued nothing."""
+    once = NewJob(definition="report", id=new_id(), dedupe=keyed(Within(HOUR)))
+    assert (await placed(bench.store, once))[0].created
+    await bench.move_clock(2 * HOUR)
+    assert not (await placed(bench.store, once))[0].created
+    assert (await placed(bench.store, job(Within(HOUR))))[0].created
+
+
+async def test_a_call_refused_for_its_id_does_not_take_another_key(bench: Bench) -> None:
+    once = NewJob(definition="report", id=new_id())
+    await placed(bench.store, once)
+    again = NewJob(definition="report", id=once.id, dedupe=keyed(Within(HOUR)))
+    assert not (await placed(bench.store, again))[0].created
+    assert (await placed(bench.store, job(Within(HOUR))))[0].created

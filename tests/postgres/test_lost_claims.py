@@ -1,0 +1,106 @@
+"""Claims commit asynchronously. A crash of the database can undo them, and yet no two runs pass for one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+
+import pytest
+from tests.conftest import PATIENCE
+from tests.postgres.crashes import crash, own_server
+from tests.store.bench import DAY, REPORT, Bench, EngineUnderTest
+
+from leasehold.embedded import Server
+from leasehold.engines import open_store
+from leasehold.engines.postgres.migrate import migrate
+from leasehold.errors import Unreachable
+from leasehold.model.job import Claim, Line, tenant_id
+from leasehold.model.outcome import Succeeded
+from leasehold.model.status import Status
+from leasehold.store import Store
+
+# What a claim leaves in memory stays there for ten seconds, unless someone else's durable commit takes it along.
+SETTINGS = {"wal_writer_delay": "10s", "autovacuum": "off", "checkpoint_timeout": "1h", "shared_buffers": "16MB"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with own_server(SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+async def store(server: Server) -> AsyncIterator[Store]:
+    await migrate(server.url, schema="leasehold")
+    opened = await open_store(server.url, schema="leasehold")
+    await opened.sync_definitions([REPORT])
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def bench(store: Store, server: Server, request: pytest.FixtureRequest) -> Bench:
+    """With a tenant of its own: the server has been used before."""
+
+    async def open_again() -> Store:
+        return await open_store(server.url, schema="leasehold")
+
+    async def no_clock(_: object) -> None:
+        raise NotImplementedError
+
+    return Bench(EngineUnderTest(store, open_again, no_clock), tenant_id(request.node.name[:100]))
+
+
+async def over_the_crash(bench: Bench) -> None:
+    """All of the store's old connections have been found out to be broken."""
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        while True:
+            try:
+                await asyncio.gather(*(bench.store.workers() for _ in range(10)), bench.store.evict(1))
+                return
+            except Unreachable:
+                await asyncio.sleep(0.02)
+
+
+async def lost_claim(bench: Bench, server: Server) -> Claim:
+    """A claim that the crash has undone, while whoever made it runs on."""
+    seat = await bench.join("report", lease=DAY)
+    job = await bench.enqueue()
+    (claim,) = (await bench.store.claim(seat, 1)).claims
+    await crash(server)
+    await over_the_crash(bench)
+    record = await bench.job(job)
+    if record.status is not Status.QUEUED:
+        pytest.fail(f"inconclusive: the claim outlived the crash (the job is {record.status})")
+    assert record.attempt == 0
+    return claim
+
+
+async def test_a_claim_that_a_crash_has_undone_is_not_run_twice_as_one(bench: Bench, server: Server) -> None:
+    first = await lost_claim(bench, server)
+    other = await open_store(server.url, schema="leasehold")
+    try:
+        (second,) = (await other.claim(await bench.join("report", lease=DAY, store=other), 1)).claims
+    finally:
+        await other.close()
+    assert (second.job, second.attempt) == (first.job, first.attempt)
+    assert second.worker != first.worker
+    assert await bench.store.say([(first, Line(1, "a ghost"))]) == {first}
+    assert await bench.finish_all([(first, Succeeded('"first"'))]) == {first}
+    assert await bench.finish_all([(second, Succeeded('"second"'))]) == frozenset()
+    assert (await bench.job(first.job)).result == "second"
+
+
+async def test_a_worker_whose_claim_a_crash_has_undone_does_not_get_the_same_one_again_unawares(
+    bench: Bench, server: Server
+) -> None:
+    """It would run the job a second time, under the very fence of the first run, which goes on beside it."""
+    seat = await bench.join("report", lease=DAY)
+    job = await bench.enqueue()
+    (first,) = (await bench.store.claim(seat, 1)).claims
+    await crash(server)
+    await over_the_crash(bench)
+    if await bench.status(job) is not Status.QUEUED:
+        pytest.fail("inconclusive: the claim outlived the crash")
+    with suppress(Unreachable):
+        claimed = await bench.store.claim(seat, 1)
+        assert list(claimed.claims) != [first], "the same fence, handed out twice without a word"

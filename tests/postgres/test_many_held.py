@@ -1,0 +1,68 @@
+"""Many lanes that may not start anything: a claim among them ends, and who serves them can fall asleep."""
+
+import asyncio
+
+import pytest
+from tests.postgres.rig import SOON
+from tests.store.bench import DAY, Bench
+from tests.store.ears import fall_asleep
+
+from leasehold.engines.postgres.lanes import PIECE
+from leasehold.model.job import NewJob, TenantId, tenant_id
+from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+
+MANY = [tenant_id(f"tenant-{number:03}") for number in range(PIECE + 6)]
+
+
+async def test_a_claim_for_very_many_tenants_without_work_comes_back_empty(bench: Bench) -> None:
+    seat = await bench.join(tenants=tuple(MANY))
+    async with asyncio.timeout(SOON.total_seconds()):
+        claimed = await bench.store.claim(seat, 1)
+    assert list(claimed.claims) == []
+
+
+async def test_who_serves_very_many_tenants_without_work_can_fall_asleep(bench: Bench) -> None:
+    seat = await bench.join(tenants=tuple(MANY))
+    async with asyncio.timeout(SOON.total_seconds()):
+        await fall_asleep(bench.store, seat)
+
+
+async def hold(bench: Bench, tenants: list[TenantId]) -> None:
+    """Work for each of them, none of which may start."""
+    for tenant in tenants:
+        await bench.store.tenant(tenant).enqueue([NewJob(definition="report")])
+        await bench.store.pause(Scope(ScopeKind.TENANT, tenant), Pause("unpaid"))
+
+
+async def test_who_serves_very_many_paused_tenants_can_fall_asleep(bench: Bench) -> None:
+    await hold(bench, MANY)
+    seat = await bench.join(tenants=None)
+    async with asyncio.timeout(SOON.total_seconds()):
+        await fall_asleep(bench.store, seat)
+
+
+async def test_a_job_behind_very_many_paused_tenants_is_found(bench: Bench) -> None:
+    await hold(bench, MANY)
+    (placed,) = await bench.store.tenant(tenant_id("zz")).enqueue([NewJob(definition="report")])
+    seat = await bench.join(tenants=None)
+    async with asyncio.timeout(SOON.total_seconds()):
+        assert await bench.claimed_jobs(1, seat) == [placed.id]
+
+
+async def test_a_claim_among_very_many_tenants_at_their_cap_comes_back(bench: Bench) -> None:
+    for tenant in MANY:
+        await bench.store.limit(Scope(ScopeKind.TENANT, tenant), Limits(max_running=1))
+        await bench.store.tenant(tenant).enqueue([NewJob(definition="report")] * 2)
+    seat = await bench.join(tenants=None, lease=DAY)
+    async with asyncio.timeout(2 * SOON.total_seconds()):
+        assert len(await bench.claim(len(MANY), seat)) == len(MANY)
+        assert list((await bench.store.claim(seat, 1)).claims) == []
+
+
+@pytest.mark.parametrize("count", [PIECE - 1, PIECE, PIECE + 1])
+async def test_every_tenant_is_served_at_the_edge_of_a_piece(bench: Bench, count: int) -> None:
+    jobs = [(await bench.store.tenant(t).enqueue([NewJob(definition="report")]))[0].id for t in MANY[:count]]
+    seat = await bench.join(tenants=None)
+    async with asyncio.timeout(SOON.total_seconds()):
+        assert set(await bench.claimed_jobs(count, seat)) == set(jobs)
+        await fall_asleep(bench.store, seat)

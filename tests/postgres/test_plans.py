@@ -1,0 +1,200 @@
+"""Every statement's plan, pinned: what it touches does not grow with backlog, history, future jobs or lanes.
+
+Two databases are compared, one a thousand times the other. Then two are filled under plans that were made when the
+tables were empty, as the long-lived connections of a worker do after a quiet night.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.conftest import DatabaseServer
+from tests.postgres.plans import (
+    EVERY,
+    GROWING,
+    ON_LINKS,
+    SMALL,
+    WITH_ONE_PLAN,
+    Case,
+    Plan,
+    Plans,
+    Size,
+    connected,
+    copy,
+    empty,
+    fill,
+    leave_few,
+    load,
+    no_autovacuum,
+    plans_of,
+)
+
+LARGE = Size(queued=100_000, future=100_000, due=5_000, ended=100_000, lanes=5_000, per_lane=20)
+# Enough to tell a walk from a probe.
+REFILLED = Size(queued=100_000, future=5_000, due=5_000, ended=20_000, lanes=1_000, per_lane=2)
+
+# An index may have become a level or two higher, and rows that lay on one page may lie on several.
+FACTOR, SLACK = 2, 200
+# A batch of 100, or the lanes of 64 tenants for each of five definitions.
+ROWS = 600
+
+
+@dataclass(frozen=True)
+class Measured:
+    plans: Plans
+
+    def __getitem__(self, case: Case) -> Plan:
+        plan = self.plans[case.name]
+        if not isinstance(plan, Plan):
+            pytest.fail(f"{case.name} took too long: {plan}")
+        return plan
+
+
+@pytest.fixture(scope="module")
+def small(database_server: DatabaseServer) -> Iterator[Measured]:
+    """The measure: what each statement touches by its indexes when there is next to nothing."""
+
+    async def measure(name: str) -> Plans:
+        url = database_server.url_for(name)
+        async with connected(url) as connection:
+            await no_autovacuum(connection)
+            await load(connection, SMALL)
+            await connection.execute("vacuum analyze")
+            await connection.execute(f'alter database "{name}" set enable_seqscan = off')
+        return await plans_of(url, EVERY)
+
+    yield from _measured(database_server, measure)
+
+
+@pytest.fixture(scope="module")
+def loaded(database_server: DatabaseServer) -> Iterator[str]:
+    """A large database that was analysed; its name."""
+
+    async def make() -> str:
+        name = await database_server.clone()
+        async with connected(database_server.url_for(name)) as connection:
+            await no_autovacuum(connection)
+            await load(connection, LARGE)
+            await connection.execute("vacuum analyze")
+        return name
+
+    name = asyncio.run(make())
+    yield name
+    asyncio.run(database_server.drop(name))
+
+
+@pytest.fixture(scope="module")
+def large(database_server: DatabaseServer, loaded: str) -> Measured:
+    return Measured(asyncio.run(plans_of(database_server.url_for(loaded), EVERY)))
+
+
+@pytest.fixture(scope="module")
+def planned_when_empty(database_server: DatabaseServer) -> Iterator[Measured]:
+    """Analysed and planned when there was nothing, filled since."""
+
+    async def measure(name: str) -> Plans:
+        url = database_server.url_for(name)
+        async with connected(url) as connection:
+            await no_autovacuum(connection)
+            await connection.execute("analyze")
+            return await plans_of(url, WITH_ONE_PLAN, fill=lambda: load(connection, REFILLED))
+
+    yield from _measured(database_server, measure)
+
+
+@pytest.fixture(scope="module")
+def emptying(database_server: DatabaseServer, loaded: str) -> Iterator[tuple[Measured, Measured]]:
+    """Analysed when full. Planned when few were left; then when none were, and filled again since."""
+
+    async def measure(name: str) -> tuple[Plans, Plans]:
+        url = database_server.url_for(name)
+        async with connected(url) as connection:
+            await leave_few(connection)
+            with_few = await plans_of(url, ON_LINKS)
+            await empty(connection)
+            with_none = await plans_of(url, WITH_ONE_PLAN, fill=lambda: fill(connection, REFILLED))
+        return with_few, with_none
+
+    name = asyncio.run(copy(database_server, loaded))
+    with_few, with_none = asyncio.run(measure(name))
+    yield Measured(with_few), Measured(with_none)
+    asyncio.run(database_server.drop(name))
+
+
+def _measured(server: DatabaseServer, measure: Callable[[str], Coroutine[Any, Any, Plans]]) -> Iterator[Measured]:
+    name = asyncio.run(server.clone())
+    yield Measured(asyncio.run(measure(name)))
+    asyncio.run(server.drop(name))
+
+
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_what_a_statement_touches_does_not_grow(case: Case, small: Measured, large: Measured) -> None:
+    assert large[case].buffers <= _allowed(small[case]), large[case]
+
+
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_no_scan_reads_more_rows_than_a_batch_needs(case: Case, large: Measured) -> None:
+    assert _most_rows(large[case]) <= ROWS, large[case]
+
+
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_nothing_larger_than_a_batch_is_sorted(case: Case, large: Measured) -> None:
+    assert _most_sorted(large[case]) <= ROWS, large[case]
+
+
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_a_table_that_grows_is_reached_by_the_index_made_for_it(case: Case, large: Measured) -> None:
+    assert _detours(case, large[case]) == {}, large[case]
+
+
+@pytest.mark.parametrize("case", [case for case in ON_LINKS if case.statement == "fleet/claim"], ids=str)
+def test_a_claim_finds_jobs_by_lane_and_takes_them_by_their_place(case: Case, large: Measured) -> None:
+    assert {"jobs_ready", "Tid Scan"} <= large[case].ways_to("jobs"), large[case]
+
+
+@pytest.mark.parametrize("case", WITH_ONE_PLAN, ids=str)
+def test_a_plan_made_when_nothing_was_there_still_serves(
+    case: Case, small: Measured, planned_when_empty: Measured
+) -> None:
+    _require_sane(case, planned_when_empty[case], small[case])
+
+
+@pytest.mark.parametrize("case", ON_LINKS, ids=str)
+def test_a_plan_made_when_few_were_left_is_no_other(
+    case: Case, small: Measured, emptying: tuple[Measured, Measured]
+) -> None:
+    _require_sane(case, emptying[0][case], small[case])
+
+
+@pytest.mark.parametrize("case", WITH_ONE_PLAN, ids=str)
+def test_a_plan_made_when_everything_was_gone_still_serves(
+    case: Case, small: Measured, emptying: tuple[Measured, Measured]
+) -> None:
+    _require_sane(case, emptying[1][case], small[case])
+
+
+def _require_sane(case: Case, plan: Plan, measure: Plan) -> None:
+    assert _detours(case, plan) == {}, plan
+    assert _most_rows(plan) <= ROWS, plan
+    assert _most_sorted(plan) <= ROWS, plan
+    assert plan.buffers <= _allowed(measure), plan
+
+
+def _allowed(measure: Plan) -> int:
+    return FACTOR * measure.buffers + SLACK
+
+
+def _most_rows(plan: Plan) -> int:
+    return max((scan.rows_read for scan in plan.scans), default=0)
+
+
+def _most_sorted(plan: Plan) -> int:
+    return max((node.rows_read for sort in plan.sorts for node in sort.children), default=0)
+
+
+def _detours(case: Case, plan: Plan) -> dict[str, set[str]]:
+    """Ways to tables that are none of the case's."""
+    ways = {table: plan.ways_to(table) - case.ways.get(table, set()) for table in GROWING}
+    return {table: found for table, found in ways.items() if found}

@@ -1,0 +1,142 @@
+"""A claim of the past changes nothing, even under its own worker's name and even if it comes at the worst moment."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.postgres.rig import Raw, blocked
+from tests.store.bench import HOUR, LEASE, Bench
+
+from leasehold.model.job import Claim, Line
+from leasehold.model.outcome import LeaseLost, Outcome, Raised, Released, Succeeded, decide
+from leasehold.model.status import AttemptStatus, Status
+from leasehold.store import Seat, Store
+
+Twice = tuple[Seat, Claim, Claim]
+
+
+async def given_back(bench: Bench, seat: Seat, claim: Claim) -> None:
+    await bench.finish(claim, Released())
+
+
+async def retried(bench: Bench, seat: Seat, claim: Claim) -> None:
+    await bench.finish(claim, Raised("Unlucky", "no luck"))
+    await bench.move_clock(HOUR)
+
+
+async def expired(bench: Bench, seat: Seat, claim: Claim) -> None:
+    """Somebody ended it as lost, though its worker came back in time to keep the seat."""
+    await bench.finish(claim, LeaseLost())
+    await bench.move_clock(HOUR)
+    assert (await bench.store.renew(seat, [], 365 * 24 * HOUR)).alive
+
+
+WAYS = [given_back, retried, expired]
+
+
+@pytest.fixture(params=WAYS, ids=[way.__name__ for way in WAYS])
+async def twice(bench: Bench, request: pytest.FixtureRequest) -> Twice:
+    """One seat has claimed one job twice: attempt 1 ended in some way, attempt 2 runs."""
+    way: Callable[[Bench, Seat, Claim], Awaitable[None]] = request.param
+    seat = await bench.worker()
+    stale = await bench.running()
+    await way(bench, seat, stale)
+    live = await bench.claim_one()
+    assert (live.job, live.worker, live.attempt) == (stale.job, stale.worker, 2)
+    return seat, stale, live
+
+
+@pytest.mark.parametrize("outcome", [Succeeded(), Raised("Stale", "stale"), Released()], ids=["end", "retry", "back"])
+async def test_a_stale_finish_is_refused_though_the_same_worker_runs_the_job(
+    bench: Bench, twice: Twice, outcome: Outcome
+) -> None:
+    _, stale, live = twice
+    assert await bench.finish_all([(stale, outcome)]) == {stale}
+    assert await bench.status(live.job) is Status.RUNNING
+    await bench.succeed(live)
+    assert (await bench.history(live.job))[-1] == (2, AttemptStatus.SUCCEEDED)
+
+
+async def test_in_one_batch_the_stale_finish_is_refused_and_the_live_one_is_written(
+    bench: Bench, twice: Twice
+) -> None:
+    _, stale, live = twice
+    assert await bench.finish_all([(stale, Succeeded('"stale"')), (live, Succeeded('"live"'))]) == {stale}
+    assert (await bench.job(live.job)).result == "live"
+
+
+async def test_a_heartbeat_tells_that_the_stale_claim_is_lost_and_the_live_one_is_not(
+    bench: Bench, twice: Twice
+) -> None:
+    seat, stale, live = twice
+    renewal = await bench.store.renew(seat, [stale, live], HOUR)
+    assert (renewal.alive, renewal.lost) == (True, frozenset({stale}))
+
+
+async def test_a_stale_claims_lines_are_refused_and_the_live_ones_are_kept(bench: Bench, twice: Twice) -> None:
+    _, stale, live = twice
+    refused = await bench.store.say([(stale, Line(1, "a ghost")), (live, Line(1, "alive"))])
+    assert refused == {stale}
+    assert (await bench.texts(stale), await bench.texts(live)) == ([], ["alive"])
+
+
+async def test_a_cancel_request_is_for_the_live_claim_only(bench: Bench, twice: Twice) -> None:
+    seat, stale, live = twice
+    await bench.door.cancel([live.job])
+    assert (await bench.store.renew(seat, [stale, live], HOUR)).cancels == {live}
+
+
+async def test_an_evicted_worker_is_told_that_it_is_dead_and_its_claims_are_lost(
+    bench: Bench, second_store: Store
+) -> None:
+    seat = await bench.join(lease=LEASE)
+    stale = await bench.running(seat=seat)
+    await bench.move_clock(2 * LEASE)
+    (orphan,) = await second_store.evict(10)
+    await bench.finish(orphan, Released())
+    live = await bench.claim_one()
+    renewal = await bench.store.renew(seat, [stale], LEASE)
+    assert (renewal.alive, renewal.lost) == (False, frozenset({stale}))
+    assert live.worker != stale.worker
+
+
+@pytest.mark.parametrize("outcome", [Succeeded(), Raised("Unlucky", "no luck")], ids=["end", "retry"])
+async def test_a_finish_that_waits_for_a_change_beside_its_fence_is_written(
+    bench: Bench, observer: Raw, second_store: Store, outcome: Outcome
+) -> None:
+    """Someone begins to await the job at that moment: a new version of its row, but the same claim."""
+    claim = await bench.running()
+    async with observer.transaction():
+        await observer.execute("update leasehold.jobs set awaited = true")
+        finishing = asyncio.create_task(second_store.finish([(claim, decide(outcome, claim, luck=0))]))
+        await blocked(observer)
+    assert await finishing == frozenset()
+    assert (await bench.status(claim.job)) is not Status.RUNNING
+
+
+async def test_a_retry_that_waits_for_a_cancel_request_ends_the_job_as_canceled(
+    bench: Bench, observer: Raw, second_store: Store
+) -> None:
+    claim = await bench.running()
+    async with observer.transaction():
+        await observer.execute("update leasehold.jobs set cancel_requested_at = leasehold.clock()")
+        verdict = decide(Raised("Unlucky", "no luck"), claim, luck=0)
+        finishing = asyncio.create_task(second_store.finish([(claim, verdict)]))
+        await blocked(observer)
+    assert await finishing == frozenset()
+    assert await bench.status(claim.job) is Status.CANCELED
+
+
+@pytest.mark.parametrize("outcome", [Succeeded(), Raised("Stale", "stale")], ids=["end", "retry"])
+async def test_a_finish_that_waits_for_the_next_attempts_claim_to_commit_is_refused(
+    bench: Bench, observer: Raw, second_store: Store, outcome: Outcome
+) -> None:
+    """Its snapshot shows the job as its own; when it gets to the row, the same worker's next attempt runs."""
+    stale = await bench.running()
+    async with observer.transaction():
+        await observer.execute("update leasehold.jobs set attempt = attempt + 1")
+        finishing = asyncio.create_task(second_store.finish([(stale, decide(outcome, stale, luck=0))]))
+        await blocked(observer)
+    assert await finishing == {stale}
+    assert (await bench.job(stale.job)).status is Status.RUNNING
+    assert await bench.history(stale.job) == [(2, AttemptStatus.RUNNING)]

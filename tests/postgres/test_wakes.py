@@ -1,0 +1,288 @@
+"""Whom a wake goes to: to one worker that is there and can run the job, whatever others do at that moment."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from tests.conftest import eventually
+from tests.postgres.rig import SOON, Connections, Raw, heard_so_far, sleepers
+from tests.store.bench import ACME, HOUR, OTHER, Bench
+from tests.store.ears import Ears, asleep, fall_asleep, listening
+
+from leasehold.model.job import NewJob
+from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.store import Seat, Store, Wake
+
+TENANT = Scope(ScopeKind.TENANT, ACME)
+DEFINITION = Scope(ScopeKind.DEFINITION, "report")
+
+
+@asynccontextmanager
+async def all_asleep(store: Store, *seats: Seat) -> AsyncIterator[dict[Seat, Ears]]:
+    """They fell asleep in this order."""
+    async with AsyncExitStack() as stack:
+        yield {seat: await stack.enter_async_context(asleep(store, seat)) for seat in seats}
+
+
+async def gone(store: Store, observer: Raw, seat: Seat) -> None:
+    """A worker that fell asleep and then died with kill -9: its row is there, nobody listens."""
+    async with asleep(store, seat):
+        pass
+
+    async def not_listening() -> bool:
+        return not await observer.fetchval("select leasehold.listens($1::uuid)", seat.worker)
+
+    await eventually(not_listening, what="the end of the listening session")
+    assert seat.worker in await sleepers(observer)
+
+
+# One job, one wake
+
+
+async def test_of_four_sleepers_one_is_woken_for_one_job(bench: Bench, observer: Raw) -> None:
+    async with all_asleep(bench.store, *[await bench.join() for _ in range(4)]) as ears:
+        await bench.enqueue()
+        assert (await heard_so_far(observer, ears)).total() == 1
+
+
+async def test_of_four_sleepers_one_is_woken_for_a_batch_that_it_can_run(bench: Bench, observer: Raw) -> None:
+    async with all_asleep(bench.store, *[await bench.join() for _ in range(4)]) as ears:
+        await bench.enqueue_many(50)
+        assert (await heard_so_far(observer, ears)).total() == 1
+
+
+async def test_a_batch_of_two_definitions_wakes_one_sleeper_for_each(bench: Bench, observer: Raw) -> None:
+    reports, more_reports, emails = await bench.join("report"), await bench.join("report"), await bench.join("email")
+    async with all_asleep(bench.store, reports, more_reports, emails) as ears:
+        await bench.door.enqueue([NewJob(definition=key) for key in ("email", "report", "email", "report")])
+        assert await heard_so_far(observer, ears) == {reports: 1, emails: 1}
+
+
+async def test_who_does_not_serve_the_definition_is_not_woken(bench: Bench, observer: Raw) -> None:
+    emails, reports = await bench.join("email"), await bench.join("report")
+    async with all_asleep(bench.store, emails, reports) as ears:
+        await bench.enqueue("report")
+        assert await heard_so_far(observer, ears) == {reports: 1}
+
+
+async def test_who_does_not_serve_the_tenant_is_not_woken(bench: Bench, observer: Raw) -> None:
+    other, mine = await bench.join(tenants=(OTHER,)), await bench.join()
+    async with all_asleep(bench.store, other, mine) as ears:
+        await bench.enqueue()
+        assert await heard_so_far(observer, ears) == {mine: 1}
+
+
+async def test_a_woken_worker_is_no_sleeper_any_more(bench: Bench, observer: Raw) -> None:
+    first, second = await bench.join(), await bench.join()
+    async with all_asleep(bench.store, first, second) as ears:
+        for _ in range(2):
+            await bench.enqueue()
+        assert await heard_so_far(observer, ears) == {first: 1, second: 1}
+        assert await sleepers(observer) == []
+
+
+async def test_a_rolled_back_enqueue_wakes_nobody_and_leaves_the_sleeper_to_others(
+    bench: Bench, observer: Raw, connections: Connections
+) -> None:
+    connection = await connections.open()
+    seat = await bench.worker()
+    async with all_asleep(bench.store, seat) as ears:
+        transaction = connection.transaction()
+        await transaction.start()
+        await bench.door.enqueue([NewJob(definition="report")], within=connection)
+        await transaction.rollback()
+        assert await heard_so_far(observer, ears) == {}
+        assert await sleepers(observer) == [seat.worker]
+
+
+async def test_every_sleeper_hears_of_a_job_whose_producer_can_not_see_who_sleeps(
+    bench: Bench, observer: Raw, connections: Connections
+) -> None:
+    """Under REPEATABLE READ its snapshot may be older than their sleep."""
+    connection = await connections.open()
+    async with connection.transaction(isolation="repeatable_read"):
+        await connection.execute("select from leasehold.sleepers")
+        seats = [await bench.join() for _ in range(2)]
+        async with all_asleep(bench.store, *seats) as ears:
+            await bench.door.enqueue([NewJob(definition="report")], within=connection)
+            await connection.execute("commit")
+            assert await heard_so_far(observer, ears) == dict.fromkeys(seats, 1)
+            await connection.execute("begin")
+
+
+# Sleepers that are gone
+
+
+async def test_a_sleeper_that_stopped_listening_is_passed_over_for_a_living_one(bench: Bench, observer: Raw) -> None:
+    dead, living = await bench.join(), await bench.join()
+    await gone(bench.store, observer, dead)
+    async with all_asleep(bench.store, living) as ears:
+        await bench.enqueue()
+        assert await heard_so_far(observer, ears) == {living: 1}
+        assert await sleepers(observer) == []
+
+
+async def test_a_sleeper_whose_session_was_terminated_comes_back_with_a_wake(bench: Bench, observer: Raw) -> None:
+    """Others may have been woken in its stead, or nobody: it has to look for itself."""
+    async with all_asleep(bench.store, await bench.worker()) as ears:
+        terminated = await observer.fetchval(
+            """
+            select count(pg_terminate_backend(pid)) from pg_locks
+            where locktype = 'advisory' and mode = 'ShareLock' and pid <> pg_backend_pid()
+              and database = (select oid from pg_database where datname = current_database())
+            """
+        )
+        assert terminated == 1
+        (heard,) = ears.values()
+        assert await heard.next() is Wake.WORK
+
+
+async def test_a_job_enqueued_while_the_only_sleeper_was_not_listening_is_found_when_it_is_back(
+    bench: Bench, observer: Raw
+) -> None:
+    seat = await bench.worker()
+    await gone(bench.store, observer, seat)
+    job = await bench.enqueue()
+    async with listening(bench.store, seat):
+        assert await bench.claimed_jobs() == [job]
+
+
+async def test_a_worker_can_listen_again_though_the_server_still_holds_its_old_session(
+    bench: Bench, connections: Connections
+) -> None:
+    """The network went away without a word: for the server the old session lives on, for hours if need be."""
+    seat, old = await bench.worker(), await connections.open()
+    await old.execute("select pg_advisory_lock_shared(leasehold.listener_key($1::uuid))", seat.worker)
+    async with asyncio.timeout(SOON.total_seconds()), listening(bench.store, seat) as ears:
+        await fall_asleep(bench.store, seat)
+        await bench.enqueue()
+        assert await ears.next() is Wake.WORK
+
+
+# Sleepers that another producer holds
+
+
+async def test_the_only_sleeper_hears_of_a_job_though_another_producer_holds_it_and_rolls_back(
+    bench: Bench, connections: Connections, observer: Raw
+) -> None:
+    first = await connections.open()
+    seat = await bench.worker()
+    async with all_asleep(bench.store, seat) as ears:
+        transaction = first.transaction()
+        await transaction.start()
+        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        await bench.enqueue()
+        assert await heard_so_far(observer, ears) == {seat: 1}
+        await transaction.rollback()
+
+
+async def test_a_held_sleeper_that_is_gone_does_not_take_the_wake_of_one_that_lives(
+    bench: Bench, connections: Connections, observer: Raw
+) -> None:
+    """The first producer has picked both, the dead and the living. It rolls back; the second one's job stays."""
+    first = await connections.open()
+    dead, living = await bench.join(), await bench.join()
+    await gone(bench.store, observer, dead)
+    async with all_asleep(bench.store, living) as ears:
+        transaction = first.transaction()
+        await transaction.start()
+        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        await bench.enqueue()
+        await transaction.rollback()
+        assert await heard_so_far(observer, ears) == {living: 1}
+
+
+async def test_falling_asleep_again_does_not_wait_for_a_producer_that_holds_the_last_sleep(
+    bench: Bench, connections: Connections
+) -> None:
+    first = await connections.open()
+    seat = await bench.worker()
+    async with all_asleep(bench.store, seat), first.transaction():
+        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        settled = await bench.store.settle(seat)
+        assert (list(settled.claims), settled.more) == ([], True)
+
+
+# Work that comes up otherwise
+
+
+@pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant", "definition"])
+async def test_a_finish_that_frees_a_scope_wakes_one_that_can_run_what_waits_there(
+    bench: Bench, observer: Raw, scope: Scope
+) -> None:
+    """Who fell asleep first serves the scope, too, but nothing of what waits in it."""
+    await bench.store.limit(scope, Limits(max_running=1))
+    claim = await bench.running()
+    await bench.enqueue()
+    useless = await bench.join("email") if scope is TENANT else await bench.join("report", tenants=(OTHER,))
+    useful = await bench.join("report")
+    async with all_asleep(bench.store, useless, useful) as ears:
+        await bench.succeed(claim)
+        assert (await heard_so_far(observer, ears))[useful] == 1
+
+
+@pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant", "definition"])
+async def test_the_end_of_a_pause_wakes_one_that_can_run_what_was_held(
+    bench: Bench, observer: Raw, scope: Scope
+) -> None:
+    await bench.store.pause(scope, Pause("maintenance"))
+    await bench.enqueue()
+    useless = await bench.join("email") if scope is TENANT else await bench.join("report", tenants=(OTHER,))
+    useful = await bench.join("report")
+    async with all_asleep(bench.store, useless, useful) as ears:
+        await bench.store.pause(scope, None)
+        assert (await heard_so_far(observer, ears))[useful] == 1
+
+
+async def test_a_wake_is_not_passed_on_to_one_that_serves_other_tenants(bench: Bench, observer: Raw) -> None:
+    other, mine = await bench.join(tenants=(OTHER,)), await bench.join()
+    async with all_asleep(bench.store, other, mine) as ears:
+        await bench.store.rouse(await bench.worker())
+        assert await heard_so_far(observer, ears) == {mine: 1}
+
+
+async def test_a_worker_that_settled_into_work_is_not_taken_for_a_sleeper(bench: Bench, observer: Raw) -> None:
+    """It runs the job that settling gave it. The next job is for the one that really sleeps."""
+    busy, idle = await bench.join(), await bench.join()
+    await bench.enqueue()
+    async with listening(bench.store, busy) as busy_ears:
+        assert len((await bench.store.settle(busy)).claims) == 1
+        async with all_asleep(bench.store, idle) as ears:
+            await bench.enqueue()
+            assert await heard_so_far(observer, {busy: busy_ears, **ears}) == {idle: 1}
+
+
+# Timers
+
+
+async def test_an_earlier_future_job_wakes_a_sleeper_which_then_sleeps_until_that_one(
+    bench: Bench, observer: Raw
+) -> None:
+    seat = await bench.worker()
+    await bench.enqueue(delay=3 * HOUR)
+    async with all_asleep(bench.store, seat) as ears:
+        await bench.enqueue(delay=HOUR)
+        assert await heard_so_far(observer, ears) == {seat: 1}
+        next_due = await fall_asleep(bench.store, seat)
+    assert next_due is not None
+    assert next_due <= HOUR
+    assert await sleeps_for(observer) <= HOUR
+
+
+async def test_a_later_future_job_does_not_wake_a_sleeper_and_its_timer_stands(bench: Bench, observer: Raw) -> None:
+    seat = await bench.worker()
+    await bench.enqueue(delay=HOUR)
+    async with all_asleep(bench.store, seat) as ears:
+        before = await observer.fetch("select id, wakes_at from leasehold.sleepers")
+        await bench.enqueue(delay=3 * HOUR)
+        assert await heard_so_far(observer, ears) == {}
+        assert await observer.fetch("select id, wakes_at from leasehold.sleepers") == before
+    assert timedelta(minutes=59) < await sleeps_for(observer) <= HOUR
+
+
+async def sleeps_for(observer: Raw) -> timedelta:
+    (row,) = await observer.fetch("select wakes_at - leasehold.clock() as left from leasehold.sleepers")
+    left: timedelta = row["left"]
+    return left
