@@ -1,0 +1,195 @@
+"""What the conformance suite stands on: an engine under test, and a bench with one worker and one tenant.
+
+Tests speak of the tenant `acme` and of two kinds of job, `report` and `email`. Their workers serve that tenant
+only, because beside every test lives a bystander whose jobs nobody may touch.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from leasehold.model.backoff import Steps
+from leasehold.model.dedupe import Dedupe, Mode, WhileActive
+from leasehold.model.definition import Definition
+from leasehold.model.job import Attempt, Claim, JobId, JobRecord, NewJob, TenantId, WorkerId, tenant_id
+from leasehold.model.outcome import Canceled, Outcome, Raised, Succeeded, decide
+from leasehold.model.status import AttemptStatus, Status
+from leasehold.store import Filter, Seat, Serves, Store, TenantJobs, WorkerFacts
+
+ACME = tenant_id("acme")
+OTHER = tenant_id("other")
+REPORT = Definition("report", max_attempts=3, backoff=Steps(10, 20))
+EMAIL = Definition("email", max_attempts=3, backoff=Steps(10, 20))
+
+KEY = "the-key"
+BROUGHT_ID = JobId("01890a5d-ac96-774b-bcce-b302099a8057")
+UNKNOWN_ID = JobId("01890a5d-ac96-774b-bcce-b30209900000")
+
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+LEASE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class EngineUnderTest:
+    """All that the suite asks of an engine beside the seam. Where engines differ, `store.abilities` says so."""
+
+    store: Store
+    open_again: Callable[[], Coroutine[Any, Any, Store]]
+    """Another store on the same data, as another process would have it; the caller closes it."""
+    move_clock: Callable[[timedelta], Coroutine[Any, Any, None]]
+    """Moves the engine's clock forward, for all stores on this data."""
+
+
+class Bench:
+    """One tenant's door, and workers that serve this tenant."""
+
+    def __init__(self, engine: EngineUnderTest, tenant: TenantId = ACME) -> None:
+        self.store = engine.store
+        self.tenant = tenant
+        self.door: TenantJobs = engine.store.tenant(tenant)
+        self.move_clock = engine.move_clock
+        self._worker: Seat | None = None
+
+    # What the tenant does.
+
+    async def enqueue(self, definition: str = "report", **fields: Any) -> JobId:
+        (placed,) = await self.door.enqueue([NewJob(definition=definition, **fields)])
+        assert placed.created, f"{placed.id} was there before"
+        return placed.id
+
+    async def enqueue_many(self, count: int, definition: str = "report", **fields: Any) -> list[JobId]:
+        placed = await self.door.enqueue([NewJob(definition=definition, **fields) for _ in range(count)])
+        return [each.id for each in placed]
+
+    async def job(self, job: JobId) -> JobRecord:
+        found = await self.door.get(job)
+        assert found is not None, f"there is no job {job}"
+        return found
+
+    async def status(self, job: JobId) -> Status:
+        return (await self.job(job)).status
+
+    async def history(self, job: JobId) -> list[tuple[int, AttemptStatus]]:
+        return [(attempt.number, attempt.status) for attempt in await self.door.attempts(job)]
+
+    async def last_attempt(self, job: JobId) -> Attempt:
+        return (await self.door.attempts(job))[-1]
+
+    async def texts(self, claim: Claim) -> list[str]:
+        return [line.text for line in await self.door.lines(claim.job, claim.attempt)]
+
+    # What workers do.
+
+    async def join(
+        self,
+        *definitions: str,
+        tenants: tuple[TenantId, ...] | None = (),
+        lease: timedelta = DAY,
+        store: Store | None = None,
+    ) -> Seat:
+        """A new worker for these definitions (both, if none is named) and, unless told otherwise, this tenant."""
+        serves = Serves(definitions or ("report", "email"), (self.tenant,) if tenants == () else tenants)
+        return await (store or self.store).join(serves, WorkerFacts(host="bench", pid=1), lease)
+
+    async def worker(self) -> Seat:
+        """The bench's own worker, whose lease no test outlives by accident."""
+        if self._worker is None:
+            self._worker = await self.join(lease=365 * DAY)
+        return self._worker
+
+    async def claim(self, limit: int = 10, seat: Seat | None = None, store: Store | None = None) -> list[Claim]:
+        """Claims like a worker does: again while there may be more and hands are free."""
+        seat = seat or await self.worker()
+        claims: list[Claim] = []
+        for _ in range(20):
+            claimed = await (store or self.store).claim(seat, limit - len(claims))
+            claims += claimed.claims
+            if len(claims) >= limit or not claimed.more:
+                break
+        return claims
+
+    async def claimed_jobs(self, limit: int = 10, seat: Seat | None = None) -> list[JobId]:
+        return [claim.job for claim in await self.claim(limit, seat)]
+
+    async def claim_one(self, seat: Seat | None = None) -> Claim:
+        (claim,) = await self.claim(1, seat)
+        return claim
+
+    async def running(self, definition: str = "report", seat: Seat | None = None, **fields: Any) -> Claim:
+        """A new job, and the claim of the worker that runs it."""
+        job = await self.enqueue(definition, **fields)
+        claim = await self.claim_one(seat)
+        assert claim.job == job, "the bench claimed another job: start with an empty queue"
+        return claim
+
+    async def finish(self, claim: Claim, outcome: Outcome) -> None:
+        refused = await self.finish_all([(claim, outcome)])
+        assert not refused, f"{claim} was fenced off"
+
+    async def finish_all(self, done: Sequence[tuple[Claim, Outcome]]) -> frozenset[Claim]:
+        """Decides without luck: jitter takes nothing away."""
+        return await self.store.finish([(claim, decide(outcome, claim, luck=0)) for claim, outcome in done])
+
+    async def succeed(self, claim: Claim, result: str | None = None) -> None:
+        await self.finish(claim, Succeeded(result))
+
+    async def fail(self, claim: Claim, message: str = "no luck", *, final: bool = False) -> None:
+        await self.finish(claim, Raised("Unlucky", message, final=final))
+
+    # Jobs that ended in each way.
+
+    async def succeeded(self, **fields: Any) -> JobId:
+        claim = await self.running(**fields)
+        await self.succeed(claim)
+        return claim.job
+
+    async def failed(self, **fields: Any) -> JobId:
+        claim = await self.running(**fields)
+        await self.fail(claim, final=True)
+        return claim.job
+
+    async def canceled(self, **fields: Any) -> JobId:
+        claim = await self.running(**fields)
+        await self.finish(claim, Canceled())
+        return claim.job
+
+    async def dead_lettered(self, **fields: Any) -> JobId:
+        claim = await self.running(max_attempts=1, **fields)
+        await self.fail(claim)
+        return claim.job
+
+    async def ended(self, status: Status, **fields: Any) -> JobId:
+        ways: dict[Status, Callable[..., Awaitable[JobId]]] = {
+            Status.SUCCEEDED: self.succeeded,
+            Status.FAILED: self.failed,
+            Status.CANCELED: self.canceled,
+            Status.DEAD_LETTER: self.dead_lettered,
+        }
+        return await ways[status](**fields)
+
+
+def keyed(mode: Mode | None = None, key: str = KEY) -> Dedupe:
+    return Dedupe(key, mode or WhileActive())
+
+
+def new_id() -> JobId:
+    return JobId(str(uuid4()))
+
+
+def never_joined() -> WorkerId:
+    return WorkerId(str(uuid4()))
+
+
+async def all_jobs(door: TenantJobs, where: Filter | None = None, page: int = 50) -> list[JobRecord]:
+    """Every page, one after the other."""
+    cursor, records = None, list[JobRecord]()
+    while True:
+        found = await door.find(where or Filter(), cursor, page)
+        records += found.jobs
+        cursor = found.next
+        if cursor is None:
+            return records

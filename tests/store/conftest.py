@@ -1,0 +1,54 @@
+"""The engine under test, the bench, and the bystander that lives beside every test."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.conftest import Clock
+from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
+from tests.store.bystander import belongings, settle_in
+
+from leasehold.engines import open_store
+from leasehold.model.status import Status
+from leasehold.store import Store
+
+
+@pytest.fixture
+async def engine(store: Store, database_url: str, clock: Clock) -> EngineUnderTest:
+    async def open_again() -> Store:
+        return await open_store(database_url, schema="leasehold")
+
+    return EngineUnderTest(store, open_again, clock.move)
+
+
+@pytest.fixture
+async def second_store(engine: EngineUnderTest) -> AsyncIterator[Store]:
+    """Another store on the same data, as another process has it."""
+    opened = await engine.open_again()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def stores(engine: EngineUnderTest) -> AsyncIterator[list[Store]]:
+    """Four stores on the same data: what they do at once really happens at once."""
+    opened = [await engine.open_again() for _ in range(4)]
+    yield opened
+    for each in opened:
+        await each.close()
+
+
+@pytest.fixture(autouse=True)
+async def bystander(engine: EngineUnderTest) -> AsyncIterator[None]:
+    """Whatever a test does for its own tenants, the bystander's jobs, attempts and lines are as before."""
+    await engine.store.sync_definitions([REPORT, EMAIL])
+    await settle_in(engine)
+    before = await belongings(engine.store)
+    assert before.counts == {**before.counts, Status.QUEUED: 4, Status.RUNNING: 1, Status.DEAD_LETTER: 1}
+    assert sum(len(lines) for lines in before.lines.values()) == 1
+    yield
+    assert await belongings(engine.store) == before
+
+
+@pytest.fixture
+def bench(engine: EngineUnderTest) -> Bench:
+    return Bench(engine)

@@ -1,0 +1,66 @@
+"""Listening for wakes, and falling asleep by the protocol."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from tests.conftest import PATIENCE, eventually
+
+from leasehold.store import Seat, Store, Wake
+
+
+class Ears:
+    """Everything that one worker hears, in order."""
+
+    def __init__(self) -> None:
+        self._heard: asyncio.Queue[Wake] = asyncio.Queue()
+
+    async def next(self) -> Wake:
+        try:
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                return await self._heard.get()
+        except TimeoutError:
+            pytest.fail(f"no wake came within {PATIENCE.total_seconds():g} s")
+
+    async def listen(self, wakes: AsyncIterator[Wake]) -> None:
+        async for wake in wakes:
+            self._heard.put_nowait(wake)
+
+
+@asynccontextmanager
+async def listening(store: Store, seat: Seat) -> AsyncIterator[Ears]:
+    """Connected: the WORK that every connection begins with has been heard."""
+    ears = Ears()
+    async with aclosing(store.wakes(seat)) as wakes:
+        task = asyncio.create_task(ears.listen(wakes))
+        try:
+            assert await ears.next() is Wake.WORK
+            yield ears
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def fall_asleep(store: Store, seat: Seat) -> timedelta | None:
+    """Settles until a wake is sure to come; how long until the next job is due."""
+    next_due: timedelta | None = None
+
+    async def settled() -> bool:
+        nonlocal next_due
+        answer = await store.settle(seat)
+        assert not answer.claims, "there was work: nobody could fall asleep"
+        next_due = answer.next_due
+        return not answer.more
+
+    await eventually(settled, what="falling asleep")
+    return next_due
+
+
+@asynccontextmanager
+async def asleep(store: Store, seat: Seat) -> AsyncIterator[Ears]:
+    """A worker that listens and has fallen asleep."""
+    async with listening(store, seat) as ears:
+        await fall_asleep(store, seat)
+        yield ears

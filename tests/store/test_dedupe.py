@@ -1,0 +1,171 @@
+"""Dedupe: one key, one job, for as long as its mode says, per tenant."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from tests.store.bench import DAY, HOUR, KEY, OTHER, Bench, all_jobs, keyed
+
+from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within
+from leasehold.model.job import JobId, NewJob, Placed
+from leasehold.model.outcome import Raised, Released
+from leasehold.model.status import Status
+from leasehold.store import Store
+
+MODES = [WhileActive(), Within(HOUR), Always(), Always(DAY)]
+BEYOND_THE_JOB = [Within(HOUR), Always(), Always(DAY)]
+
+
+async def ask(bench: Bench, dedupe: Dedupe, **fields: object) -> Placed:
+    (placed,) = await bench.door.enqueue([NewJob(definition="report", dedupe=dedupe, **fields)])  # type: ignore[arg-type]
+    return placed
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_a_second_request_gets_the_job_that_holds_the_key(bench: Bench, mode: Mode) -> None:
+    first = await bench.enqueue(dedupe=keyed(mode))
+    assert await ask(bench, keyed(mode)) == Placed(first, created=False)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_32_requests_at_once_make_one_job_and_all_get_its_id(bench: Bench, mode: Mode) -> None:
+    placed = await asyncio.gather(*(ask(bench, keyed(mode)) for _ in range(32)))
+    assert sum(each.created for each in placed) == 1
+    assert {each.id for each in placed} == {job.id for job in await all_jobs(bench.door)}
+    assert len(await all_jobs(bench.door)) == 1
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_a_key_twice_in_one_batch_is_one_job(bench: Bench, mode: Mode) -> None:
+    first, second = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed(mode))] * 2)
+    assert (first.created, second) == (True, Placed(first.id, created=False))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_the_same_key_of_another_tenant_is_another_key(bench: Bench, store: Store, mode: Mode) -> None:
+    await bench.enqueue(dedupe=keyed(mode))
+    (placed,) = await store.tenant(OTHER).enqueue([NewJob(definition="report", dedupe=keyed(mode))])
+    assert placed.created
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_batches_with_crossed_keys_all_come_through(bench: Bench, mode: Mode) -> None:
+    forth = [NewJob(definition="report", dedupe=keyed(mode, f"{KEY}-{number}")) for number in range(10)]
+    batches = [forth, forth[::-1]] * 4
+    answers = await asyncio.gather(*(bench.door.enqueue(batch) for batch in batches))
+    assert sum(placed.created for answer in answers for placed in answer) == 10
+    assert len(await all_jobs(bench.door)) == 10
+
+
+async def test_other_keys_make_other_jobs(bench: Bench) -> None:
+    first = await bench.enqueue(dedupe=keyed(key="one"))
+    assert await bench.enqueue(dedupe=keyed(key="two")) != first
+
+
+async def test_without_a_key_equal_jobs_are_two_jobs(bench: Bench) -> None:
+    first = await bench.enqueue(payload={"month": 3})
+    assert await bench.enqueue(payload={"month": 3}) != first
+
+
+async def test_without_a_key_of_its_own_a_payload_is_the_key(bench: Bench) -> None:
+    first = await bench.enqueue(dedupe=Dedupe(), payload={"month": 3, "year": 2026})
+    assert await ask(bench, Dedupe(), payload={"year": 2026, "month": 3}) == Placed(first, created=False)
+    assert (await ask(bench, Dedupe(), payload={"year": 2026, "month": 4})).created
+
+
+async def test_while_active_holds_while_the_job_runs(bench: Bench) -> None:
+    claim = await bench.running(dedupe=keyed())
+    assert await ask(bench, keyed()) == Placed(claim.job, created=False)
+
+
+@pytest.mark.parametrize("outcome", [Raised("Unlucky", "no luck"), Released()], ids=["retry", "release"])
+async def test_while_active_holds_while_the_job_waits_again(bench: Bench, outcome: Raised | Released) -> None:
+    claim = await bench.running(dedupe=keyed())
+    await bench.finish(claim, outcome)
+    assert await ask(bench, keyed()) == Placed(claim.job, created=False)
+
+
+@pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER])
+async def test_while_active_lets_go_when_the_job_ends(bench: Bench, status: Status) -> None:
+    ended = await bench.ended(status, dedupe=keyed())
+    placed = await ask(bench, keyed())
+    assert placed.created
+    assert placed.id != ended
+
+
+async def test_while_active_lets_go_of_a_job_canceled_before_it_ran(bench: Bench) -> None:
+    await bench.door.cancel([await bench.enqueue(dedupe=keyed())])
+    assert (await ask(bench, keyed())).created
+
+
+@pytest.mark.parametrize("mode", BEYOND_THE_JOB, ids=str)
+async def test_other_modes_hold_after_the_job_ended(bench: Bench, mode: Mode) -> None:
+    ended = await bench.succeeded(dedupe=keyed(mode))
+    assert await ask(bench, keyed(mode)) == Placed(ended, created=False)
+
+
+@pytest.mark.parametrize(("mode", "lifetime"), [(Within(HOUR), HOUR), (Always(DAY), DAY)], ids=str)
+async def test_a_key_that_expires_holds_until_then(bench: Bench, mode: Mode, lifetime: timedelta) -> None:
+    first = await bench.enqueue(dedupe=keyed(mode))
+    await bench.move_clock(lifetime - timedelta(minutes=1))
+    assert await ask(bench, keyed(mode)) == Placed(first, created=False)
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["still waiting", "ended"])
+@pytest.mark.parametrize(("mode", "lifetime"), [(Within(HOUR), HOUR), (Always(DAY), DAY)], ids=str)
+async def test_a_key_that_expired_makes_a_new_job(bench: Bench, mode: Mode, lifetime: timedelta, ended: bool) -> None:
+    first = await (bench.succeeded if ended else bench.enqueue)(dedupe=keyed(mode))
+    await bench.move_clock(lifetime)
+    second = await ask(bench, keyed(mode))
+    assert second.created
+    assert second.id != first
+
+
+async def test_a_key_that_expired_is_held_by_the_new_job(bench: Bench) -> None:
+    await bench.enqueue(dedupe=keyed(Within(HOUR)))
+    await bench.move_clock(HOUR)
+    second = await ask(bench, keyed(Within(HOUR)))
+    assert await ask(bench, keyed(Within(HOUR))) == Placed(second.id, created=False)
+
+
+async def test_32_requests_at_once_for_an_expired_key_make_one_job(bench: Bench) -> None:
+    await bench.enqueue(dedupe=keyed(Within(HOUR)))
+    await bench.move_clock(HOUR)
+    placed = await asyncio.gather(*(ask(bench, keyed(Within(HOUR))) for _ in range(32)))
+    assert sum(each.created for each in placed) == 1
+    assert len({each.id for each in placed}) == 1
+
+
+async def test_a_key_for_ever_outlives_years(bench: Bench) -> None:
+    first = await bench.succeeded(dedupe=keyed(Always()))
+    await bench.move_clock(3600 * DAY)
+    assert await ask(bench, keyed(Always())) == Placed(first, created=False)
+
+
+async def test_a_window_counts_from_the_enqueue_and_not_from_when_it_is_due(bench: Bench) -> None:
+    await bench.enqueue(dedupe=keyed(Within(HOUR)), delay=2 * HOUR)
+    await bench.move_clock(HOUR)
+    assert (await ask(bench, keyed(Within(HOUR)))).created
+
+
+async def test_a_duplicate_changes_nothing_about_the_job_that_holds_the_key(bench: Bench) -> None:
+    first = await bench.enqueue(dedupe=keyed(), payload={"call": 1}, priority=5)
+    before = await bench.job(first)
+    await ask(bench, keyed(), payload={"call": 2}, priority=1)
+    assert await bench.job(first) == before
+
+
+async def test_a_batch_with_a_duplicate_creates_the_rest(bench: Bench) -> None:
+    held = await bench.enqueue(dedupe=keyed())
+    placed = await bench.door.enqueue(
+        [NewJob(definition="report"), NewJob(definition="report", dedupe=keyed()), NewJob(definition="email")]
+    )
+    assert [each.created for each in placed] == [True, False, True]
+    assert placed[1].id == held
+
+
+async def test_a_duplicate_brings_no_id_into_the_world(bench: Bench) -> None:
+    held = await bench.enqueue(dedupe=keyed())
+    brought = JobId("01890a5d-ac96-774b-bcce-b3020999aaaa")
+    assert await ask(bench, keyed(), id=brought) == Placed(held, created=False)
+    assert await bench.door.get(brought) is None

@@ -1,0 +1,134 @@
+"""Definitions: synced from code, versioned by content; a job keeps the version it was enqueued under."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.store.bench import ACME, EMAIL, HOUR, REPORT, Bench
+
+from leasehold.errors import UnknownDefinition
+from leasehold.model.backoff import Exponential, Steps
+from leasehold.model.definition import Change, Definition, OnExhausted, Registered, Retention
+from leasehold.model.job import NewJob
+from leasehold.model.status import Status
+from leasehold.store import Store, TenantJobs
+
+ELABORATE = Definition(
+    key="elaborate ü/1",
+    description='says "hello"',
+    schema={"type": "object", "properties": {"month": {"type": "integer", "minimum": 1}}, "required": ["month"]},
+    timeout=timedelta(seconds=90, milliseconds=250),
+    max_attempts=7,
+    backoff=Exponential(base=1.5, factor=3, cap=600, jitter=0.25),
+    priority=-20,
+    retention=Retention(succeeded=timedelta(hours=36), canceled=None, failed=timedelta(days=400), dead_letter=None),
+    on_exhausted=OnExhausted.FAILED,
+)
+SLOWER = replace(REPORT, timeout=2 * HOUR, max_attempts=9)
+
+
+async def registered(door: TenantJobs, key: str) -> Registered:
+    (found,) = (each for each in await door.definitions() if each.definition.key == key)
+    return found
+
+
+async def test_a_new_definition_is_created_as_version_1(bench: Bench) -> None:
+    (change,) = await bench.store.sync_definitions([ELABORATE])
+    assert (change.key, change.version, change.created) == (ELABORATE.key, 1, True)
+
+
+async def test_a_definition_comes_back_as_it_was(bench: Bench) -> None:
+    await bench.store.sync_definitions([ELABORATE])
+    assert await registered(bench.door, ELABORATE.key) == Registered(ELABORATE, version=1, active=True)
+
+
+@pytest.mark.parametrize("definition", [REPORT, ELABORATE, replace(ELABORATE, schema=None, backoff=Steps(0.5))])
+async def test_syncing_again_changes_nothing(bench: Bench, definition: Definition) -> None:
+    await bench.store.sync_definitions([definition])
+    assert list(await bench.store.sync_definitions([definition])) == []
+    assert (await registered(bench.door, definition.key)).version == 1
+
+
+async def test_other_content_becomes_a_new_version_and_says_what_differs(bench: Bench) -> None:
+    assert list(await bench.store.sync_definitions([SLOWER, EMAIL])) == [
+        Change(
+            "report",
+            version=2,
+            fields={"timeout": (REPORT.timeout, SLOWER.timeout), "max_attempts": (3, 9)},
+            created=False,
+        )
+    ]
+    assert await registered(bench.door, "report") == Registered(SLOWER, version=2, active=True)
+
+
+async def test_what_is_not_synced_stays(bench: Bench) -> None:
+    await bench.store.sync_definitions([ELABORATE])
+    assert {each.definition for each in await bench.door.definitions()} == {REPORT, EMAIL, ELABORATE}
+
+
+async def test_syncing_nothing_changes_nothing(bench: Bench) -> None:
+    assert list(await bench.store.sync_definitions([])) == []
+    assert {each.definition for each in await bench.door.definitions()} == {REPORT, EMAIL}
+
+
+async def test_eight_processes_that_sync_at_once_make_one_version(bench: Bench) -> None:
+    answers = await asyncio.gather(*(bench.store.sync_definitions([SLOWER, ELABORATE]) for _ in range(8)))
+    changes = [(change.key, change.version) for answer in answers for change in answer]
+    assert sorted(changes) == [(ELABORATE.key, 1), ("report", 2)]
+
+
+async def test_a_waiting_job_keeps_the_version_it_was_enqueued_under(bench: Bench) -> None:
+    job = await bench.enqueue()
+    await bench.store.sync_definitions([SLOWER])
+    claim = await bench.claim_one()
+    assert (claim.job, claim.version, claim.definition, claim.max_attempts) == (job, 1, REPORT, 3)
+
+
+async def test_a_job_that_waits_for_its_retry_keeps_its_version(bench: Bench) -> None:
+    await bench.fail(await bench.running())
+    await bench.store.sync_definitions([SLOWER])
+    await bench.move_clock(HOUR)
+    claim = await bench.claim_one()
+    assert (claim.attempt, claim.version, claim.definition) == (2, 1, REPORT)
+
+
+async def test_a_new_job_gets_the_new_version(bench: Bench) -> None:
+    await bench.enqueue()
+    await bench.store.sync_definitions([SLOWER])
+    await bench.enqueue()
+    old, new = await bench.claim(2)
+    assert (old.version, old.definition, new.version, new.definition) == (1, REPORT, 2, SLOWER)
+    assert new.max_attempts == 9
+
+
+async def test_another_store_learns_of_the_new_version(bench: Bench, second_store: Store) -> None:
+    other_door = second_store.tenant(ACME)
+    await other_door.enqueue([NewJob(definition="report")])
+    await bench.store.sync_definitions([SLOWER])
+    await other_door.enqueue([NewJob(definition="report")])
+    assert [(claim.version, claim.definition) for claim in await bench.claim()] == [(1, REPORT), (2, SLOWER)]
+
+
+async def test_the_definition_is_listed_as_inactive(bench: Bench) -> None:
+    await bench.store.activate("report", False)
+    assert not (await registered(bench.door, "report")).active
+    assert (await registered(bench.door, "email")).active
+
+
+async def test_a_sync_does_not_make_an_inactive_definition_active(bench: Bench) -> None:
+    await bench.store.activate("report", False)
+    await bench.store.sync_definitions([SLOWER])
+    assert await registered(bench.door, "report") == Registered(SLOWER, version=2, active=False)
+
+
+async def test_an_unknown_definition_can_not_be_activated(bench: Bench) -> None:
+    with pytest.raises(UnknownDefinition, match="no-such-thing"):
+        await bench.store.activate("no-such-thing", True)
+
+
+async def test_what_was_enqueued_before_a_definition_changed_can_still_end(bench: Bench) -> None:
+    claim = await bench.running()
+    await bench.store.sync_definitions([SLOWER])
+    await bench.succeed(claim)
+    assert await bench.status(claim.job) is Status.SUCCEEDED

@@ -1,0 +1,125 @@
+"""The fence: every write of an attempt needs its claim, and with an old or foreign one nothing can be written."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from tests.store.bench import HOUR, LEASE, Bench, never_joined, new_id
+from tests.store.bystander import BYSTANDER
+
+from leasehold.model.job import Attempt, Claim, JobRecord, Line
+from leasehold.model.outcome import Canceled, Outcome, Raised, Released, Snoozed, Succeeded, decide
+from leasehold.model.status import Status
+from leasehold.store import Store
+
+EVERY_OUTCOME: list[Outcome] = [
+    Succeeded('"stale"'),
+    Raised("Stale", "stale"),
+    Raised("Stale", "stale", final=True),
+    Snoozed(HOUR),
+    Released(),
+    Canceled(),
+]
+
+
+async def assert_it_can_write_nothing(bench: Bench, stale: Claim) -> None:
+    """Each write comes back as refused and leaves the job, its attempts and its lines as they are."""
+    before = await standing(bench, stale)
+    for outcome in EVERY_OUTCOME:
+        assert await bench.finish_all([(stale, outcome)]) == {stale}, outcome
+        assert await standing(bench, stale) == before, outcome
+    if bench.store.abilities.fenced_logs:
+        assert await bench.store.say([(stale, Line(99, "a ghost speaks"))]) == {stale}
+        assert await standing(bench, stale) == before
+
+
+async def standing(bench: Bench, claim: Claim) -> tuple[JobRecord | None, list[Attempt], list[str]]:
+    attempts = list(await bench.door.attempts(claim.job))
+    lines = [text for attempt in attempts for text in await bench.texts(replace(claim, attempt=attempt.number))]
+    return await bench.door.get(claim.job), attempts, lines
+
+
+async def test_an_old_attempt_writes_nothing_though_the_same_worker_holds_the_new_one(bench: Bench) -> None:
+    old = await bench.running()
+    await bench.finish(old, Released())
+    new = await bench.claim_one()
+    assert (new.job, new.worker, new.attempt) == (old.job, old.worker, 2)
+    await assert_it_can_write_nothing(bench, old)
+
+
+async def test_an_old_attempt_writes_nothing_while_another_worker_holds_the_new_one(bench: Bench) -> None:
+    old = await bench.running(seat=await bench.join(lease=LEASE))
+    await bench.move_clock(2 * LEASE)
+    (orphan,) = await bench.store.evict(10)
+    await bench.finish(orphan, Released())
+    await bench.claim_one(await bench.join())
+    await assert_it_can_write_nothing(bench, old)
+
+
+async def test_another_worker_writes_nothing_though_it_names_the_right_attempt(bench: Bench) -> None:
+    live, other = await bench.running(), await bench.join()
+    await assert_it_can_write_nothing(bench, replace(live, worker=other.worker))
+
+
+async def test_a_worker_that_never_was_writes_nothing(bench: Bench) -> None:
+    await assert_it_can_write_nothing(bench, replace(await bench.running(), worker=never_joined()))
+
+
+async def test_an_attempt_that_is_yet_to_come_writes_nothing(bench: Bench) -> None:
+    await assert_it_can_write_nothing(bench, replace(await bench.running(), attempt=2))
+
+
+async def test_the_right_claim_under_another_tenants_name_writes_nothing(bench: Bench) -> None:
+    await assert_it_can_write_nothing(bench, replace(await bench.running(), tenant=BYSTANDER))
+
+
+async def test_a_claim_on_a_job_that_never_was_writes_nothing(bench: Bench) -> None:
+    await assert_it_can_write_nothing(bench, replace(await bench.running(), job=new_id()))
+
+
+async def test_a_claim_writes_nothing_while_its_job_waits_again(bench: Bench) -> None:
+    claim = await bench.running()
+    await bench.fail(claim)
+    await assert_it_can_write_nothing(bench, claim)
+
+
+@pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER])
+async def test_a_claim_writes_nothing_after_its_job_ended(bench: Bench, status: Status) -> None:
+    job = await bench.ended(status)
+    used = replace(await bench.running(), job=job)
+    (attempt,) = await bench.door.attempts(job)
+    assert (used.worker, used.attempt) == (attempt.worker, attempt.number)
+    await assert_it_can_write_nothing(bench, used)
+
+
+async def test_a_claim_of_the_first_life_writes_nothing_after_a_manual_retry(bench: Bench) -> None:
+    old = await bench.running()
+    await bench.succeed(old)
+    await bench.door.retry({old.job: 1})
+    await assert_it_can_write_nothing(bench, old)
+    await bench.claim_one()
+    await assert_it_can_write_nothing(bench, old)
+
+
+async def test_of_eight_finishes_at_once_one_is_written(bench: Bench, stores: list[Store]) -> None:
+    claim = await bench.running()
+    verdicts = [decide(Succeeded(f"{number}"), claim, luck=0) for number in range(8)]
+    answers = await asyncio.gather(
+        *(store.finish([(claim, verdict)]) for store, verdict in zip(stores * 2, verdicts, strict=True))
+    )
+    assert sorted(len(answer) for answer in answers) == [0] + [1] * 7
+    (winner,) = (number for number, answer in enumerate(answers) if not answer)
+    assert (await bench.job(claim.job)).result == winner
+
+
+async def test_the_holder_and_the_one_who_evicted_it_can_not_both_finish(bench: Bench, second_store: Store) -> None:
+    for _ in range(5):
+        holder = await bench.running(seat=await bench.join(lease=LEASE))
+        await bench.move_clock(2 * LEASE)
+        (orphan,) = await second_store.evict(10)
+        answers = await asyncio.gather(
+            bench.finish_all([(holder, Succeeded())]),
+            second_store.finish([(orphan, decide(Raised("x", "y", final=True), orphan, luck=0))]),
+        )
+        assert sorted(len(answer) for answer in answers) == [0, 1]
+        assert await bench.status(holder.job) is (Status.FAILED if answers[0] else Status.SUCCEEDED)

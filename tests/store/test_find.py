@@ -1,0 +1,209 @@
+"""Find and counts: each filter alone and together, page by page, newest first."""
+
+import pytest
+from tests.store.bench import BROUGHT_ID, HOUR, OTHER, SECOND, Bench, EngineUnderTest, all_jobs
+from tests.store.bystander import BYSTANDER, CORRELATION
+
+from leasehold.errors import InvalidInput
+from leasehold.model.job import JobId, Source
+from leasehold.model.status import Status
+from leasehold.store import Filter
+
+
+async def found(bench: Bench, where: Filter) -> list[JobId]:
+    return [job.id for job in await all_jobs(bench.door, where)]
+
+
+async def one_of_each_status(bench: Bench) -> dict[Status, JobId]:
+    ended = {
+        status: await bench.ended(status)
+        for status in (Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER)
+    }
+    running = (await bench.running()).job
+    return {**ended, Status.RUNNING: running, Status.QUEUED: await bench.enqueue()}
+
+
+async def test_without_a_filter_all_are_found_newest_first(bench: Bench) -> None:
+    jobs = list((await one_of_each_status(bench)).values())
+    assert await found(bench, Filter()) == jobs[::-1]
+
+
+async def test_what_is_found_is_what_get_gives(bench: Bench) -> None:
+    await one_of_each_status(bench)
+    records = await all_jobs(bench.door)
+    assert records == [await bench.job(record.id) for record in records]
+
+
+async def test_a_tenant_without_jobs_finds_none(engine: EngineUnderTest) -> None:
+    page = await engine.store.tenant(OTHER).find(Filter(), None, 10)
+    assert (list(page.jobs), page.next) == ([], None)
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.BLOCKED])
+async def test_jobs_are_found_by_status(bench: Bench, status: Status) -> None:
+    jobs = await one_of_each_status(bench)
+    assert await found(bench, Filter(statuses=(status,))) == [jobs[status]]
+
+
+async def test_jobs_are_found_by_any_of_several_statuses(bench: Bench) -> None:
+    jobs = await one_of_each_status(bench)
+    wanted = (Status.QUEUED, Status.SUCCEEDED, Status.DEAD_LETTER)
+    assert set(await found(bench, Filter(statuses=wanted))) == {jobs[status] for status in wanted}
+
+
+async def test_no_job_is_blocked_here(bench: Bench) -> None:
+    await one_of_each_status(bench)
+    assert await found(bench, Filter(statuses=(Status.BLOCKED,))) == []
+
+
+async def test_future_jobs_and_retries_are_queued_to_everyone(bench: Bench) -> None:
+    claim = await bench.running()
+    await bench.fail(claim)
+    future = await bench.enqueue(delay=HOUR)
+    assert set(await found(bench, Filter(statuses=(Status.QUEUED,)))) == {claim.job, future}
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+async def test_jobs_are_found_by_definition(bench: Bench, ended: bool) -> None:
+    make = bench.succeeded if ended else bench.enqueue
+    report, email = await make(definition="report"), await make(definition="email")
+    assert await found(bench, Filter(definitions=("email",))) == [email]
+    assert set(await found(bench, Filter(definitions=("email", "report")))) == {report, email}
+    assert await found(bench, Filter(definitions=("no-such-thing",))) == []
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+@pytest.mark.parametrize("source", Source)
+async def test_jobs_are_found_by_source(bench: Bench, source: Source, ended: bool) -> None:
+    make = bench.succeeded if ended else bench.enqueue
+    jobs = {each: await make(source=each) for each in Source}
+    assert await found(bench, Filter(source=source)) == [jobs[source]]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+async def test_jobs_are_found_by_correlation_and_never_another_tenants(bench: Bench, ended: bool) -> None:
+    make = bench.succeeded if ended else bench.enqueue
+    jobs = [await make(correlation_id=CORRELATION), await make(correlation_id="another"), await make()]
+    assert await found(bench, Filter(correlation_id=CORRELATION)) == [jobs[0]]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+async def test_jobs_are_found_by_when_they_were_created(bench: Bench, ended: bool) -> None:
+    make = bench.succeeded if ended else bench.enqueue
+    jobs = []
+    for _ in range(3):
+        jobs.append(await make())
+        await bench.move_clock(HOUR)
+    middle = (await bench.job(jobs[1])).queued_at
+    assert await found(bench, Filter(created_after=middle + SECOND)) == [jobs[2]]
+    assert await found(bench, Filter(created_before=middle - SECOND)) == [jobs[0]]
+    between = Filter(created_after=middle - SECOND, created_before=middle + SECOND)
+    assert await found(bench, between) == [jobs[1]]
+
+
+async def test_a_job_that_ran_late_was_still_created_when_it_was_enqueued(bench: Bench) -> None:
+    job = await bench.enqueue()
+    created = (await bench.job(job)).queued_at
+    await bench.move_clock(HOUR)
+    await bench.fail(await bench.claim_one())
+    await bench.move_clock(HOUR)
+    await bench.succeed(await bench.claim_one())
+    assert await found(bench, Filter(created_before=created + SECOND)) == [job]
+
+
+async def test_everything_given_must_match(bench: Bench) -> None:
+    match = await bench.succeeded(definition="email", source=Source.EVENT, correlation_id="x")
+    await bench.succeeded(definition="report", source=Source.EVENT, correlation_id="x")
+    await bench.succeeded(definition="email", source=Source.MANUAL, correlation_id="x")
+    await bench.succeeded(definition="email", source=Source.EVENT, correlation_id="y")
+    await bench.enqueue(definition="email", source=Source.EVENT, correlation_id="x")
+    where = Filter((Status.SUCCEEDED,), ("email",), Source.EVENT, "x")
+    assert await found(bench, where) == [match]
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 7, 50])
+async def test_a_walk_over_all_pages_misses_none_and_repeats_none(bench: Bench, page: int) -> None:
+    jobs = [await (bench.succeeded if number % 3 else bench.failed)() for number in range(8)]
+    jobs += [await bench.enqueue() for _ in range(4)]
+    assert [job.id for job in await all_jobs(bench.door, page=page)] == jobs[::-1]
+
+
+async def test_a_walk_over_jobs_of_one_batch_misses_none_and_repeats_none(bench: Bench) -> None:
+    """They were created at the same moment: something else must tell them apart."""
+    jobs = await bench.enqueue_many(20)
+    walked = [job.id for job in await all_jobs(bench.door, page=3)]
+    assert len(walked) == 20
+    assert set(walked) == set(jobs)
+
+
+async def test_a_page_holds_no_more_than_its_limit(bench: Bench) -> None:
+    await bench.enqueue_many(5)
+    page = await bench.door.find(Filter(), None, 3)
+    assert len(page.jobs) == 3
+    assert page.next is not None
+
+
+async def test_a_filtered_walk_keeps_its_filter_on_every_page(bench: Bench) -> None:
+    reports, emails = [], []
+    for _ in range(6):
+        reports.append(await bench.enqueue("report"))
+        emails.append(await bench.enqueue("email"))
+    walked = await all_jobs(bench.door, Filter(definitions=("email",)), page=2)
+    assert [job.id for job in walked] == emails[::-1]
+
+
+async def test_jobs_that_end_or_come_while_one_walks_disturb_nobody(bench: Bench) -> None:
+    jobs = [await bench.enqueue() for _ in range(9)]
+    page = await bench.door.find(Filter(), None, 3)
+    walked = [job.id for job in page.jobs]
+    while page.next is not None:
+        await bench.succeed(await bench.claim_one())
+        await bench.enqueue(delay=HOUR)
+        page = await bench.door.find(Filter(), page.next, 3)
+        walked += [job.id for job in page.jobs]
+    assert walked == jobs[::-1]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+async def test_a_job_that_shares_its_id_with_other_tenants_is_found_as_ones_own(
+    engine: EngineUnderTest, ended: bool
+) -> None:
+    """The bystander's job of this id waits, and the other's has ended."""
+    await Bench(engine, OTHER).succeeded(id=BROUGHT_ID)
+    bench = Bench(engine)
+    await (bench.succeeded if ended else bench.enqueue)(id=BROUGHT_ID, payload={"of": "acme"})
+    assert await all_jobs(bench.door) == [await bench.job(BROUGHT_ID)]
+    assert (await bench.job(BROUGHT_ID)).payload == {"of": "acme"}
+
+
+async def test_another_tenants_cursor_shows_only_ones_own(engine: EngineUnderTest) -> None:
+    theirs = await engine.store.tenant(BYSTANDER).find(Filter(), None, 1)
+    bench = Bench(engine)
+    job = await bench.enqueue()
+    assert theirs.next is not None
+    page = await bench.door.find(Filter(), theirs.next, 10)
+    assert {found.id for found in page.jobs} <= {job}
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "'; drop table jobs", "ü" * 500])
+async def test_a_cursor_that_is_none_is_refused(bench: Bench, cursor: str) -> None:
+    with pytest.raises(InvalidInput):
+        await bench.door.find(Filter(), cursor, 10)
+
+
+async def test_jobs_are_counted_by_status(bench: Bench) -> None:
+    await one_of_each_status(bench)
+    await bench.enqueue_many(2)
+    counts = await bench.door.counts(100)
+    expected = dict.fromkeys(Status, 1) | {Status.QUEUED: 3, Status.BLOCKED: 0}
+    assert {status: counts.get(status, 0) for status in Status} == expected
+
+
+async def test_a_count_stops_at_its_cap(bench: Bench) -> None:
+    for _ in range(3):
+        await bench.succeeded()
+    await bench.enqueue_many(5)
+    counts = await bench.door.counts(2)
+    assert (counts[Status.QUEUED], counts[Status.SUCCEEDED]) == (2, 2)
+    assert (await bench.door.counts(4))[Status.QUEUED] == 4
+    assert (await bench.door.counts(5))[Status.QUEUED] == 5

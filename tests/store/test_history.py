@@ -1,0 +1,174 @@
+"""What is written down about a job: its attempts, and the lines that they said."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.store.bench import HOUR, OTHER, SECOND, UNKNOWN_ID, Bench, EngineUnderTest
+
+from leasehold.model.job import Claim, Line, LineKind
+from leasehold.model.outcome import Released, Snoozed
+from leasehold.model.status import AttemptStatus
+
+
+async def say(bench: Bench, claim: Claim, *lines: Line) -> None:
+    assert await bench.store.say([(claim, line) for line in lines]) == frozenset()
+
+
+async def test_a_job_that_never_ran_has_no_attempts(bench: Bench) -> None:
+    assert list(await bench.door.attempts(await bench.enqueue())) == []
+
+
+async def test_an_unknown_job_has_no_attempts(bench: Bench) -> None:
+    assert list(await bench.door.attempts(UNKNOWN_ID)) == []
+
+
+async def test_another_tenants_job_has_no_attempts_and_no_lines(engine: EngineUnderTest) -> None:
+    claim = await Bench(engine).running()
+    await say(Bench(engine), claim, Line(1, "secret"))
+    other = Bench(engine, OTHER)
+    assert list(await other.door.attempts(claim.job)) == []
+    assert list(await other.door.lines(claim.job, 1)) == []
+
+
+async def test_the_running_attempt_is_there(bench: Bench) -> None:
+    claim = await bench.running()
+    (attempt,) = await bench.door.attempts(claim.job)
+    assert (attempt.number, attempt.status, attempt.worker) == (1, AttemptStatus.RUNNING, claim.worker)
+    assert (attempt.started_at, attempt.finished_at, attempt.error) == (claim.started_at, None, None)
+
+
+async def test_the_attempt_of_a_clean_success_is_there(bench: Bench) -> None:
+    claim = await bench.running()
+    await bench.move_clock(HOUR)
+    await bench.succeed(claim)
+    (attempt,) = await bench.door.attempts(claim.job)
+    assert (attempt.number, attempt.status, attempt.worker) == (1, AttemptStatus.SUCCEEDED, claim.worker)
+    assert attempt.started_at == claim.started_at
+    assert attempt.finished_at == (await bench.job(claim.job)).finished_at
+
+
+async def test_attempts_are_listed_in_their_order_with_their_own_workers(bench: Bench) -> None:
+    first = await bench.running(seat=await bench.join())
+    await bench.fail(first, "the first time")
+    await bench.move_clock(10 * SECOND)
+    second = await bench.claim_one(await bench.join())
+    await bench.finish(second, Snoozed(HOUR))
+    await bench.move_clock(HOUR)
+    third = await bench.claim_one()
+    await bench.succeed(third)
+    attempts = await bench.door.attempts(first.job)
+    assert [attempt.number for attempt in attempts] == [1, 2, 3]
+    assert [attempt.worker for attempt in attempts] == [claim.worker for claim in (first, second, third)]
+    assert [attempt.status for attempt in attempts] == [
+        AttemptStatus.FAILED,
+        AttemptStatus.SNOOZED,
+        AttemptStatus.SUCCEEDED,
+    ]
+    assert [attempt.error for attempt in attempts] == ["the first time", None, None]
+
+
+async def test_a_retry_that_runs_is_listed_beside_what_was_before(bench: Bench) -> None:
+    await bench.fail(await bench.running())
+    await bench.move_clock(10 * SECOND)
+    claim = await bench.claim_one()
+    assert await bench.history(claim.job) == [(1, AttemptStatus.FAILED), (2, AttemptStatus.RUNNING)]
+
+
+async def test_an_error_of_any_characters_is_kept(bench: Bench) -> None:
+    text = 'quotes \' " \\ {"json": [1]} %s $1 ü 😀 \n\t' * 50
+    claim = await bench.running()
+    await bench.fail(claim, text)
+    assert (await bench.last_attempt(claim.job)).error == text
+    assert (await bench.job(claim.job)).last_error == text
+
+
+async def test_lines_are_kept_in_the_order_of_their_numbers(bench: Bench) -> None:
+    claim = await bench.running()
+    await say(bench, claim, Line(2, "two"), Line(1, "one"))
+    await say(bench, claim, Line(10, "ten"), Line(3, "three"))
+    lines = await bench.door.lines(claim.job, 1)
+    assert [(line.number, line.text) for line in lines] == [(1, "one"), (2, "two"), (3, "three"), (10, "ten")]
+
+
+async def test_a_line_is_stamped_by_the_engines_clock(bench: Bench) -> None:
+    await bench.move_clock(365 * timedelta(days=1))
+    claim = await bench.running()
+    await say(bench, claim, Line(1, "in a year"))
+    (line,) = await bench.door.lines(claim.job, 1)
+    assert line.at is not None
+    assert line.at - datetime.now(UTC) > timedelta(days=364)
+
+
+@pytest.mark.parametrize("kind", LineKind)
+async def test_a_line_keeps_its_kind_and_progress(bench: Bench, kind: LineKind) -> None:
+    claim = await bench.running()
+    await say(bench, claim, Line(1, "half of it", kind, progress=0.5))
+    (line,) = await bench.door.lines(claim.job, 1)
+    assert (line.text, line.kind, line.progress) == ("half of it", kind, 0.5)
+
+
+async def test_a_line_without_progress_has_none(bench: Bench) -> None:
+    claim = await bench.running()
+    await say(bench, claim, Line(1, "hello"))
+    (line,) = await bench.door.lines(claim.job, 1)
+    assert (line.kind, line.progress) == (LineKind.LOG, None)
+
+
+async def test_a_repeated_line_is_kept_once(bench: Bench) -> None:
+    claim = await bench.running()
+    await say(bench, claim, Line(1, "once"))
+    await say(bench, claim, Line(1, "once"), Line(2, "and on"))
+    assert await bench.texts(claim) == ["once", "and on"]
+
+
+async def test_a_line_repeated_within_one_call_is_kept_once(bench: Bench) -> None:
+    claim = await bench.running()
+    await say(bench, claim, Line(1, "once"), Line(1, "once"))
+    assert await bench.texts(claim) == ["once"]
+
+
+async def test_lines_can_be_read_on_from_where_one_stopped(bench: Bench) -> None:
+    claim = await bench.running()
+    await say(bench, claim, *(Line(number, str(number)) for number in range(1, 6)))
+    assert [line.number for line in await bench.door.lines(claim.job, 1, after=3)] == [4, 5]
+
+
+async def test_each_attempt_has_its_own_lines(bench: Bench) -> None:
+    first = await bench.running()
+    await say(bench, first, Line(1, "first life"))
+    await bench.finish(first, Released())
+    second = await bench.claim_one()
+    await say(bench, second, Line(1, "second life"))
+    assert (await bench.texts(first), await bench.texts(second)) == (["first life"], ["second life"])
+
+
+async def test_lines_are_still_there_when_the_job_has_ended(bench: Bench) -> None:
+    claim = await bench.running()
+    await say(bench, claim, Line(1, "last words"))
+    await bench.succeed(claim)
+    assert await bench.texts(claim) == ["last words"]
+
+
+async def test_many_claims_speak_in_one_call_and_only_the_stale_is_refused(bench: Bench) -> None:
+    if not bench.store.abilities.fenced_logs:
+        pytest.skip("this engine's log lines are not fenced")
+    stale, live = await bench.running(), await bench.running()
+    await bench.succeed(stale)
+    spoken = [(stale, Line(1, "too late")), (live, Line(1, "in time")), (live, Line(2, "too"))]
+    assert await bench.store.say(spoken) == {stale}
+    assert (await bench.texts(stale), await bench.texts(live)) == ([], ["in time", "too"])
+
+
+async def test_speaking_changes_nothing_about_the_job(bench: Bench) -> None:
+    claim = await bench.running()
+    before = await bench.job(claim.job)
+    await say(bench, claim, Line(1, "hello"), Line(2, "", LineKind.PROGRESS, 0.5))
+    assert await bench.job(claim.job) == before
+
+
+async def test_an_unknown_job_has_no_lines(bench: Bench) -> None:
+    assert list(await bench.door.lines(UNKNOWN_ID, 1)) == []
+
+
+async def test_saying_nothing_refuses_nothing(bench: Bench) -> None:
+    assert await bench.store.say([]) == frozenset()
