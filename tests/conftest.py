@@ -162,6 +162,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """The first process of a run names it; xdist's workers inherit the name and so find the same server."""
     if not hasattr(config, "workerinput"):
         os.environ["LEASEHOLD_TEST_RUN"] = uuid4().hex[:8]
+        os.environ["LEASEHOLD_TEST_HOME"] = str(_roomy_folder() / f"leasehold-test-{_run()}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -220,8 +221,18 @@ def _run() -> str:
 
 
 def _home() -> Path:
-    """Outside of pytest's own folder, which is closed to the account that Postgres runs under when we are root."""
-    return Path(tempfile.gettempdir()) / f"leasehold-test-{_run()}"
+    return Path(os.environ["LEASEHOLD_TEST_HOME"])
+
+
+def _roomy_folder() -> Path:
+    """In memory if there is room: a clone takes 13 ms there, and 72 ms on a disk.
+
+    Not pytest's own folder, which is closed to the account that Postgres runs under when we are root.
+    """
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 * 1024**3:
+        return memory
+    return Path(tempfile.gettempdir())
 
 
 def _wait_until_stopped(home: Path) -> None:
