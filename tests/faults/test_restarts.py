@@ -70,7 +70,7 @@ class Producers:
 
 
 async def lost_over_crashes(settings: Mapping[str, str], *, insist: bool = True) -> set[JobId]:
-    """What producers were told is there, and is not after the last crash. With `insist` the engine asks for the disk."""
+    """What producers were told is there, and is not after the last crash."""
     with own_server(settings) as server:
         await migrate(server.url, schema="leasehold")
         store = await open_store(server.url, schema="leasehold")
@@ -91,7 +91,8 @@ async def lost_over_crashes(settings: Mapping[str, str], *, insist: bool = True)
     durable = settings.get("synchronous_commit", "on")
     sys.stdout.write(
         f"\n{CRASHES} crashes, synchronous_commit {durable}, insisting {insist}: "
-        f"{len(producers.acknowledged)} enqueues acknowledged, {producers.unanswered} calls unanswered, {len(lost)} jobs lost\n"
+        f"{len(producers.acknowledged)} enqueues acknowledged, {producers.unanswered} calls unanswered, "
+        f"{len(lost)} jobs lost\n"
     )
     assert producers.unanswered, "no crash met a call under way: this run has shown nothing"
     return lost
