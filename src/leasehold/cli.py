@@ -52,9 +52,9 @@ def migrate(
     json: Json = False,
 ) -> None:
     """Bring the database schema up to date. Safe while workers of the release before are running."""
-    settings = Settings.from_environment()
-    schema = schema or settings.schema
     with _explained(json):
+        settings = Settings.from_environment()
+        schema = schema or settings.schema
         if check and sql:
             _said.print("--check and --sql exclude each other: one compares, the other prints. Nothing was changed.")
             raise typer.Exit(USAGE)
@@ -106,10 +106,10 @@ def main() -> None:
 
 
 def _report_standing(standing: migrations.Standing, json: bool) -> None:
+    standing.require_usable()
     if json:
         _print_json({"schema": standing.schema, "version": standing.version, "known": standing.known})
-    standing.require_usable()
-    if not json:
+    else:
         _said.print(f'✓ schema "{standing.schema}" is at {standing.version:04d}, as this version needs it')
 
 

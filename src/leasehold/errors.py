@@ -6,7 +6,9 @@ LeaseholdError
 │   ├── UnknownDefinition  LH-1002  no such definition
 │   ├── InactiveDefinition LH-1005  the definition takes nothing new
 │   └── UnknownTenant      LH-1006  strict tenants: this one was never registered
-├── SchemaMismatch         LH-2000  the database schema is missing, older or newer than this code
+├── SchemaMismatch         LH-2000  the database schema is not what it was when the store was opened
+│                          LH-2001  … is missing or older than this code
+│                          LH-2002  … is newer than this code can work with
 ├── Unreachable            LH-3001  the database cannot be reached
 ├── CannotListen           LH-3002  LISTEN is accepted but nothing arrives, as behind a pooler: poll instead
 ├── EmbeddedError          LH-3010  the embedded Postgres cannot be started

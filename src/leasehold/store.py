@@ -2,7 +2,7 @@
 
 Engines implement these Protocols and pass one conformance suite. Where they honestly differ, `Abilities` says so.
 Every verb that writes for an attempt takes the Claim and is fenced by it: job, attempt and worker must all still
-match. All times are the engine's own; callers deal in durations.
+match. Only the engine's clock judges what is due, expired or over.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -123,7 +123,9 @@ class Fleet(Protocol):
     async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
         """Writes the verdicts, durably. Returns the claims that were fenced off: nothing was written for those.
 
-        A verdict that would queue the job again ends it as canceled if that was requested meanwhile.
+        A verdict that would queue the job again ends it as canceled if that was requested meanwhile. What ends and
+        what is queued again are written one after the other: repeated after an error, some may be refused that were
+        written before.
         """
 
     async def evict(self, limit: int) -> Sequence[Claim]:
@@ -151,7 +153,10 @@ class Fleet(Protocol):
         """Appends log lines and progress. Returns the claims that were fenced off. A repeated line is kept once."""
 
     async def prune(self, limit: int) -> int:
-        """Deletes up to `limit` ended jobs whose retention is over, with attempts and lines; returns how many."""
+        """Deletes up to `limit` ended jobs whose retention is over, with attempts and lines; returns how many.
+
+        Dedupe keys that are held no longer go as well, in batches of that size.
+        """
 
     async def workers(self) -> Sequence[WorkerRecord]: ...
 
@@ -201,7 +206,11 @@ class TenantJobs(Protocol):
     """The tenant's door: no verb takes a tenant id, and none can reach another tenant."""
 
     async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[Placed]:
-        """All or none, in the order given; within the caller's transaction if one is passed."""
+        """All or none, in the order given; within the caller's transaction if one is passed.
+
+        Payloads are checked to be plain JSON. That they fit their definition's schema is for whoever knows the
+        definitions, before this, and for the worker, before it runs them.
+        """
 
     async def get(self, job: JobId) -> JobRecord | None: ...
 

@@ -84,3 +84,22 @@ def test_without_a_url_the_embedded_postgres_is_used(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "started for you" in done.stderr
     assert "applied 0001_foundation" in done.stderr
+
+
+def test_an_error_is_one_json_document(url: str) -> None:
+    done = leasehold("migrate", "--check", "--json", "--schema", "fresh", url=url)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (6, "LH-2001")
+
+
+def test_a_setting_that_can_not_be_read_is_a_message_and_no_traceback() -> None:
+    done = subprocess.run(
+        [*COMMAND, "migrate", "--sql"],
+        env=os.environ | {"LEASEHOLD_NOTIFY": "maybe"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "'maybe' is neither on nor off" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.model.claims import a_claim
 
+from leasehold.errors import PayloadInvalid
 from leasehold.model.backoff import LONGEST, OUTBOX, SMALL_TEAM, Exponential, Steps
 from leasehold.model.definition import Definition, OnExhausted
 from leasehold.model.job import Claim
@@ -296,3 +297,9 @@ def test_any_error_text_is_utf_8_without_nul_and_bounded(text: str, times: int) 
     error.encode("utf-8")
     assert "\0" not in error
     assert len(error) <= SHOWN_ERROR
+
+
+@pytest.mark.parametrize("text", ["nope", "", "{", '"\\u0000"', "NaN"])
+def test_a_result_that_is_no_json_is_refused_before_it_can_spoil_a_batch(text: str) -> None:
+    with pytest.raises(PayloadInvalid, match="Nothing was written"):
+        Succeeded(text)

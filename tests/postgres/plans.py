@@ -667,9 +667,10 @@ ON_LINKS: tuple[Case, ...] = (
             "jobs_done": {"jobs_done_prune", "jobs_done_pkey"},
             "job_attempts": {"job_attempts_pkey"},
             "job_lines": {"job_lines_pkey"},
-            "dedupe_holds": {"dedupe_holds_pkey", "dedupe_holds_expiry", "Tid Scan"},
+            "dedupe_holds": {"dedupe_holds_pkey"},
         },
     ),
+    Case("prune holds", "fleet/prune_holds", {"limit": 10}, {"dedupe_holds": {"dedupe_holds_expiry", "Tid Scan"}}),
 )
 
 # What runs on the pool.

@@ -8,8 +8,10 @@ import pytest
 from tests.postgres.rig import SOON, Connections, Raw, blocked, postgres
 from tests.store.bench import ACME, HOUR, Bench, keyed
 
+from leasehold.engines import open_store
 from leasehold.engines.postgres.database import POOL_SIZE
-from leasehold.errors import LeaseholdError, Unreachable
+from leasehold.engines.postgres.store import PROMOTED_AT_ONCE
+from leasehold.errors import InvalidInput, LeaseholdError, Unreachable
 from leasehold.model.job import NewJob
 from leasehold.store import Store
 
@@ -104,3 +106,32 @@ async def test_the_store_works_on_after_all_of_its_sessions_were_ended(bench: Be
 
     async with asyncio.timeout(SOON.total_seconds()):
         await again()
+
+
+async def test_a_database_that_is_not_there_is_said_in_our_words(database_url: str) -> None:
+    with pytest.raises(InvalidInput, match="the database refuses"):
+        await open_store(f"{database_url}".replace("leasehold_test_", "no_such_database_"))
+
+
+async def test_a_server_without_room_for_more_is_one_to_come_back_to(bench: Bench) -> None:
+    with pytest.raises(Unreachable), postgres(bench.store)._database.translated():
+        raise asyncpg.TooManyConnectionsError("sorry, too many clients already")
+
+
+async def test_a_claim_is_made_under_read_committed_whatever_the_database_prefers(
+    bench: Bench, observer: Raw
+) -> None:
+    await observer.execute("set default_transaction_isolation = 'repeatable read'")
+    await bench.store.claim(await bench.worker(), 1)
+    link = postgres(bench.store)._claimer._connection
+    assert link is not None
+    assert await link.fetchval("show default_transaction_isolation") == "read committed"
+
+
+async def test_so_much_at_a_time_is_promoted_that_a_claim_need_not_wait_for_it(bench: Bench, observer: Raw) -> None:
+    await bench.enqueue_many(2000, delay=HOUR)
+    await bench.move_clock(2 * HOUR)
+    claimed = await bench.store.claim(await bench.worker(), 10)
+    assert (len(claimed.claims), claimed.more) == (10, True)
+    promoted = await observer.fetchval("select count(*) from leasehold.jobs where ready or status = 'running'")
+    assert promoted <= 2 * PROMOTED_AT_ONCE

@@ -7,8 +7,8 @@ def tenant(name: str) -> Lane:
     return Lane("report", name, capped=False)
 
 
-def looked(tour: Tour, *names: str, whole: bool = True, took: float = 0) -> None:
-    tour.looked([tenant(name) for name in names], whole=whole, began=0, ended=took)
+def looked(tour: Tour, *names: str, last: str | None = None, took: float = 0) -> None:
+    tour.looked([tenant(name) for name in names], after=tour.look_after, last=last, began=0, ended=took)
 
 
 def turns(tour: Tour, most: int) -> list[str]:
@@ -31,7 +31,7 @@ def test_a_tenant_that_may_have_more_gets_another_turn_after_the_others() -> Non
 
 def test_all_lanes_of_a_tenant_have_their_turn_together() -> None:
     tour = Tour()
-    tour.looked([Lane("email", "a", False), Lane("report", "a", False)], whole=True, began=0, ended=0)
+    tour.looked([Lane("email", "a", False), Lane("report", "a", False)], after="", last=None, began=0, ended=0)
     assert [[lane.definition for lane in lanes] for lanes in tour.take(1)] == [["email", "report"]]
 
 
@@ -45,9 +45,41 @@ def test_after_another_look_it_goes_on_behind_the_tenant_that_was_last() -> None
 
 def test_a_piece_of_many_is_followed_by_the_piece_behind_it() -> None:
     tour = Tour()
-    looked(tour, "a", "b", whole=False)
+    looked(tour, "a", "b", last="c")
     assert turns(tour, 2) == ["a", "b"]
-    assert tour.look_after == "b"
+    assert (tour.whole, tour.look_after) == (False, "c")
+
+
+def test_a_look_in_the_middle_of_a_piece_goes_on_behind_the_tenant_that_was_last() -> None:
+    tour = Tour()
+    looked(tour, "a", "b", last="c")
+    assert turns(tour, 1) == ["a"]
+    assert tour.look_after == "a"
+
+
+def test_after_the_last_piece_it_begins_again() -> None:
+    tour = Tour()
+    looked(tour, "a", last="a")
+    turns(tour, 1)
+    looked(tour, "b")
+    turns(tour, 1)
+    assert (tour.whole, tour.look_after) == (False, "")
+
+
+def test_a_round_of_pieces_without_work_shows_that_there_is_none() -> None:
+    tour = Tour()
+    looked(tour, last="c")
+    assert not tour.whole
+    looked(tour)
+    assert tour.whole
+
+
+def test_pieces_without_work_behind_one_that_had_some_show_nothing_yet() -> None:
+    tour = Tour()
+    looked(tour, "a", last="c")
+    turns(tour, 1)
+    looked(tour)
+    assert not tour.whole
 
 
 def test_looking_takes_no_more_than_a_twentieth_of_the_time() -> None:

@@ -1,6 +1,8 @@
 """The schema: made under a lock, in any name, and never by surprise."""
 
 import asyncio
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -136,3 +138,14 @@ def test_migrations_are_numbered_without_a_gap_and_need_no_future() -> None:
     known = migrations("leasehold")
     assert [migration.version for migration in known] == list(range(1, len(known) + 1))
     assert all(1 <= migration.needs <= migration.version for migration in known)
+
+
+async def test_who_owns_the_schema_needs_no_privilege_on_the_database(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    role = f"owner_{uuid4().hex[:8]}"
+    try:
+        await connection.execute(f"create role {role} login; create schema prepared authorization {role}")
+        assert await migrate(urlsplit(database_url)._replace(netloc=f"{role}@").geturl(), "prepared")
+    finally:
+        await connection.execute(f"drop owned by {role} cascade; drop role {role}")
+        await connection.close()

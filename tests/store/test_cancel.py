@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from tests.store.bench import BROUGHT_ID, HOUR, LEASE, OTHER, SECOND, UNKNOWN_ID, Bench, EngineUnderTest
 
+from leasehold.errors import InvalidInput
+from leasehold.model.job import JobId
 from leasehold.model.outcome import Canceled, LeaseLost, Outcome, Raised, Released, Snoozed, Succeeded, TimedOut
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import CancelAnswer
@@ -169,3 +171,15 @@ async def test_cancel_and_claim_at_once_agree_on_who_was_first(bench: Bench) -> 
             (claim,) = list(claimed.claims) or await bench.claim(1)
             assert answers[job] is CancelAnswer.REQUESTED
             await bench.finish(claim, Canceled())
+
+
+async def test_an_id_may_be_spelled_in_any_way(bench: Bench) -> None:
+    job = await bench.enqueue()
+    shouted = JobId(job.upper())
+    assert await bench.door.cancel([shouted]) == {shouted: CancelAnswer.CANCELED}
+    assert (await bench.door.get(shouted)) == await bench.job(job)
+
+
+async def test_what_is_no_id_is_refused_with_a_word(bench: Bench) -> None:
+    with pytest.raises(InvalidInput, match="is not a job id"):
+        await bench.door.cancel([JobId("nonsense")])

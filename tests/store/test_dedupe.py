@@ -169,3 +169,18 @@ async def test_a_duplicate_brings_no_id_into_the_world(bench: Bench) -> None:
     brought = JobId("01890a5d-ac96-774b-bcce-b3020999aaaa")
     assert await ask(bench, keyed(), id=brought) == Placed(held, created=False)
     assert await bench.door.get(brought) is None
+
+
+async def test_the_repetition_of_an_id_leaves_the_key_to_the_next_of_the_batch(bench: Bench) -> None:
+    brought = NewJob(definition="report", id=JobId("01890a5d-ac96-774b-bcce-b302099a8058"))
+    await bench.door.enqueue([brought])
+    again = NewJob(definition="report", id=brought.id, dedupe=keyed())
+    first, second = await bench.door.enqueue([again, NewJob(definition="report", dedupe=keyed())])
+    assert first == Placed(JobId("01890a5d-ac96-774b-bcce-b302099a8058"), created=False)
+    assert second.created
+
+
+async def test_no_key_can_be_taken_for_an_id(bench: Bench) -> None:
+    brought = JobId("01890a5d-ac96-774b-bcce-b302099a8059")
+    await bench.enqueue(dedupe=Dedupe(f"id:{brought}", Always()))
+    assert await bench.enqueue(id=brought) == brought

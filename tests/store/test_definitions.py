@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.store.bench import ACME, EMAIL, HOUR, REPORT, Bench
 
-from leasehold.errors import UnknownDefinition
+from leasehold.errors import InvalidInput, UnknownDefinition
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.definition import Change, Definition, OnExhausted, Registered, Retention
 from leasehold.model.job import NewJob
@@ -132,3 +132,9 @@ async def test_what_was_enqueued_before_a_definition_changed_can_still_end(bench
     await bench.store.sync_definitions([SLOWER])
     await bench.succeed(claim)
     assert await bench.status(claim.job) is Status.SUCCEEDED
+
+
+async def test_two_definitions_of_one_key_are_refused_together(bench: Bench) -> None:
+    with pytest.raises(InvalidInput, match="the same key"):
+        await bench.store.sync_definitions([Definition("twice"), Definition("twice", max_attempts=1)])
+    assert "twice" not in [registered.definition.key for registered in await bench.door.definitions()]

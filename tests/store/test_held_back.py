@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.store.bench import ACME, HOUR, LEASE, OTHER, Bench, EngineUnderTest
 
+from leasehold.errors import UnknownDefinition
 from leasehold.model.job import Claim
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.outcome import Raised, Succeeded
@@ -250,3 +251,11 @@ async def test_a_worker_in_the_midst_of_a_backlog_stops_at_once(
 
 def _tenants(claims: list[Claim]) -> list[str]:
     return sorted(claim.tenant for claim in claims)
+
+
+async def test_a_misspelled_definition_is_neither_limited_nor_paused_in_silence(bench: Bench) -> None:
+    scope = Scope(ScopeKind.DEFINITION, "emial")
+    with pytest.raises(UnknownDefinition, match="Nothing was changed"):
+        await bench.store.pause(scope, Pause("incident"))
+    with pytest.raises(UnknownDefinition, match="Nothing was changed"):
+        await bench.store.limit(scope, Limits(max_running=1))

@@ -172,3 +172,13 @@ async def test_an_unknown_job_has_no_lines(bench: Bench) -> None:
 
 async def test_saying_nothing_refuses_nothing(bench: Bench) -> None:
     assert await bench.store.say([]) == frozenset()
+
+
+async def test_a_line_that_can_not_be_stored_as_it_is_does_not_spoil_the_others(bench: Bench) -> None:
+    claim = await bench.running()
+    await say(bench, claim, Line(1, "nul \0 and \ud800"), Line(2, "x" * 20_000), Line(3, "far", progress=1e300))
+    said = await bench.door.lines(claim.job, 1)
+    assert [line.number for line in said] == [1, 2, 3]
+    assert said[0].text.startswith("nul ")
+    assert len(said[1].text) == 10_000
+    assert said[2].progress == 1

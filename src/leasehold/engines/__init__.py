@@ -1,4 +1,4 @@
-"""Engines. `open_store` is the only place that names one."""
+"""Engines. `open_store` takes a URL and names the engine, so that nobody else has to."""
 
 from urllib.parse import urlsplit
 

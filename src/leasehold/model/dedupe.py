@@ -15,6 +15,7 @@ from typing import Any
 
 from leasehold.errors import InvalidInput
 from leasehold.model import payload as payloads
+from leasehold.model.backoff import LONGEST
 
 MAX_KEY = 1000
 
@@ -29,10 +30,10 @@ class Within:
     window: timedelta
 
     def __post_init__(self) -> None:
-        if self.window <= timedelta():
+        if not timedelta() < self.window <= LONGEST:
             raise InvalidInput(
-                f"A dedupe window of {self.window} holds no key.",
-                fix="Nothing was changed. Give a window longer than zero.",
+                f"A dedupe window can't be {self.window}: it is longer than zero, at most {LONGEST.days} days.",
+                fix="Nothing was changed. Use Always() to hold a key for ever.",
             )
 
 
@@ -41,10 +42,10 @@ class Always:
     expires: timedelta | None = None
 
     def __post_init__(self) -> None:
-        if self.expires is not None and self.expires <= timedelta():
+        if self.expires is not None and not timedelta() < self.expires <= LONGEST:
             raise InvalidInput(
-                f"A dedupe key that expires after {self.expires} is never held.",
-                fix="Nothing was changed. Give an expiry longer than zero, or None for ever.",
+                f"A key can't expire after {self.expires}: it is longer than zero, at most {LONGEST.days} days.",
+                fix="Nothing was changed. None holds it for ever.",
             )
 
 

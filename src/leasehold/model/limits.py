@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leasehold.errors import InvalidInput
+from leasehold.model.payload import storable
 
 
 class ScopeKind(StrEnum):
@@ -56,6 +57,11 @@ class Pause:
     until: datetime | None = None
 
     def __post_init__(self) -> None:
+        if not storable(self.why):
+            raise InvalidInput(
+                "The reason of a pause has a NUL character or a lone surrogate, which can't be stored.",
+                fix="Nothing was changed. Say it in plain text.",
+            )
         if self.until is not None and self.until.tzinfo is None:
             raise InvalidInput(
                 f"until={self.until.isoformat()} has no timezone, so it names no moment.",

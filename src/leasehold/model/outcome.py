@@ -7,7 +7,7 @@ from typing import assert_never
 from leasehold.model.backoff import LONGEST
 from leasehold.model.definition import OnExhausted
 from leasehold.model.job import Claim
-from leasehold.model.payload import made_storable
+from leasehold.model.payload import made_storable, require_json
 from leasehold.model.status import AttemptStatus, Status
 
 SHOWN_ERROR = 10_000
@@ -15,9 +15,14 @@ SHOWN_ERROR = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The handler returned. `result` is JSON text."""
+    """The handler returned. `result` is JSON text, as `payload.encode_result` makes it."""
 
     result: str | None = None
+
+    def __post_init__(self) -> None:
+        """Here, where only its own job suffers: one that can't be stored would spoil a whole batch of finishes."""
+        if self.result is not None:
+            require_json(self.result)
 
 
 @dataclass(frozen=True, slots=True)

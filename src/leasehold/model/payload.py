@@ -33,6 +33,16 @@ def decode(text: str) -> Any:
     return orjson.loads(text)
 
 
+def require_json(text: str) -> None:
+    """Raises PayloadInvalid for text that Postgres would not take as JSON."""
+    try:
+        orjson.loads(text)
+    except ValueError as error:
+        raise PayloadInvalid(f"not JSON: {error}.", fix="Nothing was written. Encode it first.") from error
+    if "\\u0000" in text:
+        raise PayloadInvalid("the JSON has a NUL character.", fix="Nothing was written. Encode it first.")
+
+
 def canonical(payload: Mapping[str, Any]) -> str:
     """The same text for equal payloads, whatever the order of their keys."""
     encode(payload)

@@ -11,6 +11,7 @@ from random import random
 from time import monotonic
 
 from leasehold.errors import Unreachable
+from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.store import Renewal, Seat, Store
 
@@ -30,7 +31,7 @@ class Leases:
     @property
     def margin(self) -> float:
         """The worker stops acting this many seconds before the database may give its jobs away."""
-        return self.busy.total_seconds() / 6
+        return min(self.busy, self.idle).total_seconds() / 6
 
 
 class Heartbeat:
@@ -62,6 +63,7 @@ class Heartbeat:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hurry: asyncio.Event | None = None
         self._started = threading.Event()
+        self._deaths = 0
         self._stopping = False
 
     @property
@@ -86,13 +88,14 @@ class Heartbeat:
 
     def _run(self) -> None:
         """Begins again when it dies; when it can't go on, the worker is told while its lease still holds."""
-        for _ in range(DEATHS_IN_A_ROW):
+        while True:
             try:
                 return asyncio.run(self._beat())
             except Exception as error:
+                self._deaths += 1
+                if self._deaths == DEATHS_IN_A_ROW:
+                    return self._on_broken(error)
                 log.exception("the heartbeat died and is begun again")
-                last = error
-        return self._on_broken(last)
 
     async def _beat(self) -> None:
         self._loop, self._hurry = asyncio.get_running_loop(), asyncio.Event()
@@ -103,12 +106,13 @@ class Heartbeat:
             while not self._stopping:
                 self._hurry.clear()
                 try:
-                    store = store or await self._open_store()
-                    interval = await self._renew(store)
+                    async with asyncio.timeout(self._patience()):
+                        store = store or await self._open_store()
+                        interval = await self._renew(store)
                     failures = 0
                 except (Unreachable, TimeoutError) as error:
                     if not self.holds:
-                        self._lose(f"the database could not be reached in time: {error}")
+                        self._lose(f"the database could not be reached in time ({str(error) or 'no answer'})")
                         return
                     interval = min(FIRST_PAUSE * 2**failures, LONGEST_PAUSE) * (0.5 + random())
                     failures += 1
@@ -120,17 +124,21 @@ class Heartbeat:
                 with suppress(Unreachable, TimeoutError):
                     await asyncio.wait_for(store.close(), 2)
 
+    def _patience(self) -> float:
+        return max(0.0, self._valid_until - monotonic())
+
     async def _renew(self, store: Store) -> float | None:
         """One beat; returns when the next is due. None: the seat is gone."""
         held = self._held()
         lease = (self._leases.busy if held else self._leases.idle).total_seconds()
         sent = monotonic()
-        async with asyncio.timeout(max(0.0, self._valid_until - sent)):
-            renewal = await store.renew(self._seat, held, timedelta(seconds=lease))
+        reach("before_heartbeat")
+        renewal = await store.renew(self._seat, held, timedelta(seconds=lease))
         if not renewal.alive:
             self._lose("it was evicted: another worker found its lease run out")
             return None
         self._valid_until = sent + lease - self._leases.margin
+        self._deaths = 0
         self._on_renewal(renewal)
         return lease / 3
 

@@ -11,7 +11,7 @@ class Snooze(Exception):
 
     def __init__(self, delay: timedelta) -> None:
         super().__init__(f"again in {delay}")
-        self.delay = delay
+        self.delay = _checked(delay)
 
 
 class RetryLater(Exception):
@@ -19,7 +19,7 @@ class RetryLater(Exception):
 
     def __init__(self, delay: timedelta, message: str = "") -> None:
         super().__init__(message or f"retry in {delay}")
-        self.delay = delay
+        self.delay = _checked(delay)
 
 
 class Fail(Exception):
@@ -83,11 +83,18 @@ class Job:
 
     def log(self, text: str) -> None:
         """A line for people, seen live. Written in small batches, at most once a second; after a lost lease, not."""
-        self._say(self._claim, text, LineKind.LOG, None)
+        self._say(self._claim, str(text), LineKind.LOG, None)
 
     def progress(self, fraction: float, text: str = "") -> None:
         """How far it is, from 0 to 1. Of what is said within a second all is kept, in order."""
-        self._say(self._claim, text, LineKind.PROGRESS, min(1.0, max(0.0, fraction)))
+        self._say(self._claim, str(text), LineKind.PROGRESS, min(1.0, max(0.0, fraction)))
 
     def _request_cancel(self) -> None:
         self._canceled = True
+
+
+def _checked(delay: timedelta) -> timedelta:
+    """Here, where only its own job suffers: the finisher, which would stumble over it, works for all of them."""
+    if not isinstance(delay, timedelta):
+        raise TypeError(f"{delay!r} is no delay: pass a timedelta, as in timedelta(seconds=30)")
+    return delay

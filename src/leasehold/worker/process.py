@@ -19,6 +19,8 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 FAILED = 1
 QUICK_DEATH = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+# Ctrl-C and systemd signal the whole group, and the parent passes it on as well: what comes so soon is no second one.
+SAME_SIGNAL = 1.0
 
 
 def serve(make_worker: Callable[[], Worker]) -> int:
@@ -34,9 +36,21 @@ def serve(make_worker: Callable[[], Worker]) -> int:
 async def _serve(make_worker: Callable[[], Worker]) -> None:
     worker = make_worker()
     loop = asyncio.get_running_loop()
+    stop = _Stop(worker)
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, worker.stop)
+        loop.add_signal_handler(number, stop.told)
     await worker.run()
+
+
+class _Stop:
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._last = float("-inf")
+
+    def told(self) -> None:
+        if time.monotonic() - self._last > SAME_SIGNAL:
+            self._last = time.monotonic()
+            self._worker.stop()
 
 
 def leave(code: int) -> None:
@@ -60,29 +74,34 @@ class Parent:
         self._children: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
         self._pauses = [FIRST_PAUSE] * count
         self._begin_at = [0.0] * count
+        self._signals: list[int] = []
         self._stopping = False
         self._worst = 0
         self._alarm = -1
 
     def run(self) -> int:
         for number in STOP_SIGNALS:
-            signal.signal(number, self._pass_on)
+            signal.signal(number, lambda number, _frame: self._signals.append(number))
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._alarm, written = os.pipe()
         for end in (self._alarm, written):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(written)
         while not self._stopping or self._children:
+            self._pass_on()
             self._begin_missing()
             self._wait()
             self._reap()
         return self._worst
 
-    def _pass_on(self, number: int, _frame: object) -> None:
-        self._stopping = True
-        for child, _ in list(self._children.values()):
-            with suppress(ProcessLookupError):
-                child.send_signal(number)
+    def _pass_on(self) -> None:
+        """Not in the signal's handler: a child that is just being started would never hear of it."""
+        while self._signals:
+            number = self._signals.pop(0)
+            self._stopping = True
+            for child, _ in self._children.values():
+                with suppress(ProcessLookupError):
+                    child.send_signal(number)
 
     def _begin_missing(self) -> None:
         for place in range(self._count):
@@ -106,7 +125,9 @@ class Parent:
 
     def _remember(self, place: int, child: subprocess.Popen[bytes], lived: float) -> None:
         if self._stopping:
-            self._worst = max(self._worst, abs(child.returncode) and FAILED)
+            # Ended by the signal itself: it came before the child was ready to hear it, and had begun anything.
+            by_signal = [code for number in STOP_SIGNALS for code in (-number, 128 + number)]
+            self._worst = max(self._worst, 0 if child.returncode in (0, *by_signal) else FAILED)
             return
         self._pauses[place] = FIRST_PAUSE if lived > QUICK_DEATH else min(2 * self._pauses[place], LONGEST_PAUSE)
         self._begin_at[place] = time.monotonic() + self._pauses[place]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 from leasehold.errors import InvalidInput, PayloadInvalid
+from leasehold.faults import reach
 from leasehold.model import payload as payloads
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Snoozed, Succeeded, TimedOut
@@ -18,20 +19,29 @@ from leasehold.worker.job import Fail, Job, RetryLater, Snooze
 class Run:
     """One attempt, from waiting for a slot to its outcome. None as the outcome: its lease is lost, write nothing."""
 
-    def __init__(self, claim: Claim, handler: Handler, job: Job, slots: asyncio.Semaphore, threads: Executor) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        handler: Handler,
+        job: Job,
+        slots: asyncio.Semaphore,
+        threads: Executor,
+        holds: Callable[[], bool],
+    ) -> None:
         self.claim = claim
         self.started = False
         self._handler = handler
         self._job = job
         self._slots = slots
         self._threads = threads
+        self._holds = holds
         self._stopped = False
         self._instead: Outcome | None = None
         self._task = asyncio.create_task(self._outcome(), name=f"leasehold {claim.definition.key} {claim.job}")
 
     def then(self, ended: Callable[[Self, Outcome | None], None]) -> None:
         """Calls `ended` with the outcome. Whatever the handler does becomes one."""
-        self._task.add_done_callback(lambda task: None if task.cancelled() else ended(self, task.result()))
+        self._task.add_done_callback(lambda task: ended(self, self._instead if task.cancelled() else task.result()))
 
     def stop(self, instead: Outcome | None) -> None:
         """Stops the handler; the run ends as `instead`. Of several calls the first counts, but a lost lease wins.
@@ -41,22 +51,23 @@ class Run:
         """
         if self._stopped and instead is not None:
             return
-        self._stopped = True
-        self._instead = instead
         self._job._request_cancel()
         may_end_in_its_own_way = self.started and isinstance(instead, Canceled) and not self._handler.is_async
         if not may_end_in_its_own_way:
+            self._stopped = True
+            self._instead = instead
             self._task.cancel()
 
     async def _outcome(self) -> Outcome | None:
         try:
             async with self._slots:
+                if not self._holds():  # this process stood still past its lease, and the heartbeat is about to say so
+                    return None
                 self.started = True
                 return await self._execute()
-        except asyncio.CancelledError:
-            if not self._stopped:
-                raise
-            return self._instead
+        except asyncio.CancelledError as error:
+            # Not stopped: it is the handler's own, as of a canceled task that it waited for, and an error like any.
+            return self._instead if self._stopped else _raised(error)
 
     async def _execute(self) -> Outcome:
         try:
@@ -72,11 +83,16 @@ class Run:
         except Snooze as snooze:
             return Snoozed(snooze.delay)
         except RetryLater as later:
-            return Raised("RetryLater", str(later), retry_in=later.delay)
+            return Raised("RetryLater", _message(later), retry_in=later.delay)
         except Fail as failure:
-            return Raised("Fail", str(failure), final=True)
-        except (Exception, SystemExit) as error:
-            return TimedOut(timeout) if limit.expired() else _raised(error)
+            return Raised("Fail", _message(failure), final=True)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # SystemExit, and whatever else a handler may find to raise
+            if not limit.expired():
+                return _raised(error)
+            self._job._request_cancel()
+            return TimedOut(timeout)
         return _succeeded(result)
 
     def _checked_payload(self) -> Any:
@@ -89,15 +105,30 @@ class Run:
         return payload
 
     async def _call(self, payload: Any) -> Any:
+        reach("before_run")
         if self._handler.is_async:
             return await self._handler.call(self._job, payload)
         call = partial(contextvars.copy_context().run, self._handler.call, self._job, payload)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _in_thread, call)
+
+
+def _in_thread(call: Callable[[], Any]) -> Any:
+    """No future can hand these two on: who waits for it would wait for ever, or be closed. Coroutines do the same."""
+    try:
+        return call()
+    except (StopIteration, GeneratorExit) as error:
+        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
 
 
 def _raised(error: BaseException) -> Raised:
-    message = str(error) or repr(error)
-    return Raised(type(error).__name__, message)
+    return Raised(type(error).__name__, _message(error))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error) or repr(error)
+    except Exception as worse:
+        return f"it can't say what happened: its text raises {type(worse).__name__}"
 
 
 def _succeeded(result: Any) -> Outcome:

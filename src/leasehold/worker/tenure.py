@@ -7,9 +7,10 @@ from concurrent.futures import Executor
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold.errors import CannotListen, LeaseholdError, SeatLost, Unreachable
+from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, LeaseLost, Outcome, Released, decide
 from leasehold.store import Claimed, Renewal, Seat, Store, Wake
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from leasehold.worker.worker import WorkerSettings
 
 log = logging.getLogger("leasehold.worker")
+T = TypeVar("T")
 
 FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
 SHORT_JOB = 0.05
@@ -62,6 +64,7 @@ class Tenure:
         self._usual_time = 1.0
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
+        self._strays_may_come = False
         self._listens = settings.notify and store.abilities.wakes
         self._voice = Voice(self._lost_claim)
         fallback = settings.fallback or (FALLBACK if self._listens else FALLBACK_WITHOUT_WAKES)
@@ -85,7 +88,7 @@ class Tenure:
             claiming.append(self._kept("listener", self._listen))
         others = [
             self._kept("finisher", self._finish_on),
-            self._kept("voice", lambda: self._voice.write_on(self._store)),
+            self._kept("voice", lambda: self._voice.write_on(self._store, self._in_time)),
             self._kept("burial", self._bury_on),
             self._kept("pruning", self._prune_on),
         ]
@@ -97,8 +100,7 @@ class Tenure:
                 await self._drain(at_once)
         finally:
             self._chain.disarm()
-            for run in self._runs.values():
-                run.stop(None)
+            self._stop_runs()
             await _canceled([*claiming, *others])
             await asyncio.to_thread(self._heartbeat.stop)
         if self._over.done():
@@ -107,18 +109,23 @@ class Tenure:
     # ------------------------------------------------------------------------------------------- wait, claim, run
 
     async def _dispatch(self) -> None:
-        """One claim loop. A token is passed on only by who was woken and found work, never from the tight loop."""
-        if self._claims_in_doubt:
-            await self._settle_doubts()
-        woken, hesitation = False, FIRST_HESITATION
+        """One claim loop. A token is passed on only by who was woken and found work, never from the tight loop.
+
+        Between workers the same, by who fills its window: once it has settled, a producer may have chosen this worker
+        and no other. It may take two claims, since one that raced with others brings less than there is.
+        """
+        woken, chosen, hesitation = False, True, FIRST_HESITATION
         while True:
             claimed = await self._claim(self._store.claim, await self._room())
             if not claimed.claims and self._listens:
+                chosen = True
                 claimed = await self._claim(self._store.settle, await self._room())
             if claimed.claims:
                 if woken:
-                    await self._pass_on(claimed)
-                woken, hesitation = False, FIRST_HESITATION
+                    self._chain.wake()
+                if chosen and claimed.more:
+                    await self._in_time(self._store.rouse(self._seat))
+                woken, chosen, hesitation = False, chosen and not claimed.more, FIRST_HESITATION
             elif claimed.more:
                 await self._chain.wait_at_most(hesitation)
                 woken, hesitation = True, min(2 * hesitation, LONGEST_HESITATION)
@@ -135,16 +142,15 @@ class Tenure:
                 return
             self._chain.arm(claimed.next_due)
 
-    async def _pass_on(self, claimed: Claimed) -> None:
-        self._chain.wake()
-        if claimed.more:
-            await self._store.rouse(self._seat)
-
     async def _claim(self, ask: Callable[[Seat, int], Awaitable[Claimed]], room: int) -> Claimed:
         """Claims and starts. Between the two nobody else may ask what this seat holds."""
         async with self._claiming:
+            if self._claims_in_doubt or self._strays_may_come:
+                await self._in_time(self._settle_doubts())
             self._claims_in_doubt = True
-            claimed = await ask(self._seat, room)
+            claimed = await self._in_time(ask(self._seat, room))
+            if claimed.claims:
+                reach("after_claim")
             idle = not self._runs
             for claim in claimed.claims:
                 self._start(claim)
@@ -166,7 +172,8 @@ class Tenure:
 
     def _start(self, claim: Claim) -> None:
         job = Job(claim, self._voice.say)
-        run = Run(claim, self._handlers[claim.definition.key], job, self._slots, self._threads)
+        handler = self._handlers[claim.definition.key]
+        run = Run(claim, handler, job, self._slots, self._threads, lambda: self._heartbeat.holds)
         self._runs[claim] = run
         began = self._loop.time()
         run.then(lambda run, outcome: self._ended(run, outcome, self._loop.time() - began))
@@ -180,15 +187,25 @@ class Tenure:
             self._any_done.set()
 
     async def _settle_doubts(self) -> None:
-        """A claim's reply was lost; the store knows what we hold. Stop what is not ours, give strays back."""
-        async with self._claiming:
-            held = set(await self._store.held(self._seat))
-            for claim in self._runs.keys() - held:
-                self._runs[claim].stop(None)
-            strays = [claim for claim in held if claim not in self._runs]
-            if strays:
-                await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
-            self._claims_in_doubt = False
+        """A claim's reply was lost; the store knows what we hold. Stop what is not ours, give strays back.
+
+        A claim that was under way when its connection broke may be written even after we asked; then nobody would
+        ever run it, since its seat lives. So we ask once more, a lease later.
+        """
+        if self._claims_in_doubt:
+            self._loop.call_later(self._settings.leases.busy.total_seconds(), self._look_for_strays)
+        self._strays_may_come = False
+        held = set(await self._store.held(self._seat))
+        for claim in self._runs.keys() - held:
+            self._runs[claim].stop(None)
+        strays = [claim for claim in held if claim not in self._runs]
+        if strays:
+            await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
+        self._claims_in_doubt = False
+
+    def _look_for_strays(self) -> None:
+        self._strays_may_come = True
+        self._chain.wake()
 
     # --------------------------------------------------------------------------------------------- decide, finish
 
@@ -199,7 +216,7 @@ class Tenure:
             self._any_done.clear()
             batch, self._done = self._done, []
             try:
-                await self._finish(batch)
+                await self._in_time(self._finish(batch))
             except BaseException:
                 self._done = batch + self._done
                 self._any_done.set()
@@ -208,7 +225,9 @@ class Tenure:
     async def _finish(self, batch: Sequence[tuple[Claim, Outcome]]) -> None:
         if batch and self._heartbeat.holds:
             await self._voice.write(self._store, [claim for claim, _ in batch])
+            reach("before_finish")
             fenced = await self._store.finish([(claim, decide(outcome, claim, random())) for claim, outcome in batch])
+            reach("after_finish")
             for claim in fenced:
                 await self._explain_refusal(claim)
         for claim, _ in batch:
@@ -252,15 +271,16 @@ class Tenure:
         while True:
             await self._orphans.wait()
             self._orphans.clear()
-            while orphans := await self._store.evict(BURIED_AT_ONCE):
-                await self._store.finish([(claim, decide(LeaseLost(), claim, random())) for claim in orphans])
+            while orphans := await self._in_time(self._store.evict(BURIED_AT_ONCE)):
+                lost = [(claim, decide(LeaseLost(), claim, random())) for claim in orphans]
+                await self._in_time(self._store.finish(lost))
 
     async def _prune_on(self) -> None:
         while True:
             await asyncio.sleep(self._settings.prune_every.total_seconds() * (0.5 + random()))
             pruned = PRUNED_AT_ONCE
             while pruned == PRUNED_AT_ONCE:
-                pruned = await self._store.prune(PRUNED_AT_ONCE)
+                pruned = await self._in_time(self._store.prune(PRUNED_AT_ONCE))
 
     def _renewed(self, renewal: Renewal) -> None:
         for claim in renewal.lost:
@@ -278,11 +298,27 @@ class Tenure:
     def _end(self, reason: Exception) -> None:
         if not self._over.done():
             self._over.set_exception(reason)
+        if isinstance(reason, SeatLost):
+            self._stop_runs()
+
+    def _stop_runs(self) -> None:
+        """At once, before anything that may wait for a dead connection: others may have these jobs any moment."""
+        for run in self._runs.values():
+            run.stop(None)
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
         """From the heartbeat's thread to the loop; when that is closed, nobody is left to tell."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *arguments)
+
+    async def _in_time(self, asked: Awaitable[T]) -> T:
+        """No answer for a whole lease: on that connection none will come. The store gives it up when canceled."""
+        lease = self._settings.leases.busy.total_seconds()
+        try:
+            async with asyncio.timeout(lease):
+                return await asked
+        except TimeoutError as error:
+            raise Unreachable(f"the database did not answer for {lease:g} s.", fix="It is asked again.") from error
 
     def _kept(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         return asyncio.create_task(self._keep(name, work), name=f"leasehold {name}")
@@ -300,6 +336,8 @@ class Tenure:
             except Unreachable as error:
                 log.info("%s waits for the database: %s", name, error)
             except Exception:
+                if _is_canceled():  # and what it did to clear up has failed: closing a dead connection, say
+                    return None
                 log.exception("%s died and is begun again", name)
             pause = FIRST_PAUSE if self._loop.time() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause * (0.5 + random()))
@@ -338,6 +376,11 @@ async def _first_of(*waits: Awaitable[Any]) -> None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await _canceled(tasks)
+
+
+def _is_canceled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _canceled(tasks: Sequence[asyncio.Future[Any]]) -> None:

@@ -1,9 +1,10 @@
 """What handlers say: gathered, and written in small batches, at most one a second; none for who says nothing."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
+from leasehold.faults import reach
 from leasehold.model.job import Claim, Line, LineKind
 from leasehold.model.payload import made_storable
 from leasehold.store import Fleet
@@ -32,12 +33,16 @@ class Voice:
         """A handler in a thread comes here too. Past 1,000 unwritten lines of a job, the newest are left out."""
         self._loop.call_soon_threadsafe(self._gather, claim, text, kind, progress)
 
-    async def write_on(self, store: Fleet) -> None:
+    async def write_on(self, store: Fleet, in_time: Callable[[Awaitable[None]], Awaitable[None]]) -> None:
         """Writes now and then, for as long as it runs."""
         while True:
             await self._spoken.wait()
             self._spoken.clear()
-            await self.write(store, tuple(self._said))
+            try:
+                await in_time(self.write(store, tuple(self._said)))
+            except BaseException:
+                self._spoken.set()
+                raise
             await asyncio.sleep(INTERVAL)
 
     async def write(self, store: Fleet, claims: Iterable[Claim]) -> None:
@@ -45,10 +50,12 @@ class Voice:
         lines = [(claim, line) for claim in claims for line in self._unwritten(claim)]
         if not lines:
             return
+        reach("before_say")
         lost = await store.say(lines)
         for claim, line in lines:
             self._written(claim, line.number)
         for claim in lost:
+            self.forget(claim)
             self._lost(claim)
 
     def forget(self, claim: Claim) -> None:

@@ -20,6 +20,8 @@ from leasehold.worker.tenure import Tenure
 log = logging.getLogger("leasehold.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+# Handlers in threads that nobody waits for any more, after a timeout or a lost lease, keep their thread to the end.
+MOST_ABANDONED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Worker:
         self._open_store = open_store
         self._handlers = handlers
         self._settings = settings or WorkerSettings()
-        self._threads = ThreadPoolExecutor(self._settings.slots, thread_name_prefix="leasehold-handler")
+        self._threads = ThreadPoolExecutor(
+            self._settings.slots + MOST_ABANDONED, thread_name_prefix="leasehold-handler"
+        )
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         self._tenure: Tenure | None = None
@@ -84,6 +88,7 @@ class Worker:
                     pause = min(2 * pause, LONGEST_PAUSE)
                 except SeatLost as error:
                     log.warning("%s Joining again.", error.happened)
+                    pause, away = FIRST_PAUSE, False
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

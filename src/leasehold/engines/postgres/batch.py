@@ -14,7 +14,7 @@ _NO_DEDUPE = Dedupe()
 
 
 class Batch:
-    """`open` are the jobs not yet placed, by their index. Two with one key in a batch: the later gets the earlier."""
+    """`open` are the jobs to be placed next, by their index. Of two with one key the later waits for the earlier."""
 
     def __init__(self, tenant: TenantId, jobs: Sequence[NewJob]) -> None:
         self._jobs = jobs
@@ -22,8 +22,8 @@ class Batch:
         self._hashes = [_dedupe_hash(job, tenant) for job in jobs]
         self._ids = [job_id(job.id) if job.id is not None else JobId(str(uuid7())) for job in jobs]
         self._placed: dict[int, Placed] = {}
-        self._same_as = self._repeated()
-        self.open = [index for index in range(len(jobs)) if index not in self._same_as]
+        self._waiting = self._repeated()
+        self.open = [index for index in range(len(jobs)) if index not in self._waiting]
 
     @property
     def may_take_several_statements(self) -> bool:
@@ -72,20 +72,30 @@ class Batch:
         return [self._id_hash(self.open[number - 1]) for number in numbers]
 
     def placed(self) -> list[Placed]:
-        first = (self._placed[self._same_as.get(index, index)] for index in range(len(self._jobs)))
-        return [
-            Placed(place.id, created=False) if index in self._same_as else place for index, place in enumerate(first)
-        ]
+        return [self._placed[index] for index in range(len(self._jobs))]
 
     def _place(self, found: Mapping[int, JobId], *, created: bool) -> None:
         for number, job in found.items():
             self._placed[self.open[number - 1]] = Placed(job, created)
         self.open = [index for index in self.open if index not in self._placed]
+        for index, earlier in list(self._waiting.items()):
+            if earlier in self._placed:
+                del self._waiting[index]
+                self._follow(index, earlier)
+
+    def _follow(self, index: int, earlier: int) -> None:
+        """The later one has the earlier one's place, unless that one was only refused for its id, not for the key."""
+        if self._placed[earlier].created or self._jobs[earlier].id in (None, self._jobs[index].id):
+            self._placed[index] = Placed(self._placed[earlier].id, created=False)
+        else:
+            self.open.append(index)
 
     def _id_hash(self, index: int) -> bytes | None:
-        return dedupe.digest(f"id:{self._ids[index]}") if self._jobs[index].id is not None else None
+        """Begins with a character that no key can have: a key must not be taken for an id."""
+        return dedupe.digest(f"\0id:{self._ids[index]}") if self._jobs[index].id is not None else None
 
     def _repeated(self) -> dict[int, int]:
+        """Later ones, each with the earlier one whose id or key it shares."""
         first: dict[object, int] = {}
         same_as: dict[int, int] = {}
         for index, job in enumerate(self._jobs):

@@ -27,19 +27,31 @@ ONE_PLAN = {
     "enable_sort": "off",
     "enable_incremental_sort": "off",
     "jit": "off",
+    # Locks first, then a snapshot: above READ COMMITTED the snapshot would be the older of the two.
+    "default_transaction_isolation": "read committed",
     # A process that is stopped between two statements of a transaction must not hold its locks for ever.
     "idle_in_transaction_session_timeout": "10s",
 }
 
 POOL_SIZE = 10
+CLOSING = 2.0
+# It may go better in a moment: away, starting, stopping, failed over, full.
 _UNREACHABLE = (
     OSError,
     TimeoutError,
     asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InternalClientError,  # asyncpg, when asked between the server's last word and the end of the connection
+)
+# It will not go better until somebody changes something.
+_REFUSED = (
+    asyncpg.ClientConfigurationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InsufficientPrivilegeError,
 )
 _NO_SCHEMA = (
     asyncpg.UndefinedTableError,
@@ -89,9 +101,12 @@ class Database:
             return await asyncpg.connect(self.url, server_settings=named)
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                await asyncio.wait_for(pool.close(), CLOSING)
+            except (TimeoutError, *_UNREACHABLE):
+                pool.terminate()
 
     async def _opened_pool(self) -> "Pool":
         async with self._opening:
@@ -120,11 +135,13 @@ class Database:
                 f"the transaction lost a race ({error}). It must be rolled back, nothing of it was kept.",
                 fix="Run the whole transaction again.",
             ) from error
-        except asyncpg.ClientConfigurationError as error:
+        except _REFUSED as error:
             raise InvalidInput(
-                f"the database's URL can't be used: {error}. Nothing was changed.",
-                fix="Use a URL such as postgresql://user@host/database.",
+                f"the database refuses ({type(error).__name__}: {error}). Nothing was changed.",
+                fix="Check the user, the password, the database and the privileges that LEASEHOLD_URL stands for.",
             ) from error
+        except asyncpg.QueryCanceledError:
+            raise
         except _UNREACHABLE as error:
             raise _unreachable(error) from error
         except asyncpg.InterfaceError as error:
@@ -176,11 +193,34 @@ class Link:
                     self._connection.terminate()
                     raise
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+        """Like connection.transaction(), but who gives up sends no ROLLBACK to a server that may never answer."""
+        async with self.session() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            try:
+                yield connection
+            except (asyncio.CancelledError, TimeoutError):
+                connection.terminate()
+                raise
+            except BaseException:
+                await transaction.rollback()
+                raise
+            await transaction.commit()
+
     async def close(self) -> None:
-        async with self._turn:
-            if self._connection is not None:
-                await self._connection.close()
-                self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await closed(connection)
+
+
+async def closed(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """However it goes: whoever closes is done with it."""
+    try:
+        await connection.close(timeout=CLOSING)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        connection.terminate()
 
 
 async def _nothing_to_reset(connection: "asyncpg.Connection[asyncpg.Record]") -> None:

@@ -1,6 +1,6 @@
 """Which lanes a claim reads next, and from where: tenants in turn, and no walk over what was claimed long ago.
 
-A lane is (definition, tenant). Both classes hold one worker's memory; losing it costs a look, never a job.
+A lane is (definition, tenant). Both classes are mere memory: losing it costs a look, never a job.
 """
 
 from collections import deque
@@ -34,15 +34,20 @@ class Stretch:
 class Tour:
     """Tenants in turn, read from the database in pieces of 64 and at most 5 % of the time.
 
-    A tenant that gave less than its share has nothing more for now and drops out until the next look.
+    A tenant that gave less than its share has nothing more for now and drops out until the next look. Where all
+    tenants fit in one piece, each look takes all, and whose turn it is is kept here. Where they don't, looks go
+    round: each begins behind the piece before, and a round without any work shows that there is none.
     """
 
     def __init__(self) -> None:
         self.whole = True
         self.next_due: timedelta | None = None
+        self.behind = False
         self._to_come: deque[Sequence[Lane]] = deque()
         self._had_a_turn: list[Sequence[Lane]] = []
         self._last_tenant = ""
+        self._end_of_piece = ""
+        self._nothing_since_the_start = True
         self._next_look = float("-inf")
 
     @property
@@ -51,14 +56,19 @@ class Tour:
 
     @property
     def look_after(self) -> str:
-        """The tenant to look behind. While all fit in one piece, each look takes all and the turn is kept here."""
-        return "" if self.whole else self._last_tenant
+        """The tenant to look behind: the end of the piece, or, in the middle of one, the tenant who was last."""
+        if self.whole:
+            return ""
+        return self._end_of_piece if self.exhausted else self._last_tenant
 
     def may_look(self, now: float) -> bool:
         return now >= self._next_look
 
-    def looked(self, lanes: Iterable[Lane], *, whole: bool, began: float, ended: float) -> None:
-        self.whole = whole
+    def looked(self, lanes: Sequence[Lane], *, after: str, last: str | None, began: float, ended: float) -> None:
+        """What was found behind `after`. `last` is the last tenant of a full piece; None: no tenants are left."""
+        self._nothing_since_the_start = not lanes and (after == "" or self._nothing_since_the_start)
+        self.whole = last is None and (after == "" or self._nothing_since_the_start)
+        self._end_of_piece = last or ""
         self._next_look = ended + (ended - began) * (1 / SHARE_OF_TIME - 1)
         tenants = [tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant)]
         later = [lanes for lanes in tenants if lanes[0].tenant > self._last_tenant]

@@ -5,14 +5,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from leasehold.engines.postgres.database import Database
+import asyncpg
+
+from leasehold.engines.postgres.database import Database, closed
 from leasehold.errors import CannotListen, Unreachable
 from leasehold.store import Seat, Wake
-
-if TYPE_CHECKING:
-    import asyncpg
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 PROBE_LIMIT = 2.0
@@ -49,7 +48,7 @@ async def _listening(database: Database, seat: Seat) -> AsyncIterator["_Heard"]:
             await database.fetch_on(connection, "fleet/lock_listener", worker=seat.worker)
         yield heard
     finally:
-        await connection.close(timeout=2)
+        await closed(connection)
 
 
 async def _require_hearing(database: Database, seat: Seat, heard: "_Heard") -> None:
@@ -109,11 +108,10 @@ class Results:
     async def listen(self) -> None:
         async with self._opening:
             if self._connection is None or self._connection.is_closed():
-                connection = await self._database.connect()
-                connection.add_termination_listener(self._next_round)
-                (channel,) = await self._database.fetch_on(connection, "fleet/channel_for_results")
-                await connection.add_listener(channel[0], self._next_round)
-                self._connection = connection
+                self._connection = await self._database.connect()
+                self._connection.add_termination_listener(self._next_round)
+                (channel,) = await self._database.fetch_on(self._connection, "fleet/channel_for_results")
+                await self._connection.add_listener(channel[0], self._next_round)
 
     def round(self) -> asyncio.Event:
         """An event that is set when any awaited job ends; take it before you look, then wait for it."""
@@ -122,7 +120,7 @@ class Results:
     async def close(self) -> None:
         async with self._opening:
             if self._connection is not None:
-                await self._connection.close(timeout=2)
+                await closed(self._connection)
                 self._connection = None
 
     def _next_round(self, *_: Any) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.database import Database, closed
 from leasehold.engines.postgres.sql import render
 from leasehold.errors import SchemaMismatch
 
@@ -74,9 +74,10 @@ async def standing(url: str, schema: str = "leasehold") -> Standing:
     database = Database(url, schema)
     connection = await database.connect()
     try:
-        return await _standing(database, connection)
+        with database.translated():
+            return await _standing(database, connection)
     finally:
-        await connection.close()
+        await closed(connection)
 
 
 async def migrate(url: str, schema: str = "leasehold") -> list[Migration]:
@@ -86,17 +87,19 @@ async def migrate(url: str, schema: str = "leasehold") -> list[Migration]:
     try:
         async with connection.transaction():
             await database.fetch_on(connection, "ledger/lock")
+            if not (await database.fetch_on(connection, "ledger/schema_exists"))[0][0]:
+                await connection.execute(database.statement("ledger/create_schema").text)
             await connection.execute(database.statement("ledger/create").text)
         known = migrations(database.schema)
         return [migration for migration in known if await _applied(database, connection, migration)]
     finally:
-        await connection.close()
+        await closed(connection)
 
 
 def script(schema: str = "leasehold") -> str:
     """All of it as one SQL script, for those who apply migrations by their own tools, to an empty database."""
     database = Database("", schema)
-    parts = ["begin;", database.statement("ledger/create").text]
+    parts = ["begin;", *(database.statement(f"ledger/{name}").text for name in ("create_schema", "create"))]
     record = database.statement("ledger/record")
     for migration in migrations(schema):
         values = {"version": str(migration.version), "name": f"'{migration.name}'", "needs": str(migration.needs)}

@@ -1,5 +1,6 @@
 """The Postgres engine: what workers and administrators ask for, as statements. The tenant's door is in tenant.py."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -15,17 +16,19 @@ from leasehold.engines.postgres import listen, rows
 from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
 from leasehold.engines.postgres.lanes import PIECE, Lane, Marks, Stretch, Tour
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
-from leasehold.errors import SeatLost, UnknownDefinition
+from leasehold.errors import InvalidInput, SeatLost, UnknownDefinition
 from leasehold.model.definition import Change, Definition, Registered, differences
 from leasehold.model.job import Claim, Line, TenantId, WorkerId
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.outcome import Verdict
+from leasehold.model.payload import made_storable
 from leasehold.model.status import Status
 from leasehold.store import Abilities, Claimed, Renewal, Seat, Serves, Wake, WorkerFacts, WorkerRecord
 
 # Looks that one claim may take before it says "ask again": bounds the time of a claim among very many held lanes.
 LOOKS_PER_CLAIM = 8
 PROMOTED_AT_ONCE = 500
+LONGEST_LINE = 10_000
 
 
 class PostgresStore:
@@ -66,11 +69,8 @@ class PostgresStore:
         )
 
     async def close(self) -> None:
-        await self._results.close()
-        await self._claimer.close()
-        await self._finisher.close()
-        await self._heart.close()
-        await self._database.close()
+        parts = (self._results, self._claimer, self._finisher, self._heart, self._database)
+        await asyncio.gather(*(part.close() for part in parts))
 
     # ------------------------------------------------------------------------------------------------------ seats
 
@@ -107,8 +107,8 @@ class PostgresStore:
         )
 
     async def leave(self, seat: Seat) -> None:
-        await self._database.fetch("fleet/leave", worker=seat.worker)
         self._tours.pop(seat.worker, None)
+        await self._database.fetch("fleet/leave", worker=seat.worker)
 
     async def evict(self, limit: int) -> Sequence[Claim]:
         return await self._claims(await self._finisher.fetch("fleet/evict", limit=limit))
@@ -128,7 +128,7 @@ class PostgresStore:
         looks = 0
         while len(claims) < limit:
             if tour.exhausted:
-                if looks == LOOKS_PER_CLAIM or (looks and tour.whole):
+                if claims or looks == LOOKS_PER_CLAIM or (looks and tour.whole):
                     break
                 looks += 1
                 await self._look(seat, tour)
@@ -136,13 +136,13 @@ class PostgresStore:
                 await self._look(seat, tour)
             tenants = tour.take(limit - len(claims))
             if not tenants:
-                break
+                continue
             tried = True
             found, refused = await self._claim_in_turn(seat, tour, tenants, limit - len(claims))
             claims += found
             busy = busy or refused
         # A scope whose lock was refused, and lanes that had work and gave none, are busy, never "empty".
-        more = busy or len(claims) == limit or not tour.whole or (tried and not claims)
+        more = busy or tour.behind or len(claims) == limit or not tour.whole or (tried and not claims)
         return Claimed(claims, more, tour.next_due)
 
     async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
@@ -166,40 +166,33 @@ class PostgresStore:
         await self._claimer.fetch("fleet/rouse", worker=seat.worker, **_served(seat))
 
     async def _look(self, seat: Seat, tour: Tour) -> None:
-        """Reads the next piece of lanes, having promoted what came due; on until one has work, once round at most."""
+        """Reads the next piece of lanes, having promoted some of what came due: so much that nobody waits for it."""
         after = tour.look_after
-        from_the_start = after == ""
-        while True:
-            began = self._monotonic()
+        began = self._monotonic()
+        row = await self._look_after(seat, after)
+        if _is_due(row):
+            await self._promote(seat)
             row = await self._look_after(seat, after)
-            tour.next_due = row["next_due"]
-            if tour.next_due is not None and tour.next_due <= timedelta() and await self._promote(seat):
-                continue
-            lanes = list(map(Lane, row["definitions"], row["tenants"], row["capped"]))
-            at_the_end = row["tenants_seen"] < PIECE
-            round_ = at_the_end and from_the_start
-            whole = round_ and (after == "" or not lanes)
-            tour.looked(lanes, whole=whole, began=began, ended=self._monotonic())
-            if lanes or round_:
-                return
-            from_the_start = from_the_start or at_the_end
-            after = "" if at_the_end else row["last_tenant"]
+        tour.next_due = row["next_due"]
+        tour.behind = _is_due(row)
+        lanes = list(map(Lane, row["definitions"], row["tenants"], row["capped"]))
+        last = row["last_tenant"] if row["tenants_seen"] == PIECE else None
+        tour.looked(lanes, after=after, last=last, began=began, ended=self._monotonic())
 
     async def _look_after(self, seat: Seat, tenant: str) -> Record:
         (row,) = await self._claimer.fetch(
             "fleet/look", worker=seat.worker, after=tenant, most=PIECE, **_served(seat)
         )
         if not row["alive"]:
+            self._tours.pop(seat.worker, None)
             raise SeatLost(
                 f"worker {seat.worker} was evicted: its lease ran out. Nothing was claimed.",
                 fix="Stop what it runs, and join again.",
             )
         return row
 
-    async def _promote(self, seat: Seat) -> int:
-        (row,) = await self._claimer.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, **_served(seat))
-        promoted: int = row["promoted"]
-        return promoted
+    async def _promote(self, seat: Seat) -> None:
+        await self._claimer.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, **_served(seat))
 
     async def _claim_in_turn(
         self, seat: Seat, tour: Tour, tenants: Sequence[Sequence[Lane]], limit: int
@@ -223,6 +216,8 @@ class PostgresStore:
             found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
             ended = self._monotonic()
             self._marks.full_claim_took(ended - began, touched=len(found) + len(lanes), now=ended)
+        # One that changed between being seen and being locked is missed: there is more.
+        busy = busy or any(row["chosen"] > len(found) for row in found)
         found.sort(key=lambda row: (row["turn"], row["priority"], row["seq"]))
         self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         return found, busy
@@ -247,7 +242,7 @@ class PostgresStore:
         if not any(stretch.lane.capped for stretch in stretches):
             found = await self._claimer.fetch("fleet/claim", **values, locked_tenants=[], locked_definitions=[])
             return found, False
-        async with self._claimer.session() as connection, connection.transaction():
+        async with self._claimer.transaction() as connection:
             scopes = await self._database.fetch_on(
                 connection, "fleet/lock_scopes", tenants=values["tenants"], definitions=values["definitions"]
             )
@@ -311,14 +306,16 @@ class PostgresStore:
             workers=[claim.worker for claim, _ in lines],
             numbers=[line.number for _, line in lines],
             kinds=[line.kind.value for _, line in lines],
-            texts=[line.text for _, line in lines],
-            progresses=[line.progress for _, line in lines],
+            texts=[made_storable(line.text, LONGEST_LINE) for _, line in lines],
+            progresses=[line.progress and min(1.0, max(0.0, line.progress)) for _, line in lines],
         )
         kept = {rows.fence(row) for row in held}
         return frozenset(claim for claim, _ in lines if rows.fence_of(claim) not in kept)
 
     async def prune(self, limit: int) -> int:
         ((pruned,),) = await self._finisher.fetch("fleet/prune", limit=limit)
+        while (await self._finisher.fetch("fleet/prune_holds", limit=limit))[0][0] == limit:
+            continue
         count: int = pruned
         return count
 
@@ -327,6 +324,10 @@ class PostgresStore:
     async def sync_definitions(self, found: Sequence[Definition]) -> Sequence[Change]:
         for definition in found:
             definition.check_schema()
+        if len({definition.key for definition in found}) < len(found):
+            raise InvalidInput(
+                "two definitions have the same key. Nothing was registered.", fix="Give one of them another key."
+            )
         changes: list[Change] = []
         with self._database.translated():
             async with self._database.connection() as connection, connection.transaction():
@@ -354,12 +355,10 @@ class PostgresStore:
     async def activate(self, definition: str, active: bool) -> None:
         (row,) = await self._database.fetch("administration/activate", key=definition, active=active)
         if not row["count"]:
-            raise UnknownDefinition(
-                f"there is no definition {definition!r}. Nothing was changed.", fix="Register it first."
-            )
+            raise _no_such(definition)
 
     async def limit(self, scope: Scope, limits: Limits) -> None:
-        await self._database.fetch(
+        changed = await self._database.fetch(
             "administration/limit",
             kind=scope.kind.value,
             key=scope.key,
@@ -367,15 +366,23 @@ class PostgresStore:
             rate_count=limits.rate and limits.rate.count,
             rate_period=limits.rate and limits.rate.period,
         )
+        if not changed:
+            raise _no_such(scope.key)
 
     async def pause(self, scope: Scope, pause: Pause | None) -> None:
-        await self._database.fetch(
+        changed = await self._database.fetch(
             "administration/pause",
             kind=scope.kind.value,
             key=scope.key,
             reason=pause and pause.why,
             until=pause and pause.until,
         )
+        if not changed:
+            raise _no_such(scope.key)
+
+
+def _is_due(row: Record) -> bool:
+    return row["next_due"] is not None and row["next_due"] <= timedelta()
 
 
 def _served(seat: Seat) -> dict[str, Any]:
@@ -392,6 +399,10 @@ def _verdict_columns(done: Iterable[tuple[Claim, Verdict]]) -> dict[str, list[An
         "error_codes": [verdict.error_code for verdict in verdicts],
         "exit_codes": [verdict.exit_code for verdict in verdicts],
     }
+
+
+def _no_such(definition: str) -> UnknownDefinition:
+    return UnknownDefinition(f"there is no definition {definition!r}. Nothing was changed.", fix="Register it first.")
 
 
 def _canceled(verdict: Verdict) -> Verdict:

@@ -19,7 +19,7 @@ from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.listen import RESULT_FALLBACK, Results
 from leasehold.errors import InactiveDefinition, InvalidInput, TransactionConflict, UnknownDefinition, UnknownTenant
 from leasehold.model.definition import Registered
-from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId
+from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId, job_id
 from leasehold.model.status import ACTIVE, FINAL, Status
 from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
 
@@ -135,7 +135,7 @@ class PostgresTenantJobs:
     # -------------------------------------------------------------------------------------------------------- read
 
     async def get(self, job: JobId) -> JobRecord | None:
-        found = await self._fetch("get", jobs=[job])
+        found = await self._fetch("get", jobs=[job_id(job)])
         return rows.job(found[0]) if found else None
 
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
@@ -160,10 +160,10 @@ class PostgresTenantJobs:
         return {Status(row["status"]): row["count"] for row in await self._fetch("counts", cap=cap)}
 
     async def attempts(self, job: JobId) -> Sequence[Attempt]:
-        return [rows.attempt(row) for row in await self._fetch("attempts", job=job)]
+        return [rows.attempt(row) for row in await self._fetch("attempts", job=job_id(job))]
 
     async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[Line]:
-        found = await self._fetch("lines", job=job, attempt=attempt, after=after, limit=LINES_AT_ONCE)
+        found = await self._fetch("lines", job=job_id(job), attempt=attempt, after=after, limit=LINES_AT_ONCE)
         return [rows.line(row) for row in found]
 
     async def definitions(self) -> Sequence[Registered]:
@@ -173,7 +173,7 @@ class PostgresTenantJobs:
     async def ended(self, job: JobId, wait: timedelta) -> JobRecord | None:
         until = monotonic() + wait.total_seconds()
         await self._results.listen()
-        await self._fetch("await", job=job)
+        await self._fetch("await", job=job_id(job))
         while True:
             round_ = self._results.round()
             record = await self.get(job)
@@ -191,10 +191,11 @@ class PostgresTenantJobs:
         return await self._asked(jobs, CancelAnswer, lambda some: self._fetch("cancel", jobs=some))
 
     async def retry(self, seen: Mapping[JobId, int]) -> Mapping[JobId, RetryAnswer]:
+        attempts = {job_id(job): attempt for job, attempt in seen.items()}
         return await self._asked(
             tuple(seen),
             RetryAnswer,
-            lambda some: self._fetch("retry", jobs=some, attempts=[seen[job] for job in some]),
+            lambda some: self._fetch("retry", jobs=some, attempts=[attempts[job] for job in some]),
         )
 
     async def reschedule(
@@ -213,7 +214,7 @@ class PostgresTenantJobs:
         ask: Callable[[list[JobId]], Awaitable[list[Record]]],
     ) -> dict[JobId, Answer]:
         """Each job's answer, in the order asked. What moved while it was looked for is asked for again."""
-        open_ = sorted(set(jobs))
+        open_ = sorted({job_id(job) for job in jobs})
         found: dict[JobId, Answer] = {}
         for _ in range(TRIES):
             if not open_:
@@ -221,7 +222,7 @@ class PostgresTenantJobs:
             found |= {JobId(str(row["id"])): answers(row["answer"]) for row in await ask(open_)}
             open_ = [job for job in open_ if job not in found]
         unknown = answers("unknown")
-        return {job: found.get(job, unknown) for job in jobs}
+        return {job: found.get(job_id(job), unknown) for job in jobs}
 
 
 def _read_cursor(cursor: str | None) -> UUID:

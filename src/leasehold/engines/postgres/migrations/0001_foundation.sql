@@ -177,8 +177,8 @@ create table leasehold.dedupe_holds (
 create index dedupe_holds_expiry on leasehold.dedupe_holds (expires_at) where expires_at is not null;
 
 -- Every attempt that did not succeed. A succeeded one is read off its job's row (a command's, with its exit code, is
--- here), since a row at each claim and an
--- update at each finish cost 40 % more WAL and CPU; a manual retry writes it down before it takes that row away.
+-- here), since a row at each claim and an update at each finish cost 40 % more WAL and CPU; a manual retry writes it
+-- down before it takes that row away.
 create table leasehold.job_attempts (
     tenant_id    text collate "C" not null,
     job_id       uuid not null,
@@ -272,8 +272,8 @@ exception when sqlstate 'LH001' then
 end $$;
 
 -- Wakes for work that has come up: the n-th job is of definitions[n], for tenants[n], due at dues[n]. A null tenant
--- stands for one that only those can be sure to serve who serve all; a null due time for now. One wake for each sleeper that is needed, not a herd: a sleeper that can run
--- several of them is woken once. Returns how many were woken.
+-- stands for one that only those can be sure to serve who serve all; a null due time for now. One wake for each sleeper
+-- that is needed, not a herd: a sleeper that can run several of them is woken once. Returns how many were woken.
 create function leasehold.wake(definitions text[], tenants text[], dues timestamptz[]) returns integer
 language plpgsql volatile as $$
 #variable_conflict use_variable
@@ -350,20 +350,31 @@ create function leasehold.has_work(definition text, tenant text) returns boolean
     )
 $$;
 
--- Lanes with work in a scope that may start something again: its limit was raised, its pause ended, a job of it ended.
--- Of a definition's tenants, which may be very many, only those matter that some sleeper serves and names.
-create function leasehold.lanes_of(kind text, key text) returns table (definition text, tenant text)
-language sql stable as $$
-    select d.key, lanes_of.key from leasehold.definitions d
+-- Lanes with work in a scope that may start something again: its limit was raised, its pause ended, a job of it ended;
+-- with when that is due, null for now. A definition's future jobs count, since whoever sleeps has not looked at those
+-- of one that was held. Of its tenants, which may be very many, only those matter that some sleeper names.
+create function leasehold.lanes_of(kind text, key text)
+returns table (definition text, tenant text, due timestamptz) language sql stable as $$
+    select d.key, lanes_of.key, null::timestamptz from leasehold.definitions d
     where lanes_of.kind = 'tenant' and leasehold.has_work(d.key, lanes_of.key)
     union all
-    select lanes_of.key, null
+    select lanes_of.key, null, null
     where lanes_of.kind = 'definition'
       and exists (select from leasehold.jobs j where j.ready and j.definition = lanes_of.key limit 1)
     union all
-    select lanes_of.key, named.tenant
+    select lanes_of.key, named.tenant, null
     from (select distinct unnest(s.tenants) from leasehold.sleepers s) as named (tenant)
     where lanes_of.kind = 'definition' and leasehold.has_work(lanes_of.key, named.tenant)
+    union all
+    select lanes_of.key, named.tenant, future.scheduled_for
+    from (
+        select j.scheduled_for from leasehold.jobs j
+        where lanes_of.kind = 'definition' and j.status = 'queued' and not j.ready and j.definition = lanes_of.key
+        order by j.scheduled_for limit 1
+    ) future
+    cross join (
+        select null union all select distinct unnest(s.tenants) from leasehold.sleepers s
+    ) as named (tenant)
 $$;
 
 -- Wakes for what was held in these scopes. The lock comes before any look, as in wake(), which takes it again.
@@ -371,7 +382,7 @@ create function leasehold.wake_held(kinds text[], keys text[]) returns integer l
 begin
     perform pg_advisory_xact_lock_shared(leasehold.sleep_key());
     return (
-        select leasehold.wake(array_agg(lane.definition), array_agg(lane.tenant), array_agg(null::timestamptz))
+        select leasehold.wake(array_agg(lane.definition), array_agg(lane.tenant), array_agg(lane.due))
         from unnest(kinds, keys) as scope (kind, key)
         cross join lateral leasehold.lanes_of(scope.kind, scope.key) lane
     );

@@ -77,4 +77,4 @@ where j.ctid = chosen.ctid
 returning j.tenant_id, j.id, j.attempt, j.worker_id, j.definition, j.version, j.payload, j.max_attempts, j.forgiven,
           j.queued_at, j.started_at, j.correlation_id, false as cancel_requested,
           coalesce(j.deadline < (select now from moment), false) as overdue,
-          j.priority, j.seq, chosen.turn
+          j.priority, j.seq, chosen.turn, (select count(*) from chosen) as chosen

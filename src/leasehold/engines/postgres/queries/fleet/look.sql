@@ -41,7 +41,8 @@ tenant as (
     where tenant.number < :most and next.id is not null
 ),
 lane as (
-    select tenant.number, tenant.id as tenant_id, served.definition, served.capped or l.max_running is not null as capped
+    select tenant.number, tenant.id as tenant_id, served.definition,
+           served.capped or l.max_running is not null as capped
     from tenant
     cross join served
     -- The limit keeps the planner from turning this into a walk over all that is ready.

@@ -1,6 +1,7 @@
 -- Deletes ended jobs whose retention is over, with their attempts and lines. Returns how many jobs.
 with old as materialized (
-    select tenant_id, id, sha256(convert_to('id:' || id::text, 'UTF8')) as id_hash from leasehold.jobs_done
+    select tenant_id, id, sha256('\x00'::bytea || convert_to('id:' || id::text, 'UTF8')) as id_hash
+    from leasehold.jobs_done
     where prune_after <= (select leasehold.clock())
     order by prune_after limit :limit
     for update skip locked
@@ -22,14 +23,5 @@ lines as (
 named as (
     delete from leasehold.dedupe_holds h using old
     where h.tenant_id = any (array[old.tenant_id]) and h.dedupe_hash between old.id_hash and old.id_hash
-),
-expired as (
-    delete from leasehold.dedupe_holds h
-    where h.ctid in (
-        select ctid from leasehold.dedupe_holds
-        where expires_at <= (select leasehold.clock())
-        order by expires_at limit :limit
-        for update skip locked
-    )
 )
 select count(*) from jobs

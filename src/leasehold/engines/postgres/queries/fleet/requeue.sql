@@ -8,7 +8,8 @@ verdict as materialized (
         :delays::interval[], :forgiven::integer[], :errors::text[], :error_codes::text[], :exit_codes::integer[]
     ) as v (tenant_id, job_id, attempt, worker_id, attempt_status, delay, forgiven, error, error_code, exit_code)
 ),
--- Why not plain equality: see finish.sql. No detour by ctid either: a row that someone marks as awaited meanwhile must still be found, in its newest version.
+-- Why not plain equality: see finish.sql. No detour by ctid either: a row that someone marks as awaited meanwhile must
+-- still be found, in its newest version.
 queued as (
     update leasehold.jobs j
     set status = 'queued', worker_id = null,

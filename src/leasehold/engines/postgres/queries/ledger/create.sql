@@ -1,5 +1,4 @@
 -- Where it is written down which migrations were applied.
-create schema if not exists leasehold;
 create table if not exists leasehold.migrations (
     version     integer primary key,
     name        text not null,

@@ -22,7 +22,8 @@ woken as materialized (
 select id, 'rescheduled' as answer from moved cross join woken
 union all
 select j.id, 'not_waiting' from wanted cross join lateral (
-    select id from leasehold.jobs where tenant_id = wanted.tenant_id and id = wanted.id and status <> 'queued' limit 1) j
+    select id from leasehold.jobs
+    where tenant_id = wanted.tenant_id and id = wanted.id and status <> 'queued' limit 1) j
 union all
 select d.id, 'not_waiting' from wanted cross join lateral (
     select id from leasehold.jobs_done where tenant_id = wanted.tenant_id and id = wanted.id limit 1) d

@@ -1,0 +1,2 @@
+-- Where all of it lives.
+create schema leasehold;

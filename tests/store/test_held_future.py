@@ -1,0 +1,64 @@
+"""Jobs that were not due yet when their definition was held: who sleeps has not heard of them."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from tests.store.bench import HOUR, Bench
+from tests.store.ears import asleep
+
+from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.store import Wake
+
+EMAILS = Scope(ScopeKind.DEFINITION, "email")
+Holding = Callable[[Bench], Awaitable[Callable[[], Awaitable[None]]]]
+
+
+async def paused(bench: Bench) -> Callable[[], Awaitable[None]]:
+    await bench.store.pause(EMAILS, Pause("maintenance"))
+    return lambda: bench.store.pause(EMAILS, None)
+
+
+async def inactive(bench: Bench) -> Callable[[], Awaitable[None]]:
+    await bench.store.activate("email", False)
+    return lambda: bench.store.activate("email", True)
+
+
+async def at_its_limit(bench: Bench) -> Callable[[], Awaitable[None]]:
+    await bench.store.limit(EMAILS, Limits(max_running=1))
+    claim = await bench.running("email")
+    return lambda: bench.succeed(claim)
+
+
+HELD = pytest.mark.parametrize("hold", [paused, inactive, at_its_limit])
+
+
+@pytest.fixture(autouse=True)
+def with_wakes(bench: Bench) -> None:
+    if not bench.store.abilities.wakes:
+        pytest.skip("this engine has no wakes: its workers poll")
+
+
+@HELD
+async def test_one_that_came_due_meanwhile_wakes_who_sleeps(bench: Bench, hold: Holding) -> None:
+    job = await bench.enqueue("email", delay=HOUR)
+    other = await bench.join("email")
+    let_go = await hold(bench)
+    async with asleep(bench.store, other) as ears:
+        await bench.move_clock(2 * HOUR)
+        await let_go()
+        assert await ears.next() is Wake.WORK
+    assert await bench.claimed_jobs(1, other) == [job]
+
+
+@HELD
+async def test_one_that_is_still_to_come_sets_the_timer_of_who_sleeps(bench: Bench, hold: Holding) -> None:
+    await bench.enqueue("email", delay=HOUR)
+    other = await bench.join("email")
+    let_go = await hold(bench)
+    async with asleep(bench.store, other) as ears:
+        await let_go()
+        assert await ears.next() is Wake.WORK
+        next_due = (await bench.store.settle(other)).next_due
+    assert next_due is not None
+    assert timedelta() < next_due <= HOUR
