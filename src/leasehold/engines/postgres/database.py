@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -34,7 +34,7 @@ ONE_PLAN = {
 }
 
 POOL_SIZE = 10
-CLOSING = 2.0
+CLOSING = 0.5
 # It may go better in a moment: away, starting, stopping, failed over, full.
 _UNREACHABLE = (
     OSError,
@@ -105,7 +105,10 @@ class Database:
         if pool is not None:
             try:
                 await asyncio.wait_for(pool.close(), CLOSING)
-            except (TimeoutError, *_UNREACHABLE):
+            except asyncio.CancelledError:
+                pool.terminate()
+                raise
+            except _UNREACHABLE:
                 pool.terminate()
 
     async def _opened_pool(self) -> "Pool":
@@ -210,6 +213,10 @@ class Link:
             await transaction.commit()
 
     async def close(self) -> None:
+        """Waits a moment for whoever uses it, but not for an answer that may never come."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._turn.acquire(), CLOSING)
+            self._turn.release()
         connection, self._connection = self._connection, None
         if connection is not None:
             await closed(connection)
@@ -219,6 +226,9 @@ async def closed(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
     """However it goes: whoever closes is done with it."""
     try:
         await connection.close(timeout=CLOSING)
+    except asyncio.CancelledError:
+        connection.terminate()
+        raise
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
         connection.terminate()
 

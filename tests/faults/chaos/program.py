@@ -1,0 +1,176 @@
+"""A worker process that writes down what it sees: `python -m tests.faults.chaos.program '{"url": …}'`.
+
+SIGUSR1 arms the fault that stands in the file `<history>.<name>.fault`. A mutant finishes by the job's id alone, as
+queues do that have no fence: it is what the checker must find out.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.faults.chaos.history import Event, History
+
+from leasehold import faults
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.migrate import standing
+from leasehold.engines.postgres.store import PostgresStore
+from leasehold.model.backoff import Steps
+from leasehold.model.definition import Definition
+from leasehold.model.job import Claim, WorkerId
+from leasehold.model.outcome import Verdict
+from leasehold.store import Claimed, Seat, Serves, Store, WorkerFacts
+from leasehold.worker import Handlers, Job, Worker, WorkerSettings
+from leasehold.worker.heartbeat import Leases
+from leasehold.worker.process import leave, serve
+
+SCHEMA = "leasehold"
+FENCE = " and j.attempt = v.attempt and j.worker_id = v.worker_id"
+WORK = Definition("work", max_attempts=100, backoff=Steps(0))
+FRAGILE = Definition("fragile", max_attempts=2, backoff=Steps(0))
+STEP, LONGEST_WAIT_IN_STEPS = 0.02, 1500
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Durations in seconds. Both leases are the same: an idle worker, too, soon sees who has died."""
+
+    url: str
+    history: str
+    name: str
+    lease: float = 1.0
+    slots: int = 8
+    notify: bool = True
+    fallback: float | None = None
+    mutant: bool = False
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @property
+    def fault_file(self) -> Path:
+        return Path(f"{self.history}.{self.name}.fault")
+
+    @property
+    def settings(self) -> WorkerSettings:
+        lease = timedelta(seconds=self.lease)
+        fallback = None if self.fallback is None else timedelta(seconds=self.fallback)
+        return WorkerSettings(
+            slots=self.slots, leases=Leases(busy=lease, idle=lease), notify=self.notify, fallback=fallback
+        )
+
+
+class WitnessedStore(PostgresStore):
+    """The store as it is, with a record of what it was asked and what it answered."""
+
+    def __init__(self, database: Database, history: History, seats: set[WorkerId]) -> None:
+        super().__init__(database)
+        self._history = history
+        self._seats = seats
+
+    async def join(self, serves: Serves, facts: WorkerFacts, lease: timedelta) -> Seat:
+        seat = await super().join(serves, facts, lease)
+        self._seats.add(seat.worker)
+        self._history.add(Event.JOINED, worker=seat.worker)
+        return seat
+
+    async def claim(self, seat: Seat, limit: int) -> Claimed:
+        claimed = await super().claim(seat, limit)
+        for claim in claimed.claims:
+            self._note(Event.CLAIMED, claim)
+        return claimed
+
+    async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+        """What was sent is heard to its end, even if the worker gives it up: a stale finish does reach the fence."""
+        return await asyncio.shield(self._finish(done))
+
+    async def _finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+        """Burying the dead is finishing, too, but nobody's own."""
+        own = [(claim, verdict) for claim, verdict in done if claim.worker in self._seats]
+        for claim, verdict in own:
+            self._note(Event.FINISHING, claim, verdict.status)
+        try:
+            refused = await super().finish(done)
+        except Exception:
+            for claim, verdict in own:
+                self._note(Event.UNKNOWN, claim, verdict.status)
+            raise
+        for claim, verdict in own:
+            self._note(Event.REFUSED if claim in refused else Event.FINISHED, claim, verdict.status)
+        return refused
+
+    def _note(self, event: Event, claim: Claim, status: str = "") -> None:
+        self._history.add(event, claim.job, claim.attempt, claim.worker, status)
+
+
+def handlers_for(history: History) -> Handlers:
+    handlers = Handlers()
+
+    @handlers.add(WORK)
+    @handlers.add(FRAGILE)
+    async def work(job: Job, payload: dict[str, Any]) -> dict[str, Any]:
+        """Says something, arms faults, takes its time, waits for a file, fails: whatever the payload tells it to."""
+        worker = job._claim.worker
+        first = job.attempt == 1
+        history.add(Event.STARTED, job.id, job.attempt, worker)
+        try:
+            for line in payload.get("says", ()):
+                job.log(line)
+            if first:
+                faults.arm(payload.get("faults", ""))
+            faults.reach("in_run")
+            await asyncio.sleep(payload.get("seconds" if first else "later_seconds", 0))
+            if not first and "until" in payload:
+                await _appears(Path(payload["until"]))
+        except asyncio.CancelledError:
+            history.add(Event.STOPPED, job.id, job.attempt, worker)
+            raise
+        history.add(Event.ENDED, job.id, job.attempt, worker)
+        if job.attempt <= payload.get("fails", 0):
+            raise ValueError("it was told to fail")
+        return {"attempt": job.attempt, "worker": worker}
+
+    return handlers
+
+
+async def _appears(path: Path) -> None:
+    appeared = path.exists
+    for _ in range(LONGEST_WAIT_IN_STEPS):
+        if appeared():
+            return
+        await asyncio.sleep(STEP)
+
+
+def make_worker(setup: Setup) -> Worker:
+    history = History(Path(setup.history), f"{setup.name}:{os.getpid()}")
+    seats: set[WorkerId] = set()
+
+    async def open_witnessed() -> Store:
+        (await standing(setup.url, SCHEMA)).require_usable()
+        database = Database(setup.url, SCHEMA)
+        if setup.mutant:
+            finish = database.statement("fleet/finish")
+            assert FENCE in finish.text
+            without = replace(finish, text=finish.text.replace(FENCE, ""))
+            database._statements = {**database._statements, "fleet/finish": without}
+        return WitnessedStore(database, history, seats)
+
+    return Worker(open_witnessed, handlers_for(history), setup.settings)
+
+
+def main() -> None:
+    setup = Setup(**json.loads(sys.argv[1]))
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(relativeCreated)d %(levelname)s %(message)s")
+    signal.signal(signal.SIGUSR1, lambda *_: faults.arm(setup.fault_file.read_text()))
+    leave(serve(lambda: make_worker(setup)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,355 @@
+"""What worker tests stand on: a shop with one tenant, workers in this process, and worker processes.
+
+shop.working(handlers)   a worker in this process, for as long as the block lasts
+shop.doors               through which such a worker reaches its store: counts what goes through, lets a test step in
+processes.worker(…)      `leasehold worker chores.py …` as a process of its own
+
+Whoever leaves a worker behind fails.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from tests.conftest import PATIENCE, eventually
+
+from leasehold.engines import open_store
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.store import PostgresStore
+from leasehold.model.definition import Definition
+from leasehold.model.job import JobId, JobRecord, Line, NewJob, TenantId, tenant_id
+from leasehold.model.status import AttemptStatus, Status
+from leasehold.store import Store, TenantJobs
+from leasehold.worker import Handlers, Worker, WorkerSettings
+from leasehold.worker.handlers import Call
+from leasehold.worker.heartbeat import Leases
+
+if TYPE_CHECKING:
+    Raw = asyncpg.Connection[asyncpg.Record]
+else:
+    Raw = asyncpg.Connection
+
+ACME = tenant_id("acme")
+HOUR = timedelta(hours=1)
+CHORES = Path(__file__).parent / "chores.py"
+
+SHORT = Leases(busy=timedelta(seconds=1.5), idle=timedelta(seconds=3))
+# No timer helps: what is not woken hangs, and the test fails.
+SETTINGS = WorkerSettings(fallback=HOUR, grace=timedelta(seconds=20))
+
+Verb = Callable[..., Any]
+StepIn = Callable[[Verb], Verb]
+
+
+def only(call: Call, key: str = "report", **fields: Any) -> Handlers:
+    """Handlers with this one, for jobs of kind `report`."""
+    handlers = Handlers()
+    handlers.add(Definition(key, **fields))(call)
+    return handlers
+
+
+class Doors:
+    """Opens stores for workers: for each tenure one, and one for its heartbeat.
+
+    calls       how often each verb that somebody stepped in for was called
+    statements  the names of all statements, in the order in which they were sent
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stepped_in: list[tuple[str, StepIn]] = []
+        self.calls: Counter[str] = Counter()
+        self.statements: list[str] = []
+
+    async def __call__(self) -> Store:
+        store = await open_store(self._url, schema="leasehold")
+        assert isinstance(store, PostgresStore)
+        self._count_statements(store._database)
+        for verb, step_in in self._stepped_in:
+            setattr(store, verb, self._counted(verb, step_in(getattr(store, verb))))
+        return store
+
+    def step_in(self, verb: str, instead: StepIn) -> None:
+        """In the stores opened from now on, `instead(the verb)` is called for the verb."""
+        self._stepped_in.append((verb, instead))
+
+    def count(self, verb: str) -> None:
+        self.step_in(verb, lambda original: original)
+
+    def _counted(self, verb: str, call: Verb) -> Verb:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self.calls[verb] += 1
+            return call(*arguments, **named)
+
+        return counted
+
+    def _count_statements(self, database: Database) -> None:
+        fetch_on = database.fetch_on
+
+        async def counted(connection: Any, name: str, /, **values: Any) -> list[asyncpg.Record]:
+            self.statements.append(name)
+            return await fetch_on(connection, name, **values)
+
+        database.fetch_on = counted  # type: ignore[method-assign]
+
+
+def raising(error: Exception, times: float = 1) -> StepIn:
+    """The verb raises, so many times in all."""
+    raised = 0
+
+    def step_in(original: Verb) -> Verb:
+        async def verb(*arguments: Any, **named: Any) -> Any:
+            nonlocal raised
+            if raised < times:
+                raised += 1
+                raise error
+            return await original(*arguments, **named)
+
+        return verb
+
+    return step_in
+
+
+class Shop:
+    """One tenant's door, and workers in this process."""
+
+    def __init__(self, url: str, store: Store, observer: Raw) -> None:
+        self.url = url
+        self.store = store
+        self.observer = observer
+        self.doors = Doors(url)
+        self.door: TenantJobs = store.tenant(ACME)
+
+    # What the tenant does.
+
+    async def enqueue(self, definition: str = "report", **fields: Any) -> JobId:
+        return (await self.enqueue_many(1, definition, **fields))[0]
+
+    async def enqueue_many(self, count: int, definition: str = "report", **fields: Any) -> list[JobId]:
+        placed = await self.door.enqueue([NewJob(definition=definition, **fields) for _ in range(count)])
+        return [each.id for each in placed]
+
+    async def job(self, job: JobId) -> JobRecord:
+        record = await self.door.get(job)
+        assert record is not None, f"there is no job {job}"
+        return record
+
+    async def ended(self, job: JobId) -> JobRecord:
+        record = await self.door.ended(job, PATIENCE)
+        if record is None:
+            pytest.fail(f"the job did not end within {PATIENCE}: {await self.job(job)}")
+        return record
+
+    async def all_ended(self, jobs: Sequence[JobId]) -> list[JobRecord]:
+        return [await self.ended(job) for job in jobs]
+
+    async def waits_again(self, job: JobId, attempt: int = 1) -> JobRecord:
+        """The job, once this attempt is over and it is queued again."""
+
+        async def queued() -> bool:
+            record = await self.job(job)
+            return (record.status, record.attempt) == (Status.QUEUED, attempt)
+
+        await eventually(queued, what=f"attempt {attempt} of {job} to be over and the job to wait again")
+        return await self.job(job)
+
+    async def history(self, job: JobId) -> list[AttemptStatus]:
+        attempts = await self.door.attempts(job)
+        assert [attempt.number for attempt in attempts] == list(range(1, len(attempts) + 1))
+        return [attempt.status for attempt in attempts]
+
+    async def lines(self, job: JobId, attempt: int = 1) -> Sequence[Line]:
+        return await self.door.lines(job, attempt)
+
+    # Workers.
+
+    @asynccontextmanager
+    async def working(
+        self,
+        handlers: Handlers,
+        doors: Callable[[], Awaitable[Store]] | None = None,
+        tenants: tuple[TenantId, ...] | None = None,
+        **settings: Any,
+    ) -> AsyncIterator[Worker]:
+        """A worker that has joined. At the end of the block it stops at once, giving back what still runs."""
+        worker = Worker(doors or self.doors, handlers, replace(SETTINGS, tenants=tenants, **settings))
+        task = asyncio.create_task(worker.run())
+        joined = asyncio.create_task(worker.joined.wait())
+        try:
+            await asyncio.wait([task, joined], return_when=asyncio.FIRST_COMPLETED)
+            yield worker
+        finally:
+            joined.cancel()
+            for _ in ("stop", "at once"):
+                worker.stop()
+            await asyncio.wait([task], timeout=PATIENCE.total_seconds())
+            if not task.done():
+                task.cancel()
+                pytest.fail("the worker did not stop")
+        await task
+
+    async def at_rest(self, worker: Worker) -> None:
+        """Returns when the worker listens, has settled, and waits for nothing but a wake or its timer."""
+
+        async def resting() -> bool:
+            tenure = worker._tenure
+            if tenure is None or tenure._runs:
+                return False
+            chain = tenure._chain
+            all_wait = len(chain._available._waiters or ()) == tenure._settings.dispatchers
+            return all_wait and not chain._tokens and (not tenure._listens or await self._may_be_woken(worker))
+
+        await eventually(resting, what="the worker's rest")
+
+    async def _may_be_woken(self, worker: Worker) -> bool:
+        assert worker._tenure is not None
+        return bool(
+            await self.observer.fetchval(
+                "select bool_and(leasehold.listens(worker_id)) from leasehold.sleepers where worker_id = $1::uuid",
+                worker._tenure._seat.worker,
+            )
+        )
+
+
+def heartbeats() -> int:
+    """Heartbeats that still beat in this process."""
+    return sum(thread.name == "leasehold-heartbeat" for thread in threading.enumerate())
+
+
+# ------------------------------------------------------------------------------------------------ worker processes
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a chore wrote down: see chores.py."""
+
+    what: str
+    job: JobId
+    attempt: int
+    pid: int
+
+
+class Process:
+    """A process that a test started, at the head of a group of its own, so that none of its children can hide."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                command, env=environment, stdout=file, stderr=file, start_new_session=True
+            )
+        self.pid = self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    async def code(self) -> int:
+        """Its exit code, once it has ended."""
+
+        async def ended() -> bool:
+            return self.ended
+
+        await eventually(ended, what=f"the end of process {self.pid}, which said:\n{self.said}\nThis")
+        return int(self._process.returncode)
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    async def says(self, text: str) -> None:
+        async def said() -> bool:
+            return text in self.said
+
+        await eventually(said, what=f"{text!r} in what the process says")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def send_to_group(self, number: signal.Signals) -> None:
+        """As Ctrl-C in a terminal and systemd do it."""
+        os.killpg(self.pid, number)
+
+    def family(self) -> list[int]:
+        """Every living process of its group, itself included."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True
+        ).stdout
+        rows = [line.split() for line in listed.splitlines()]
+        return [int(pid) for pid, group, state in rows if int(group) == self.pid and not state.startswith("Z")]
+
+    def children(self) -> list[int]:
+        return [pid for pid in self.family() if pid != self.pid]
+
+    async def clear_up(self) -> list[int]:
+        """Ends it, if it has not ended; what it then leaves behind is ended too, and returned."""
+        if self._process.poll() is None:
+            self.send(signal.SIGKILL) if not self.children() else self.send(signal.SIGTERM)
+            await self.code()
+        left = self.family()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        return left
+
+
+class Processes:
+    """Worker processes of a test, their chores' notes, and a sign that chores wait for."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url = url
+        self.folder = folder
+        self._started: list[Process] = []
+
+    def worker(self, *options: str, handlers: Path = CHORES) -> Process:
+        """`leasehold worker chores.py` with these options, as people type it."""
+        return self.python("-c", "from leasehold.cli import main; main()", "worker", str(handlers), *options)
+
+    def python(self, *arguments: str) -> Process:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+        environment["LEASEHOLD_URL"] = self._url
+        log = self.folder / f"process-{len(self._started)}.log"
+        process = Process([sys.executable, *arguments], environment, log)
+        self._started.append(process)
+        return process
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        return {"folder": str(self.folder)}
+
+    def notes(self, what: str) -> list[Note]:
+        file = self.folder / "notes"
+        rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+        return [Note(word, JobId(job), int(attempt), int(pid)) for word, job, attempt, pid in rows if word == what]
+
+    async def noted(self, what: str, count: int = 1) -> list[Note]:
+        """The notes, once there are so many."""
+
+        async def enough() -> bool:
+            return len(self.notes(what)) >= count
+
+        await eventually(enough, what=f"{count} notes of {what!r} (workers said: {self._said()})")
+        return self.notes(what)
+
+    def go(self) -> None:
+        """Chores that wait go on."""
+        (self.folder / "go").touch()
+
+    async def clear_up(self) -> None:
+        left = [pid for process in self._started for pid in await process.clear_up()]
+        if left:
+            pytest.fail(f"processes were left behind: {left}; their worker said: {self._said()}")
+
+    def _said(self) -> str:
+        return "\n".join(process.said for process in self._started)

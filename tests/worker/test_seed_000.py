@@ -1,0 +1,198 @@
+"""The verification strategy of seed 000, "Job Dispatch Redesign"."""
+
+import signal
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.conftest import Clock, eventually
+from tests.worker import chores
+from tests.worker.shop import ACME, SHORT, Processes, Raw, Shop, only
+
+from leasehold.engines import open_store
+from leasehold.model.backoff import OUTBOX, Steps
+from leasehold.model.job import JobId
+from leasehold.model.status import AttemptStatus, Status
+from leasehold.store import Serves, WorkerFacts
+from leasehold.worker import Handlers, Job
+
+Payload = dict[str, Any]
+CRASHED, FAILED, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.FAILED, AttemptStatus.SUCCEEDED
+LEASE = timedelta(seconds=60)
+REPORTS = Serves(("report",), (ACME,))
+NOBODY = WorkerFacts("elsewhere", 1)
+
+
+async def report(job: Job, payload: Payload) -> None: ...
+
+
+@pytest.fixture
+async def handlers(shop: Shop) -> Handlers:
+    handlers = only(report, backoff=Steps(0))
+    await shop.store.sync_definitions(handlers.definitions)
+    return handlers
+
+
+# Unit tests
+
+
+async def test_notify_payload_is_a_poke_and_not_data(shop: Shop, handlers: Handlers) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def on_notify(connection: object, pid: int, channel: str, payload: object) -> None:
+        heard.append((channel, str(payload)))
+
+    async with shop.working(handlers) as worker:
+        await shop.at_rest(worker)
+        assert worker._tenure is not None
+        channel = await shop.observer.fetchval("select leasehold.channel($1::uuid)", worker._tenure._seat.worker)
+        await shop.observer.add_listener(channel, on_notify)
+        await shop.ended(await shop.enqueue(payload={"item": 7}))
+
+        async def arrived() -> bool:
+            return bool(heard)
+
+        await eventually(arrived, what="the notification")
+        await shop.observer.remove_listener(channel, on_notify)
+    assert set(heard) == {(channel, "work")}
+
+
+def test_backoff_is_30_seconds_then_5_minutes_for_three_executions() -> None:
+    delays = [OUTBOX.backoff.delay(execution, luck=0.5).total_seconds() for execution in (1, 2)]
+    assert (delays, OUTBOX.max_attempts) == ([30, 300], 3)
+
+
+async def test_backoff_is_what_the_worker_writes(shop: Shop) -> None:
+    async def enrich(job: Job, payload: Payload) -> None:
+        raise ConnectionError("the model is away")
+
+    handlers = only(enrich, backoff=OUTBOX.backoff, max_attempts=OUTBOX.max_attempts)
+    async with shop.working(handlers):
+        record = await shop.waits_again(await shop.enqueue())
+    (attempt,) = await shop.door.attempts(record.id)
+    assert attempt.finished_at is not None
+    assert record.scheduled_for - attempt.finished_at == timedelta(seconds=30)
+
+
+async def test_lease_expiry_is_judged_by_the_databases_clock(shop: Shop, handlers: Handlers, clock: Clock) -> None:
+    job = await shop.enqueue()
+    seat = await shop.store.join(REPORTS, NOBODY, LEASE)
+    await shop.store.claim(seat, 1)
+    await clock.move(LEASE - timedelta(seconds=30))
+    assert not await shop.store.evict(10)
+    await clock.move(timedelta(seconds=31))
+    assert [orphan.job for orphan in await shop.store.evict(10)] == [job]
+
+
+# Integration tests
+
+
+async def test_1_happy_path(shop: Shop, handlers: Handlers) -> None:
+    async with shop.working(handlers) as worker:
+        await shop.at_rest(worker)
+        job = await shop.enqueue()
+        assert (await shop.ended(job)).status is Status.SUCCEEDED
+    assert await shop.history(job) == [SUCCEEDED]
+
+
+async def test_2_missed_notify(shop: Shop, handlers: Handlers) -> None:
+    """The worker listens, but producers don't know that it sleeps: nobody is notified, the fallback finds the job."""
+    async with shop.working(handlers, fallback=timedelta(seconds=2)) as worker:
+        await shop.at_rest(worker)
+        await shop.observer.execute("delete from leasehold.sleepers")
+        assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
+
+
+async def test_2_the_start_up_scan_finds_what_was_enqueued_before(shop: Shop, handlers: Handlers) -> None:
+    jobs = await shop.enqueue_many(25)
+    async with shop.working(handlers):
+        assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
+
+
+async def test_3_concurrent_workers(shop: Shop) -> None:
+    ran: Counter[JobId] = Counter()
+
+    async def count(job: Job, payload: Payload) -> None:
+        ran[job.id] += 1
+
+    handlers = only(count)
+    async with shop.working(handlers), shop.working(handlers):
+        jobs = await shop.enqueue_many(200)
+        await shop.all_ended(jobs)
+    assert ran == dict.fromkeys(jobs, 1)
+
+
+async def test_4_crash_recovery(shop: Shop, handlers: Handlers) -> None:
+    """Claimed by a worker whose connections then end without a word; after its lease another takes over."""
+    job = await shop.enqueue()
+    elsewhere = await open_store(shop.url)
+    seat = await elsewhere.join(REPORTS, NOBODY, SHORT.busy)
+    claimed = await elsewhere.claim(seat, 1)
+    await elsewhere.close()
+    async with shop.working(handlers, leases=SHORT):
+        assert (await shop.ended(job)).status is Status.SUCCEEDED
+    assert await shop.history(job) == [CRASHED, SUCCEEDED]
+    assert [claim.attempt for claim in claimed.claims] == [1]
+
+
+@pytest.fixture
+async def item(observer: Raw) -> str:
+    """Something of the application's own, that a job enriches."""
+    await observer.execute("create table items (id text primary key, status text, changes integer default 0)")
+    await observer.execute("insert into items values ('item-1', 'enriching')")
+    return "item-1"
+
+
+async def test_5_idempotency(shop: Shop, item: str) -> None:
+    """The first run dies between its effect and its result; the second finds the item done, and changes nothing."""
+    found: list[str] = []
+
+    async def enrich(job: Job, payload: Payload) -> None:
+        connection = await asyncpg.connect(shop.url)
+        try:
+            found.append(await connection.fetchval("select status from items where id = $1", payload["item"]))
+            await connection.execute(
+                "update items set status = 'ready', changes = changes + 1 where id = $1 and status = 'enriching'",
+                payload["item"],
+            )
+        finally:
+            await connection.close()
+        if job.attempt == 1:
+            raise ConnectionResetError("before it could say that it was done")
+
+    async with shop.working(only(enrich, backoff=Steps(0))):
+        job = await shop.enqueue(payload={"item": item})
+        await shop.ended(job)
+    assert await shop.history(job) == [FAILED, SUCCEEDED]
+    assert found == ["enriching", "ready"]
+    assert await shop.observer.fetchval("select changes from items where id = $1", item) == 1
+
+
+# End to end
+
+
+async def test_100_items_created_rapidly_are_all_enriched(shop: Shop, handlers: Handlers) -> None:
+    async with shop.working(handlers) as worker:
+        await shop.at_rest(worker)
+        jobs = [await shop.enqueue(payload={"item": number}) for number in range(100)]
+        records = await shop.all_ended(jobs)
+    assert Counter(record.status for record in records) == {Status.SUCCEEDED: 100}
+
+
+async def test_what_a_worker_killed_in_the_middle_was_doing_is_done_by_another_after_the_lease(
+    shop: Shop, processes: Processes
+) -> None:
+    await shop.store.sync_definitions(chores.handlers.definitions)
+    killed = processes.worker("--lease", "2s", "--slots", "5")
+    jobs = await shop.enqueue_many(20, "wait", payload=processes.payload)
+    begun = {note.job for note in await processes.noted("began", 5)}
+    processes.worker("--lease", "2s", "--slots", "5")
+    killed.send(signal.SIGKILL)
+    processes.go()
+    assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
+    for job in jobs:
+        assert await shop.history(job) == ([CRASHED, SUCCEEDED] if job in begun else [SUCCEEDED])
+    assert Counter(note.job for note in processes.notes("ended")) == dict.fromkeys(jobs, 1)
+    assert killed.pid not in {note.pid for note in processes.notes("ended")}

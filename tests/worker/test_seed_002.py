@@ -1,0 +1,319 @@
+"""The test plan of seed 002, "Long Polling Design", number by number.
+
+Where it measures milliseconds, these tests show the mechanism instead: the fallback is an hour away, so that only
+what is to be shown can have woken anybody.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import pytest
+from tests.conftest import Clock, eventually
+from tests.store.bench import Bench, EngineUnderTest
+from tests.worker.shop import ACME, HOUR, Raw, Shop, Verb, only
+
+from leasehold.engines import open_store
+from leasehold.model.backoff import Steps
+from leasehold.model.job import JobId, tenant_id
+from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.model.outcome import LeaseLost, Raised, Released, Snoozed
+from leasehold.model.status import Status
+from leasehold.store import Serves, Store, WorkerFacts
+from leasehold.worker import Handlers, Job, Worker
+from leasehold.worker.heartbeat import Leases
+
+SECOND = timedelta(seconds=1)
+TENANT = Scope(ScopeKind.TENANT, ACME)
+REPORTS = Scope(ScopeKind.DEFINITION, "report")
+
+
+async def report(job: Job, payload: dict[str, Any]) -> str:
+    return "done"
+
+
+@pytest.fixture
+async def handlers(shop: Shop) -> Handlers:
+    handlers = only(report, backoff=Steps(0))
+    await shop.store.sync_definitions(handlers.definitions)
+    return handlers
+
+
+@pytest.fixture
+def bench(shop: Shop, clock: Clock) -> Bench:
+    """Another worker of the same tenant, in steps."""
+
+    async def open_again() -> Store:
+        return await open_store(shop.url)
+
+    return Bench(EngineUnderTest(shop.store, open_again, clock.move))
+
+
+# 1. Trigger creation. There is no trigger: each statement that makes work calls leasehold.wake.
+
+Source = Callable[[Bench], AsyncGenerator[JobId, None]]
+"""Makes a job that can't run yet; after the first yield, with the worker asleep, it becomes runnable."""
+
+
+async def enqueue(bench: Bench) -> AsyncGenerator[JobId, None]:
+    yield JobId("")
+    yield await bench.enqueue()
+
+
+async def manual_retry(bench: Bench) -> AsyncGenerator[JobId, None]:
+    job = await bench.failed()
+    yield job
+    await bench.door.retry({job: 1})
+    yield job
+
+
+async def run_now(bench: Bench) -> AsyncGenerator[JobId, None]:
+    job = await bench.enqueue(delay=HOUR)
+    yield job
+    await bench.door.reschedule([job], timedelta())
+    yield job
+
+
+async def given_back(bench: Bench) -> AsyncGenerator[JobId, None]:
+    claim = await bench.running()
+    yield claim.job
+    await bench.finish(claim, Released())
+    yield claim.job
+
+
+async def retry_after_an_error(bench: Bench) -> AsyncGenerator[JobId, None]:
+    claim = await bench.running()
+    yield claim.job
+    await bench.finish(claim, Raised("Unlucky", "no luck", retry_in=timedelta()))
+    yield claim.job
+
+
+async def snooze(bench: Bench) -> AsyncGenerator[JobId, None]:
+    claim = await bench.running()
+    yield claim.job
+    await bench.finish(claim, Snoozed(timedelta()))
+    yield claim.job
+
+
+async def crash(bench: Bench) -> AsyncGenerator[JobId, None]:
+    claim = await bench.running(max_attempts=2)
+    yield claim.job
+    await bench.store.leave(await bench.worker())
+    (orphan,) = await bench.store.evict(10)
+    await bench.finish(orphan, LeaseLost())
+    yield claim.job
+
+
+async def resume(bench: Bench) -> AsyncGenerator[JobId, None]:
+    await bench.store.pause(TENANT, Pause("maintenance"))
+    job = await bench.enqueue()
+    yield job
+    await bench.store.pause(TENANT, None)
+    yield job
+
+
+async def raised_limit(bench: Bench) -> AsyncGenerator[JobId, None]:
+    await bench.store.limit(REPORTS, Limits(max_running=1))
+    await bench.running()
+    job = await bench.enqueue()
+    yield job
+    await bench.store.limit(REPORTS, Limits(max_running=2))
+    yield job
+
+
+async def freed_cap(bench: Bench) -> AsyncGenerator[JobId, None]:
+    await bench.store.limit(TENANT, Limits(max_running=1))
+    claim = await bench.running()
+    job = await bench.enqueue()
+    yield job
+    await bench.succeed(claim)
+    yield job
+
+
+async def activate(bench: Bench) -> AsyncGenerator[JobId, None]:
+    job = await bench.enqueue()
+    await bench.store.activate("report", False)
+    yield job
+    await bench.store.activate("report", True)
+    yield job
+
+
+async def promotion_by_a_worker_of_another_tenant(bench: Bench) -> AsyncGenerator[JobId, None]:
+    """It came due, but this worker's timer does not know yet: the database's clock was moved."""
+    job = await bench.enqueue(delay=HOUR / 2)
+    yield job
+    await bench.move_clock(HOUR / 2)
+    elsewhere = Serves(("report",), (tenant_id("other"),))
+    seat = await bench.store.join(elsewhere, WorkerFacts("elsewhere", 1), HOUR)
+    assert not (await bench.store.claim(seat, 10)).claims
+    yield job
+
+
+SOURCES = [
+    enqueue,
+    manual_retry,
+    run_now,
+    given_back,
+    retry_after_an_error,
+    snooze,
+    crash,
+    resume,
+    raised_limit,
+    freed_cap,
+    activate,
+    promotion_by_a_worker_of_another_tenant,
+]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_1_every_source_of_work_wakes_a_worker_that_sleeps(
+    shop: Shop, bench: Bench, handlers: Handlers, source: Source
+) -> None:
+    making = source(bench)
+    await anext(making)
+    async with shop.working(handlers, tenants=(ACME,)) as worker:
+        await shop.at_rest(worker)
+        job = await anext(making)
+        assert (await shop.ended(job)).status is Status.SUCCEEDED
+    await making.aclose()
+
+
+# 2. and 3. The notification
+
+
+@asynccontextmanager
+async def overheard(observer: Raw, worker: Worker) -> AsyncIterator[list[str]]:
+    """The payloads of what is sent to this worker."""
+    assert worker._tenure is not None
+    heard: list[str] = []
+
+    def on_notify(connection: object, pid: int, channel: str, payload: object) -> None:
+        heard.append(str(payload))
+
+    channel = await observer.fetchval("select leasehold.channel($1::uuid)", worker._tenure._seat.worker)
+    await observer.add_listener(channel, on_notify)
+    yield heard
+    await observer.remove_listener(channel, on_notify)
+
+
+async def test_2_an_enqueue_notifies_the_worker_that_sleeps(shop: Shop, handlers: Handlers) -> None:
+    async with shop.working(handlers) as worker:
+        await shop.at_rest(worker)
+        async with overheard(shop.observer, worker) as heard:
+            await shop.ended(await shop.enqueue())
+
+            async def arrived() -> bool:
+                return bool(heard)
+
+            await eventually(arrived, what="the notification")
+
+
+async def test_3_a_notification_carries_no_data(shop: Shop, handlers: Handlers) -> None:
+    """Neither a job nor a time: `work` says "look", and when the next job is due the worker reads for itself."""
+    async with shop.working(handlers) as worker:
+        await shop.at_rest(worker)
+        async with overheard(shop.observer, worker) as heard:
+            await shop.enqueue(delay=HOUR)
+
+            async def arrived() -> bool:
+                return bool(heard)
+
+            await eventually(arrived, what="the notification")
+            await shop.at_rest(worker)
+            await shop.ended(await shop.enqueue(payload={"secret": "1234"}))
+        assert set(heard) == {"work"}
+
+
+# 4. to 8. Waking
+
+
+async def test_4_immediate_wake_by_the_notification_and_not_by_a_timer(shop: Shop, handlers: Handlers) -> None:
+    async with shop.working(handlers) as worker:
+        for _ in range(3):
+            await shop.at_rest(worker)
+            assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
+
+
+async def test_5_timer_wake_of_a_worker_that_hears_no_notification(shop: Shop, handlers: Handlers) -> None:
+    """It does not listen, and the fallback is an hour away: the timer alone can have woken it."""
+    job = await shop.enqueue(delay=SECOND)
+    async with shop.working(handlers, notify=False):
+        record = await shop.ended(job)
+    assert record.started_at is not None
+    assert record.started_at >= record.scheduled_for
+
+
+async def test_6_competing_consumers_of_four_dispatchers_one_claims_one_item(shop: Shop, handlers: Handlers) -> None:
+    """The one that found work wakes one more, which finds nothing and wakes nobody: two of four look."""
+    looked: set[str] = set()
+
+    def watched(claim: Verb) -> Verb:
+        async def verb(*arguments: Any) -> Any:
+            looked.add(str(id(asyncio.current_task())))
+            return await claim(*arguments)
+
+        return verb
+
+    shop.doors.step_in("claim", watched)
+    async with shop.working(handlers, dispatchers=4) as worker:
+        await shop.at_rest(worker)
+        assert len(looked) == 4
+        looked.clear()
+        shop.doors.statements.clear()
+        await shop.ended(await shop.enqueue())
+        await shop.at_rest(worker)
+    assert shop.doors.statements.count("fleet/claim") == 1
+    assert len(looked) <= 2
+
+
+async def test_7_fallback_wakes_a_worker_that_does_not_listen(shop: Shop, handlers: Handlers) -> None:
+    async with shop.working(handlers, notify=False, fallback=timedelta(seconds=0.3)) as worker:
+        await shop.at_rest(worker)
+        assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
+
+
+async def test_8_timer_update_by_an_earlier_timer(shop: Shop, handlers: Handlers) -> None:
+    later = await shop.enqueue(delay=HOUR)
+    async with shop.working(handlers, fallback=2 * HOUR) as worker:
+        await shop.at_rest(worker)
+        record = await shop.ended(await shop.enqueue(delay=SECOND))
+        assert (await shop.job(later)).status is Status.QUEUED
+    assert record.started_at is not None
+    assert record.started_at >= record.scheduled_for
+
+
+# 9. and 10. Load
+
+
+async def test_9_throughput_takes_a_small_part_of_a_statement_per_job(shop: Shop, handlers: Handlers) -> None:
+    """Short polling takes two statements for each job, a claim and a finish. Statements are counted, not seconds."""
+    jobs = await shop.enqueue_many(1000)
+    async with shop.working(handlers, slots=50, dispatchers=4):
+        await shop.all_ended(jobs)
+    sent = Counter(shop.doors.statements)
+    assert sent.total() / len(jobs) < 0.5, sent
+
+
+async def test_10_idle_load_is_one_look_per_fallback_and_the_heartbeat(shop: Shop, handlers: Handlers) -> None:
+    """All intervals are a sixtieth of the defaults: a heartbeat and a look each second stand for two statements a
+    minute, 0.033/s, where the seed expects 0.067 and short polling sends 160.
+    """
+    idle = Leases(busy=timedelta(seconds=3), idle=timedelta(seconds=3))
+    async with shop.working(handlers, dispatchers=4, fallback=SECOND, leases=idle) as worker:
+        await shop.at_rest(worker)
+        shop.doors.statements.clear()
+        began = monotonic()
+
+        async def three_beats() -> bool:
+            return shop.doors.statements.count("fleet/renew") >= 3
+
+        await eventually(three_beats, what="three heartbeats")
+        sent = Counter(shop.doors.statements)
+        seconds = monotonic() - began
+    assert sent.keys() <= {"fleet/renew", "fleet/look"}
+    assert sent["fleet/renew"] <= seconds + 1
+    assert sent["fleet/look"] <= seconds + 1
