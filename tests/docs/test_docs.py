@@ -43,16 +43,22 @@ def test_a_python_example_runs_in_an_empty_folder(page: Path, code: str, tmp_pat
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS, ids=lambda value: getattr(value, "name", value))
 def test_a_command_works(page: Path, command: str, tmp_path: Path) -> None:
-    """`make` can't run inside of itself: its targets are looked up."""
+    """`make` can't run inside of itself: its targets are looked up. A worker runs for ever: so are its options."""
     words = [word for word in shlex.split(command) if "=" not in word]
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return
     assert words[0] == "leasehold"
+    if words[1] == "worker":
+        words = ["leasehold", "worker", "--help"]
+        options = re.findall(r"--[a-z]+", command)
+    else:
+        options = []
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
     run = [sys.executable, "-c", "from leasehold.cli import main; main()", *words[1:]]
     done = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == (6 if "--check" in words else 0), done.stderr
+    assert [option for option in options if option not in done.stdout] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -39,6 +39,10 @@ class Run:
         self._instead: Outcome | None = None
         self._task = asyncio.create_task(self._outcome(), name=f"leasehold {claim.definition.key} {claim.job}")
 
+    @property
+    def ended(self) -> bool:
+        return self._task.done()
+
     def then(self, ended: Callable[[Self, Outcome | None], None]) -> None:
         """Calls `ended` with the outcome. Whatever the handler does becomes one."""
         self._task.add_done_callback(lambda task: ended(self, self._instead if task.cancelled() else task.result()))

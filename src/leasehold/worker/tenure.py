@@ -197,11 +197,18 @@ class Tenure:
         self._strays_may_come = False
         held = set(await self._store.held(self._seat))
         for claim in self._runs.keys() - held:
-            self._runs[claim].stop(None)
+            self._drop(claim)
         strays = [claim for claim in held if claim not in self._runs]
         if strays:
             await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
         self._claims_in_doubt = False
+
+    def _drop(self, claim: Claim) -> None:
+        """Nor does its outcome count: a crash may have undone the claim, and the next may have the same fence."""
+        self._done = [(other, outcome) for other, outcome in self._done if other != claim]
+        self._runs[claim].stop(None)
+        if self._runs[claim].ended:
+            self._forget(claim)
 
     def _look_for_strays(self) -> None:
         self._strays_may_come = True
