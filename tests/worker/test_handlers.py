@@ -599,6 +599,11 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
     async with shop.working(only(report)) as worker:
         job = await shop.enqueue()
         await shop.ended(job)
+
+        async def done_with() -> bool:
+            return worker._tenure is not None and not worker._tenure._runs
+
+        await eventually(done_with, what="the worker's last look at the ended job")
         said = shop.doors.calls["say"]
         kept[0].log("too late")
 
