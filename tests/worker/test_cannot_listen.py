@@ -2,17 +2,25 @@
 
 import asyncio
 import logging
+import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.conftest import eventually
-from tests.worker.shop import Doors, Shop, only
+from tests.worker.shop import ACME, Doors, Shop, only
 
 from leasehold.engines import open_store
 from leasehold.errors import CannotListen
+from leasehold.model.definition import Definition
+from leasehold.model.job import NewJob
 from leasehold.model.status import Status
 from leasehold.store import Serves, Store, WorkerFacts
 from leasehold.worker import Job
@@ -67,6 +75,62 @@ async def deaf_url(database_url: str) -> AsyncIterator[str]:
     for pump in pumps:
         pump.cancel()
     await asyncio.gather(*pumps, return_exceptions=True)
+
+
+def _configured(database_url: str) -> Path:
+    """A folder with what pgbouncer has to know; open to the account that it runs under when we are root."""
+    target = urlsplit(database_url)
+    given = parse_qs(target.query)
+    host, port = given.get("host", [target.hostname])[0], given.get("port", [str(target.port or 5432)])[0]
+    folder = Path(tempfile.mkdtemp(prefix="pgb-"))
+    folder.chmod(0o777)
+    (folder / "users").write_text(f'"{target.username}" ""\n')
+    (folder / "ini").write_text(
+        f"[databases]\n* = host={host} port={port}\n[pgbouncer]\npool_mode = transaction\nauth_type = trust\n"
+        f"auth_file = {folder}/users\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {folder}\n"
+        f"logfile = {folder}/log\npidfile = {folder}/pid\ndefault_pool_size = 4\n"
+    )
+    return folder
+
+
+@pytest.fixture
+async def pooled_url(database_url: str) -> AsyncIterator[str]:
+    """The way through a real pgbouncer in transaction mode."""
+    if not (program := shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")):
+        pytest.skip("there is no pgbouncer here (apt-get install pgbouncer); a proxy without notifications stands in")
+    folder = _configured(database_url)
+    target = urlsplit(database_url)
+    as_whom = ["-u", "postgres"] if os.geteuid() == 0 else []
+    running = await asyncio.create_subprocess_exec(
+        program, "-q", *as_whom, str(folder / "ini"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    await eventually(partial(asyncio.to_thread, (folder / ".s.PGSQL.6432").exists), what="pgbouncer's socket")
+    yield f"postgresql://{target.username}@{target.path}?host={folder}&port=6432"
+    running.terminate()
+    await running.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+async def test_a_worker_behind_a_pooler_in_transaction_mode_works_on(pooled_url: str, shop: Shop) -> None:
+    async def report(job: Job, payload: object) -> None:
+        job.log("said through the pooler")
+
+    pooled = Doors(pooled_url)
+    async with shop.working(only(report), pooled, fallback=timedelta(milliseconds=100)):
+        jobs = await shop.enqueue_many(50)
+        assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
+    assert [line.text for line in await shop.lines(jobs[0])] == ["said through the pooler"]
+
+
+async def test_producers_may_be_pooled(pooled_url: str, store: Store, shop: Shop) -> None:
+    await store.sync_definitions([Definition("report")])
+    pooled = await open_store(pooled_url, schema="leasehold")
+    try:
+        door = pooled.tenant(ACME)
+        await asyncio.gather(*(door.enqueue([NewJob(definition="report")]) for _ in range(40)))
+        assert (await door.counts(100))[Status.QUEUED] == 40
+    finally:
+        await pooled.close()
 
 
 async def test_a_listener_finds_out_by_itself_that_nothing_arrives(deaf_url: str, store: Store) -> None:

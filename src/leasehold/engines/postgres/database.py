@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -62,11 +62,16 @@ _NO_SCHEMA = (
 
 
 class Database:
-    """One schema in one database. Opens nothing until it is asked for something."""
+    """One schema in one database. Opens nothing until it is asked for something.
+
+    `pooled`: a pooler in transaction mode stands between. It gives each transaction another session, so nothing is
+    set, no prepared statement is kept, and each statement is a transaction of its own, said aloud.
+    """
 
     def __init__(self, url: str, schema: str) -> None:
         self.url = url
         self.schema = schema_name(schema)
+        self.pooled = False
         self._statements = statements(self.schema)
         self._pool: Pool | None = None
         self._opening = asyncio.Lock()
@@ -81,6 +86,8 @@ class Database:
 
     async def fetch_anew_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
         """Planned for this one run: a plan that a connection settled on while tables were empty would stay."""
+        if self.pooled:
+            return await self.fetch_on(connection, name, **values)
         statement = self.statement(name)
         prepared = await connection.prepare(statement.text)
         return await prepared.fetch(*statement.arguments(values))
@@ -88,7 +95,8 @@ class Database:
     async def fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
         """Planned once for each connection: for statements whose plan is good whenever it was made."""
         statement = self.statement(name)
-        return await connection.fetch(statement.text, *statement.arguments(values))
+        async with connection.transaction() if self.pooled else nullcontext():
+            return await connection.fetch(statement.text, *statement.arguments(values))
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator["Connection"]:
@@ -97,8 +105,23 @@ class Database:
 
     async def connect(self, **settings: str) -> "asyncpg.Connection[asyncpg.Record]":
         with self.translated():
-            named = {"application_name": "leasehold", **settings}
-            return await asyncpg.connect(self.url, server_settings=named)
+            return await asyncpg.connect(self.url, **self._options(settings))
+
+    async def find_out_about_a_pooler(self) -> None:
+        """A pooler refuses settings that it would have to carry from session to session."""
+        with self.translated():
+            try:
+                connection = await asyncpg.connect(self.url, **self._options(ONE_PLAN))
+            except asyncpg.ProtocolViolationError:
+                self.pooled = True
+            else:
+                await closed(connection)
+
+    def _options(self, settings: Mapping[str, str]) -> dict[str, Any]:
+        named = {"application_name": "leasehold"}
+        if self.pooled:
+            return {"server_settings": named, "statement_cache_size": 0}
+        return {"server_settings": named | dict(settings)}
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -118,7 +141,7 @@ class Database:
                     self.url,
                     min_size=0,
                     max_size=POOL_SIZE,
-                    server_settings={"application_name": "leasehold"},
+                    **self._options({}),
                     reset=_nothing_to_reset,
                 )
             return self._pool

@@ -71,7 +71,10 @@ def migrations(schema: str) -> Sequence[Migration]:
 
 
 async def standing(url: str, schema: str = "leasehold") -> Standing:
-    database = Database(url, schema)
+    return await standing_of(Database(url, schema))
+
+
+async def standing_of(database: Database) -> Standing:
     connection = await database.connect()
     try:
         with database.translated():
