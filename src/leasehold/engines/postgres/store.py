@@ -1,4 +1,4 @@
-"""The Postgres engine: what workers and administrators ask for, as statements. The tenant's door is in tenant.py."""
+"""The Postgres engine: what workers ask for, as statements. The tenant's door is in tenant.py."""
 
 import asyncio
 import time
@@ -13,13 +13,13 @@ import orjson
 from asyncpg import Record
 
 from leasehold.engines.postgres import listen, rows
+from leasehold.engines.postgres.administration import PostgresAdministration
 from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
 from leasehold.engines.postgres.lanes import PIECE, Lane, Marks, Stretch, Tour
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
-from leasehold.errors import InvalidInput, SeatLost, UnknownDefinition
-from leasehold.model.definition import Change, Definition, Registered, differences
+from leasehold.errors import SeatLost
+from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, Line, TenantId, WorkerId
-from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.outcome import Verdict
 from leasehold.model.payload import made_storable
 from leasehold.model.status import Status
@@ -31,7 +31,7 @@ PROMOTED_AT_ONCE = 500
 LONGEST_LINE = 10_000
 
 
-class PostgresStore:
+class PostgresStore(PostgresAdministration):
     """An open engine. Links of its own, so that claiming, finishing and heartbeats don't wait for each other.
 
     The claim commits asynchronously: when the database crashes, an attempt number may be handed out again, but
@@ -50,7 +50,7 @@ class PostgresStore:
         durable_claims: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self._strict_tenants = strict_tenants
         commit = "on" if durable_claims else "off"
         self._claimer = Link(database, ONE_PLAN | {"synchronous_commit": commit}, tells_of_loss=True)
@@ -319,67 +319,6 @@ class PostgresStore:
         count: int = pruned
         return count
 
-    # ----------------------------------------------------------------------------------------------- administration
-
-    async def sync_definitions(self, found: Sequence[Definition]) -> Sequence[Change]:
-        for definition in found:
-            definition.check_schema()
-        if len({definition.key for definition in found}) < len(found):
-            raise InvalidInput(
-                "two definitions have the same key. Nothing was registered.", fix="Give one of them another key."
-            )
-        changes: list[Change] = []
-        with self._database.translated():
-            async with self._database.connection() as connection, connection.transaction():
-                await self._database.fetch_on(connection, "administration/lock_definitions")
-                known = await self._database.fetch_on(connection, "administration/definitions")
-                registered = {row["key"]: (rows.definition(row), int(row["version"])) for row in known}
-                for definition in found:
-                    before, version = registered.get(definition.key, (None, 0))
-                    if definition == before:
-                        continue
-                    changed = {} if before is None else differences(before, definition)
-                    changes.append(Change(definition.key, version + 1, changed, created=before is None))
-                    await self._database.fetch_on(
-                        connection,
-                        "administration/add_version",
-                        version=version + 1,
-                        **rows.definition_columns(definition),
-                    )
-        return changes
-
-    async def definitions(self) -> Sequence[Registered]:
-        found = await self._database.fetch("administration/definitions")
-        return [Registered(rows.definition(row), row["version"], row["active"]) for row in found]
-
-    async def activate(self, definition: str, active: bool) -> None:
-        (row,) = await self._database.fetch("administration/activate", key=definition, active=active)
-        if not row["count"]:
-            raise _no_such(definition)
-
-    async def limit(self, scope: Scope, limits: Limits) -> None:
-        changed = await self._database.fetch(
-            "administration/limit",
-            kind=scope.kind.value,
-            key=scope.key,
-            max_running=limits.max_running,
-            rate_count=limits.rate and limits.rate.count,
-            rate_period=limits.rate and limits.rate.period,
-        )
-        if not changed:
-            raise _no_such(scope.key)
-
-    async def pause(self, scope: Scope, pause: Pause | None) -> None:
-        changed = await self._database.fetch(
-            "administration/pause",
-            kind=scope.kind.value,
-            key=scope.key,
-            reason=pause and pause.why,
-            until=pause and pause.until,
-        )
-        if not changed:
-            raise _no_such(scope.key)
-
 
 def _is_due(row: Record) -> bool:
     return row["next_due"] is not None and row["next_due"] <= timedelta()
@@ -399,10 +338,6 @@ def _verdict_columns(done: Iterable[tuple[Claim, Verdict]]) -> dict[str, list[An
         "error_codes": [verdict.error_code for verdict in verdicts],
         "exit_codes": [verdict.exit_code for verdict in verdicts],
     }
-
-
-def _no_such(definition: str) -> UnknownDefinition:
-    return UnknownDefinition(f"there is no definition {definition!r}. Nothing was changed.", fix="Register it first.")
 
 
 def _canceled(verdict: Verdict) -> Verdict:
