@@ -25,10 +25,13 @@ done as (
     cross join moment
     left join leasehold.definition_versions v on v.key = g.definition and v.version = g.version
 ),
+-- "Is running" is said so that no statistics speak of it: told that few run, the planner would rather read the whole
+-- table for those than go by the key (48 buffers became 23,877).
 asked as (
     update leasehold.jobs j set cancel_requested_at = coalesce(j.cancel_requested_at, (select now from moment))
     from wanted w
-    where j.tenant_id = any (array[w.tenant_id]) and j.id between w.id and w.id and j.worker_id is not null
+    where j.tenant_id = any (array[w.tenant_id]) and j.id between w.id and w.id
+      and position('running' in j.status) > 0
     returning j.id, j.worker_id
 ),
 -- This wake is never suppressed: it is sent whether the worker sleeps or not.
