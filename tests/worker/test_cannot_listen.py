@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -22,8 +22,8 @@ from leasehold.errors import CannotListen
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
 from leasehold.model.status import Status
-from leasehold.store import Serves, Store, WorkerFacts
-from leasehold.worker import Job
+from leasehold.store import Serves, Store, Wake, WorkerFacts
+from leasehold.worker import Job, Worker
 
 NOTIFICATION = b"A"
 
@@ -162,3 +162,34 @@ async def test_a_worker_that_can_not_listen_says_so_once_and_polls(
             await eventually(said_so, what="a word about it")
             assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
     assert len(said()) == 1
+
+
+async def test_a_worker_that_could_not_listen_tries_again(
+    deaf_url: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def report(job: Job, payload: object) -> None: ...
+
+    monkeypatch.setattr("leasehold.worker.tenure.LISTEN_AGAIN", 0.05)
+    mended = False
+
+    def while_deaf(wakes: Callable[..., AsyncGenerator[Wake, None]]) -> Callable[..., AsyncGenerator[Wake, None]]:
+        async def instead(*arguments: object) -> AsyncGenerator[Wake, None]:
+            if not mended:
+                raise CannotListen("nothing arrives.", fix="")
+            async for wake in wakes(*arguments):
+                yield wake
+
+        return instead
+
+    shop.doors.step_in("wakes", while_deaf)
+    async with shop.working(only(report), fallback=timedelta(milliseconds=100)) as worker:
+        assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
+        assert worker._tenure is not None
+        assert not worker._tenure._listens
+        mended = True
+        await shop.at_rest(worker)
+        await eventually(partial(_listens, worker), what="a worker that listens")
+
+
+async def _listens(worker: Worker) -> bool:
+    return worker._tenure is not None and worker._tenure._listens

@@ -28,6 +28,7 @@ log = logging.getLogger("leasehold.worker")
 T = TypeVar("T")
 
 FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
+LISTEN_AGAIN = 300.0
 SHORT_JOB = 0.05
 FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
@@ -65,10 +66,9 @@ class Tenure:
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
         self._strays_may_come = False
-        self._listens = settings.notify and store.abilities.wakes
         self._voice = Voice(self._lost_claim)
-        fallback = settings.fallback or (FALLBACK if self._listens else FALLBACK_WITHOUT_WAKES)
-        self._chain = WakeChain(settings.dispatchers, fallback)
+        self._chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
+        self._set_listening(settings.notify and store.abilities.wakes)
         self._heartbeat = Heartbeat(
             open_store,
             seat,
@@ -259,19 +259,28 @@ class Tenure:
     # --------------------------------------------------------------------------------------------- while it lasts
 
     async def _listen(self) -> None:
-        """Who can't listen says so once, and polls from then on."""
-        try:
-            async with aclosing(self._store.wakes(self._seat)) as wakes:
-                async for wake in wakes:
-                    if wake is Wake.CANCEL:
-                        self._heartbeat.hurry()
-                    else:
-                        self._chain.wake()
-        except CannotListen as error:
-            log.warning("%s", error)
-            self._listens = False
-            self._chain.fallback = self._settings.fallback or FALLBACK_WITHOUT_WAKES
+        """Who can't listen says so once and polls; now and then it tries again: a busy server may just be late."""
+        while True:
+            try:
+                async with aclosing(self._store.wakes(self._seat)) as wakes:
+                    async for wake in wakes:
+                        self._set_listening(True)
+                        self._hear(wake)
+            except CannotListen as error:
+                log.log(logging.WARNING if self._listens else logging.DEBUG, "%s", error)
+                self._set_listening(False)
+                self._chain.wake()
+                await asyncio.sleep(LISTEN_AGAIN)
+
+    def _hear(self, wake: Wake) -> None:
+        if wake is Wake.CANCEL:
+            self._heartbeat.hurry()
+        else:
             self._chain.wake()
+
+    def _set_listening(self, listens: bool) -> None:
+        self._listens = listens
+        self._chain.fallback = self._settings.fallback or (FALLBACK if listens else FALLBACK_WITHOUT_WAKES)
 
     async def _bury_on(self) -> None:
         """Every worker sees to the claims of the dead."""
