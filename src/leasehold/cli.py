@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -96,9 +96,12 @@ def worker(
             version=__version__,
         )
         found = load_handlers(handlers)
+        schema = schema or settings.schema
         with _database(url, settings) as database:
-            opened = partial(open_store, database, schema or settings.schema)
-            leave(serve(lambda: Worker(opened, found, options)))
+            with suppress(Unreachable):  # a database that is away is waited for
+                asyncio.run(migrations.standing(database, schema)).require_usable()
+            _said.print(f"✓ worker    {slots} slots for {', '.join(found.keys)}", markup=False)
+            leave(serve(lambda: Worker(partial(open_store, database, schema), found, options)))
 
 
 def main() -> None:
