@@ -46,6 +46,7 @@ _UNREACHABLE = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InternalClientError,  # asyncpg, when asked between the server's last word and the end of the connection
 )
+_BROKEN = OSError | asyncpg.PostgresConnectionError | asyncpg.OperatorInterventionError | asyncpg.InternalClientError
 # It will not go better until somebody changes something.
 _REFUSED = (
     asyncpg.ClientConfigurationError,
@@ -212,11 +213,14 @@ class Link:
                         raise asyncpg.ConnectionDoesNotExistError("the connection was lost")
                 if self._connection is None:
                     self._connection = await self._database.connect(**self._settings)
+                connection = self._connection
                 try:
-                    yield self._connection
-                except (asyncio.CancelledError, TimeoutError):
-                    # A statement is under way and its answer may never come: nobody may wait for it again.
-                    self._connection.terminate()
+                    yield connection
+                except BaseException as error:
+                    # Broken, or a statement is under way whose answer may never come. Whoever used it knows by this.
+                    if isinstance(error, asyncio.CancelledError | _BROKEN) or connection.is_closed():
+                        connection.terminate()
+                        self._connection = None
                     raise
 
     @asynccontextmanager
