@@ -187,8 +187,9 @@ class Guard:
         """A postmaster that was ready and died is started again, always; one that can't get up, five times."""
         assert self.postgres is not None
         status = self.postgres.returncode
-        if not self.ready:
-            self.failed_starts += 1
+        # Clients look for themselves and may have seen it ready, and killed it, between two of our ticks.
+        was_ready = self.ready or pid_if_ready(self.plan) == self.postgres.pid
+        self.failed_starts = 0 if was_ready else self.failed_starts + 1
         if self.starter is not None or self.failed_starts >= FAILED_STARTS_IN_A_ROW:
             raise CannotServe(
                 f"Postgres ended with status {status} while starting, {self.failed_starts} times in a row."
