@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from leasehold.cli import load_handlers
+from leasehold.cli.target import load_handlers
 from leasehold.engines import open_store
 from leasehold.store import Store
 from leasehold.worker import Worker

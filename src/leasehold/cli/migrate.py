@@ -1,0 +1,53 @@
+"""`leasehold migrate`."""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from leasehold.cli.options import Json, Schema, Url, database
+from leasehold.cli.output import USAGE, explained, print_json, said
+from leasehold.config import Settings
+from leasehold.engines.postgres import migrate as migrations
+
+
+def migrate(
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 6 if migrations are missing.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Change nothing; print all migrations as one script.")] = False,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Bring the database schema up to date. Safe while workers of the release before are running."""
+    with explained(json):
+        settings = Settings.from_environment()
+        schema = schema or settings.schema
+        if check and sql:
+            said.print("--check and --sql exclude each other: one compares, the other prints. Nothing was changed.")
+            raise typer.Exit(USAGE)
+        if sql:
+            sys.stdout.write(migrations.script(schema))
+            return
+        with database(url, settings) as found:
+            if check:
+                _report_standing(asyncio.run(migrations.standing(found, schema)), json)
+            else:
+                _report_applied(asyncio.run(migrations.migrate(found, schema)), schema, json)
+
+
+def _report_standing(standing: migrations.Standing, json: bool) -> None:
+    standing.require_usable()
+    if json:
+        print_json({"schema": standing.schema, "version": standing.version, "known": standing.known})
+    else:
+        said.print(f'✓ schema "{standing.schema}" is at {standing.version:04d}, as this version needs it')
+
+
+def _report_applied(applied: list[migrations.Migration], schema: str, json: bool) -> None:
+    if json:
+        print_json({"schema": schema, "applied": [migration.title for migration in applied]})
+    elif applied:
+        said.print(f'✓ schema "{schema}": applied {", ".join(migration.title for migration in applied)}')
+    else:
+        said.print(f'✓ schema "{schema}" is up to date, nothing to do')
