@@ -1,19 +1,28 @@
 """Everything Leasehold raises, as one tree. A class exists only where a caller would act differently.
 
 LeaseholdError
-├── InvalidInput           LH-1000  what you passed cannot be used; nothing was changed
-│   ├── PayloadInvalid     LH-1001  the payload does not fit the definition's schema, or is not plain JSON
-│   ├── UnknownDefinition  LH-1002  no such definition
-│   ├── InactiveDefinition LH-1005  the definition takes nothing new
-│   └── UnknownTenant      LH-1006  strict tenants: this one was never registered
-├── SchemaMismatch         LH-2000  the database schema is not what it was when the store was opened
-│                          LH-2001  … is missing or older than this code
-│                          LH-2002  … is newer than this code can work with
-├── Unreachable            LH-3001  the database cannot be reached
-├── CannotListen           LH-3002  LISTEN is accepted but nothing arrives, as behind a pooler: poll instead
-├── EmbeddedError          LH-3010  the embedded Postgres cannot be started
-├── TransactionConflict    LH-4002  your transaction lost a race: run it again
-└── SeatLost               LH-4001  this worker was evicted: stop its runs, join again
+├── InvalidInput              LH-1000  what you passed cannot be used; nothing was changed
+│   ├── PayloadInvalid        LH-1001  the arguments don't fit the handler or its schema, or are too large
+│   │   └── NotJson           LH-1003  JSON can't hold this, or would give it back as something else
+│   ├── UnknownDefinition     LH-1002  no such definition
+│   ├── NoTenant              LH-1004  an enqueue without a tenant
+│   ├── InactiveDefinition    LH-1005  the definition takes nothing new
+│   ├── UnknownTenant         LH-1006  strict tenants: this one was never registered
+│   ├── UnusableHandler       LH-1007  a handler whose arguments can't be taken from JSON
+│   ├── UnknownJob            LH-1008  the tenant has no such job
+│   └── CannotLoad            LH-5001  the file or module that holds the handlers can't be imported
+├── Conflict                           what is there does not allow it; nothing was changed
+│   ├── WrongState            LH-1009  the job is not in a state for this
+│   └── DuplicateJob          LH-1010  another job holds the dedupe key
+├── SchemaMismatch            LH-2000  the database schema is not what it was when the store was opened
+│                             LH-2001  … is missing or older than this code
+│                             LH-2002  … is newer than this code can work with
+├── Unreachable               LH-3001  the database cannot be reached
+├── CannotListen              LH-3002  LISTEN is accepted but nothing arrives, as behind a pooler: poll instead
+├── BlockingCall              LH-3003  a blocking call on a running event loop: await its async twin instead
+├── EmbeddedError             LH-3010  the embedded Postgres cannot be started
+├── SeatLost                  LH-4001  this worker was evicted: stop its runs, join again
+└── TransactionConflict       LH-4002  your transaction lost a race: run it again
 
 Every message says what happened, with values, why, what to do, and whether anything was changed.
 """
@@ -47,12 +56,44 @@ class UnknownDefinition(InvalidInput):
     code = "LH-1002"
 
 
+class NotJson(PayloadInvalid):
+    code = "LH-1003"
+
+
+class NoTenant(InvalidInput):
+    code = "LH-1004"
+
+
 class InactiveDefinition(InvalidInput):
     code = "LH-1005"
 
 
 class UnknownTenant(InvalidInput):
     code = "LH-1006"
+
+
+class UnusableHandler(InvalidInput):
+    code = "LH-1007"
+
+
+class UnknownJob(InvalidInput):
+    code = "LH-1008"
+
+
+class CannotLoad(InvalidInput):
+    code = "LH-5001"
+
+
+class Conflict(LeaseholdError):
+    pass
+
+
+class WrongState(Conflict):
+    code = "LH-1009"
+
+
+class DuplicateJob(Conflict):
+    code = "LH-1010"
 
 
 class SchemaMismatch(LeaseholdError):
@@ -65,6 +106,10 @@ class Unreachable(LeaseholdError):
 
 class CannotListen(LeaseholdError):
     code = "LH-3002"
+
+
+class BlockingCall(LeaseholdError):
+    code = "LH-3003"
 
 
 class EmbeddedError(LeaseholdError):

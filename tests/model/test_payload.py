@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.errors import PayloadInvalid
+from leasehold.errors import NotJson, PayloadInvalid
 from leasehold.model.payload import MAX_BYTES, MAX_DEPTH, canonical, decode, encode, encode_result
 
 
@@ -59,6 +59,10 @@ def endless() -> dict[str, Any]:
     payload: dict[str, Any] = {}
     payload["a"] = payload
     return payload
+
+
+def code_for(why: str) -> str:
+    return PayloadInvalid.code if "bytes of JSON" in why else NotJson.code
 
 
 NOT_JSON = [
@@ -108,7 +112,7 @@ def test_what_is_not_plain_json_is_refused_by_its_path(
         encoder(payload)
 
     message = str(refusal.value)
-    assert message.startswith(f"LH-1001: {path}: ")
+    assert message.startswith(f"{code_for(why)}: {path}: ")
     assert why in message
     assert "Nothing was enqueued." in message
 
@@ -192,7 +196,7 @@ def test_a_result_that_is_not_plain_json_is_refused_as_a_result(result: Any, pat
         encode_result(result)
 
     message = str(refusal.value)
-    assert message.startswith(f"LH-1001: {path}: ")
+    assert message.startswith(f"{code_for(why)}: {path}: ")
     assert why in message
     assert "The handler ran to its end." in message
     assert "enqueued" not in message

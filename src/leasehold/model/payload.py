@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from leasehold.errors import PayloadInvalid
+from leasehold.errors import NotJson, PayloadInvalid
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
@@ -15,7 +15,7 @@ _PLAIN = "text, numbers, true/false, null, lists and dicts with text keys"
 
 
 def encode(payload: Mapping[str, Any]) -> str:
-    """The payload as JSON text. Raises PayloadInvalid, naming the field, for what JSON or Postgres can't hold."""
+    """The payload as JSON text. Raises NotJson, naming the field, for what JSON or Postgres can't hold."""
     if type(payload) is not dict:
         raise _refused("payload", f"{type(payload).__name__} is not a dict")
     return _encode(payload, "payload")
@@ -26,7 +26,7 @@ def encode_result(result: Any) -> str:
     try:
         return _encode(result, "result")
     except PayloadInvalid as error:
-        raise PayloadInvalid(error.happened, fix=f"The handler ran to its end. Return {_PLAIN}.") from error
+        raise type(error)(error.happened, fix=f"The handler ran to its end. Return {_PLAIN}.") from error
 
 
 def decode(text: str) -> Any:
@@ -65,7 +65,10 @@ def _encode(value: Any, root: str) -> str:
     _require_plain(value, root, 1)
     text = orjson.dumps(value)
     if len(text) > MAX_BYTES:
-        raise _refused(root, f"{len(text):,} bytes of JSON, at most {MAX_BYTES:,} are kept")
+        raise PayloadInvalid(
+            f"{root}: {len(text):,} bytes of JSON, at most {MAX_BYTES:,} are kept.",
+            fix="Nothing was enqueued. Store the data elsewhere and pass where it is.",
+        )
     return text.decode()
 
 
@@ -105,5 +108,5 @@ def _require_storable(text: str, path: str) -> None:
         raise _refused(path, f"the text has {why}")
 
 
-def _refused(path: str, why: str) -> PayloadInvalid:
-    return PayloadInvalid(f"{path}: {why}.", fix=f"Nothing was enqueued. Pass {_PLAIN}.")
+def _refused(path: str, why: str) -> NotJson:
+    return NotJson(f"{path}: {why}.", fix=f"Nothing was enqueued. Pass {_PLAIN}.")
