@@ -184,12 +184,18 @@ class RescheduleAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Everything given must match; an empty tuple matches anything."""
+    """Everything given must match; an empty tuple matches anything.
+
+    `due` and `tried` tell queued jobs apart: by the engine's clock, and by whether attempts lie behind them. Jobs
+    that do not wait are due.
+    """
 
     statuses: tuple[Status, ...] = ()
     definitions: tuple[str, ...] = ()
     source: Source | None = None
     correlation_id: str | None = None
+    due: bool | None = None
+    tried: bool | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
 
@@ -247,7 +253,22 @@ class Administration(Protocol):
     """What no tenant may do."""
 
     async def sync_definitions(self, found: Sequence[Definition]) -> Sequence[Change]:
-        """Registers what the code says. Different content becomes a new version; what waits keeps its own."""
+        """Registers what the code says; all or none. One change for each, in the order given.
+
+        Content that differs becomes a new version, or makes the older one current again that has it. What waits
+        keeps its own.
+        """
+
+    async def definitions(self) -> Sequence[Registered]: ...
+
+    async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
+        """By name, the first `limit`."""
+
+    async def everywhere(self, where: Filter, cursor: str | None, limit: int) -> Page:
+        """Jobs of all tenants, newest first; two of one id by tenant."""
+
+    async def whose(self, job: JobId) -> Sequence[TenantId]:
+        """Which tenants have a job of that id: one, unless they brought it themselves."""
 
     async def activate(self, definition: str, active: bool) -> None:
         """Inactive: nothing new is taken, and what waits is held."""

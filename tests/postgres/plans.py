@@ -244,6 +244,10 @@ class Size:
     running: int = 200  # 50 for each worker
 
     @property
+    def tenants(self) -> int:
+        return self.lanes + 1
+
+    @property
     def workers(self) -> int:
         return self.running // 50
 
@@ -268,6 +272,10 @@ _WORKERS = """
         id, host, pid, version, slots, definitions, started_at, last_seen_at, lease_expires_at)
     select lpad(n::text, 32, '0')::uuid, 'here', n, '1', 50, $3::text[], now(), now(), now() + interval '1 day'
     from generate_series($1::integer, $2) n
+"""
+_TENANTS = """
+    insert into leasehold.tenants (id, created_at)
+    select 'big', now() union all select 't' || lpad(n::text, 6, '0'), now() from generate_series(1, $1) n
 """
 _SLEEPERS = """
     insert into leasehold.sleepers (worker_id, definitions)
@@ -383,6 +391,7 @@ async def load(connection: "Connection", size: Size) -> None:
 
 async def settle_in(connection: "Connection", size: Size) -> None:
     """What is there before the first job."""
+    await connection.execute(_TENANTS, size.lanes)
     await connection.execute(_DEFINITIONS, DEFINITIONS)
     await connection.execute(_VERSIONS)
     await connection.execute(_WORKERS, 1, size.workers, DEFINITIONS)
@@ -513,6 +522,7 @@ def _new(count: int) -> dict[str, Any]:
         "ids": [UUID(f"01900009-0000-7000-8000-{number:012x}") for number in numbers],
         "id_hashes": [hash_of(f"id:{number}") if number % 4 == 0 else None for number in numbers],
         "definitions": [DEEP] * count,
+        "versions": [1 if number % 2 else None for number in numbers],
         "payloads": ["{}"] * count,
         "priorities": nothing,
         "max_attempts": nothing,
@@ -539,11 +549,14 @@ _FIND = {
     "tenant": BIG,
     "below": UUID(int=2**128 - 1),
     "active": ["blocked", "queued", "running"],
+    "running": False,
     "succeeded": True,
     "unusual": ["failed", "canceled", "dead_letter"],
     "definitions": None,
     "source": None,
     "correlation_id": None,
+    "due": None,
+    "tried": None,
     "created_after": None,
     "created_before": None,
     "limit": 50,
@@ -752,17 +765,73 @@ _FINDING = (
         {**_FIND, "active": [], "succeeded": False, "unusual": ["dead_letter"]},
         _FIND_WAYS,
     ),
+    Case("find what is due", "tenant/find", {**_FIND, "due": True}, _FIND_WAYS),
+    Case("find what was tried", "tenant/find", {**_FIND, "tried": True}, _FIND_WAYS),
     Case(
         "find running",
         "tenant/find",
-        {**_FIND, "active": ["running"], "succeeded": False, "unusual": []},
+        {**_FIND, "active": [], "running": True, "succeeded": False, "unusual": []},
         {**_FIND_WAYS, "jobs": {"jobs_pkey", "jobs_running"}},
     ),
 )
 
+# What no tenant may ask; planned anew each time.
+_EVERYWHERE = {**_FIND, "last_tenant": "", "below_later": UUID(int=2**128 - 1), "only_running": False}
+del _EVERYWHERE["tenant"]
+_ONLY_RUNNING = {
+    **_EVERYWHERE,
+    "active": [],
+    "running": True,
+    "succeeded": False,
+    "unusual": [],
+    "only_running": True,
+}
+_LOOKING_ROUND = (
+    Case("tenants", "administration/tenants", {"limit": 50}, {}),
+    Case(
+        "count the workers",
+        "checkup/workers",
+        {"most": 10_000},
+        {"jobs": {"jobs_running", "jobs_ready", "jobs_future"}},
+    ),
+    Case(
+        "find what runs everywhere",
+        "administration/everywhere",
+        _ONLY_RUNNING,
+        {**_FIND_WAYS, "jobs": {"jobs_running", "jobs_pkey"}},
+    ),
+)
+# There is no index for these: they cost some probes for each tenant.
+OF_EACH_TENANT = tuple(
+    case.through(Door.ANEW)
+    for case in (
+        Case("find everywhere", "administration/everywhere", _EVERYWHERE, _FIND_WAYS),
+        Case(
+            "find further below everywhere",
+            "administration/everywhere",
+            {**_EVERYWHERE, "last_tenant": lane_tenant(7), "below": ended_id(60), "below_later": ended_id(61)},
+            _FIND_WAYS,
+        ),
+        Case(
+            "find dead letters everywhere",
+            "administration/everywhere",
+            {**_EVERYWHERE, "active": [], "succeeded": False, "unusual": ["dead_letter"]},
+            _FIND_WAYS,
+        ),
+        Case(
+            "find by correlation everywhere",
+            "administration/everywhere",
+            {**_EVERYWHERE, "correlation_id": "c2"},
+            _FIND_WAYS,
+        ),
+        Case("whose", "administration/whose", {"job": ended_id(1)}, _BY_ID),
+        Case("whose is unknown", "administration/whose", {"job": UUID(int=1)}, _BY_ID),
+    )
+)
+
 # The first five enqueues on a connection are planned anew, the later ones as it was settled.
 ON_THE_POOL = tuple(case.through(Door.POOL) for case in _POOLED if case.statement == "tenant/enqueue")
-PLANNED_ANEW = tuple(case.through(Door.ANEW) for case in (*_POOLED, *_FINDING))
+PLANNED_ANEW = tuple(case.through(Door.ANEW) for case in (*_POOLED, *_FINDING, *_LOOKING_ROUND))
 # In a transaction of the app's.
 ON_THE_CALLERS = tuple(case.through(Door.CALLER) for case in _POOLED if case.statement == "tenant/enqueue")
 

@@ -14,6 +14,7 @@ from tests.conftest import DatabaseServer
 from tests.postgres.plans import (
     EVERY,
     GROWING,
+    OF_EACH_TENANT,
     ON_LINKS,
     SMALL,
     WITH_ONE_PLAN,
@@ -39,6 +40,10 @@ REFILLED = Size(queued=100_000, future=5_000, due=5_000, ended=20_000, lanes=1_0
 FACTOR, SLACK = 2, 200
 # A batch of 100, or the lanes of 64 tenants for each of five definitions.
 ROWS = 600
+# What may be touched for each tenant: a few indexes, each some pages deep.
+PER_TENANT = 30
+# Of all tenants one row each, then a page of 50 for 50 of them.
+ROWS_OF_ALL = LARGE.tenants + 50 * 50
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def loaded(database_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def large(database_server: DatabaseServer, loaded: str) -> Measured:
-    return Measured(asyncio.run(plans_of(database_server.url_for(loaded), EVERY)))
+    return Measured(asyncio.run(plans_of(database_server.url_for(loaded), (*EVERY, *OF_EACH_TENANT))))
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +178,26 @@ def test_a_plan_made_when_everything_was_gone_still_serves(
     case: Case, small: Measured, emptying: tuple[Measured, Measured]
 ) -> None:
     _require_sane(case, emptying[1][case], small[case])
+
+
+@pytest.mark.parametrize("case", OF_EACH_TENANT, ids=str)
+def test_to_look_at_all_tenants_takes_probes_for_each(case: Case, large: Measured) -> None:
+    assert _detours(case, large[case]) == {}, large[case]
+    assert large[case].buffers <= PER_TENANT * LARGE.tenants, large[case]
+    assert _most_rows(large[case]) <= ROWS_OF_ALL, large[case]
+    assert _most_sorted(large[case]) <= ROWS_OF_ALL, large[case]
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("find dead letters everywhere", "jobs_done_unusual"),
+        ("find by correlation everywhere", "jobs_done_correlation"),
+    ],
+)
+def test_the_few_among_all_tenants_jobs_are_found_by_their_own_index(name: str, way: str, large: Measured) -> None:
+    (case,) = (case for case in OF_EACH_TENANT if case.name.startswith(name))
+    assert way in large[case].ways_to("jobs_done"), large[case]
 
 
 def _require_sane(case: Case, plan: Plan, measure: Plan) -> None:

@@ -11,10 +11,12 @@ from leasehold.engines.postgres.sql import query_files, statements
 
 FILES = {name: file.read_text() for name, file in query_files()}
 TENANT_TABLE = re.compile(
-    r"\b(?:from|join|update|using)\s+leasehold\.(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds)\b"
+    r"\b(?:from|join|update|using)\s+leasehold\.(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|found)\b"
 )
 # By the parameter itself, or by a CTE of the same statement that carries it.
-ASKED_BY_TENANT = re.compile(r"tenant_id\s*=\s*(?::tenant\b|(?:any \(array\[)?(?:wanted|seen|queued|w)\.tenant_id)")
+ASKED_BY_TENANT = re.compile(
+    r"tenant_id\s*=\s*(?::tenant\b|(?:any \(array\[)?(?:wanted|seen|queued|w)\.tenant_id)|found\(\s*:tenant\b"
+)
 OTHER_CLOCKS = re.compile(r"\bnow\s*\(\)|\bcurrent_timestamp\b|\blocaltimestamp\b|_timestamp\s*\(\)", re.IGNORECASE)
 
 

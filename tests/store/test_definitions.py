@@ -46,7 +46,8 @@ async def test_a_definition_comes_back_as_it_was(bench: Bench) -> None:
 @pytest.mark.parametrize("definition", [REPORT, ELABORATE, replace(ELABORATE, schema=None, backoff=Steps(0.5))])
 async def test_syncing_again_changes_nothing(bench: Bench, definition: Definition) -> None:
     await bench.store.sync_definitions([definition])
-    assert list(await bench.store.sync_definitions([definition])) == []
+    again = await bench.store.sync_definitions([definition])
+    assert list(again) == [Change(definition.key, version=1, fields={}, created=False)]
     assert (await registered(bench.door, definition.key)).version == 1
 
 
@@ -57,9 +58,59 @@ async def test_other_content_becomes_a_new_version_and_says_what_differs(bench: 
             version=2,
             fields={"timeout": (REPORT.timeout, SLOWER.timeout), "max_attempts": (3, 9)},
             created=False,
-        )
+        ),
+        Change("email", version=1, fields={}, created=False),
     ]
     assert await registered(bench.door, "report") == Registered(SLOWER, version=2, active=True)
+
+
+async def test_every_definition_is_answered_for_in_the_order_given(bench: Bench) -> None:
+    found = [EMAIL, ELABORATE, SLOWER, Definition("another")]
+    changes = await bench.store.sync_definitions(found)
+    assert [change.key for change in changes] == [definition.key for definition in found]
+
+
+async def test_content_of_an_older_version_makes_that_one_current_again(bench: Bench) -> None:
+    await bench.store.sync_definitions([SLOWER])
+    (change,) = await bench.store.sync_definitions([REPORT])
+    assert change == Change(
+        "report",
+        version=1,
+        fields={"timeout": (SLOWER.timeout, REPORT.timeout), "max_attempts": (9, 3)},
+        created=False,
+    )
+    assert await registered(bench.door, "report") == Registered(REPORT, version=1, active=True)
+    assert (await bench.running()).version == 1
+
+
+async def test_processes_of_two_releases_that_restart_in_turn_add_no_versions(bench: Bench) -> None:
+    for _ in range(3):
+        await bench.store.sync_definitions([SLOWER])
+        await bench.store.sync_definitions([REPORT])
+    (change,) = await bench.store.sync_definitions([SLOWER])
+    assert change.version == 2
+
+
+async def test_a_new_version_follows_the_newest_not_the_current_one(bench: Bench) -> None:
+    await bench.store.sync_definitions([SLOWER])
+    await bench.store.sync_definitions([REPORT])
+    (change,) = await bench.store.sync_definitions([replace(REPORT, priority=1)])
+    assert change == Change("report", version=3, fields={"priority": (REPORT.priority, 1)}, created=False)
+    (back,) = await bench.store.sync_definitions([SLOWER])
+    assert back.version == 2
+
+
+async def test_a_definition_that_goes_back_stays_inactive(bench: Bench) -> None:
+    await bench.store.sync_definitions([SLOWER])
+    await bench.store.activate("report", False)
+    await bench.store.sync_definitions([REPORT])
+    assert await registered(bench.door, "report") == Registered(REPORT, version=1, active=False)
+
+
+async def test_an_administrator_sees_what_the_tenants_see(bench: Bench) -> None:
+    await bench.store.sync_definitions([SLOWER])
+    await bench.store.activate("email", False)
+    assert list(await bench.store.definitions()) == list(await bench.door.definitions())
 
 
 async def test_what_is_not_synced_stays(bench: Bench) -> None:
@@ -74,8 +125,9 @@ async def test_syncing_nothing_changes_nothing(bench: Bench) -> None:
 
 async def test_eight_processes_that_sync_at_once_make_one_version(bench: Bench) -> None:
     answers = await asyncio.gather(*(bench.store.sync_definitions([SLOWER, ELABORATE]) for _ in range(8)))
-    changes = [(change.key, change.version) for answer in answers for change in answer]
-    assert sorted(changes) == [(ELABORATE.key, 1), ("report", 2)]
+    made = [change for answer in answers for change in answer if change.created or change.fields]
+    assert sorted((change.key, change.version) for change in made) == [(ELABORATE.key, 1), ("report", 2)]
+    assert {tuple(change.version for change in answer) for answer in answers} == {(2, 1)}
 
 
 async def test_a_waiting_job_keeps_the_version_it_was_enqueued_under(bench: Bench) -> None:

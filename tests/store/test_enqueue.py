@@ -48,6 +48,41 @@ async def test_priority_and_attempts_default_to_the_definitions(bench: Bench) ->
     assert (job.priority, job.max_attempts, job.source) == (5, 8, Source.MANUAL)
 
 
+async def test_a_pinned_version_is_the_jobs_version(bench: Bench) -> None:
+    await bench.store.sync_definitions([replace(REPORT, max_attempts=9, priority=5)])
+    jobs = [await bench.enqueue(version=version) for version in (1, 2, None)]
+    assert [(await bench.job(job)).version for job in jobs] == [1, 2, 2]
+
+
+async def test_priority_and_attempts_default_to_the_pinned_versions(bench: Bench) -> None:
+    await bench.store.sync_definitions([replace(REPORT, max_attempts=9, priority=5)])
+    job = await bench.job(await bench.enqueue(version=1))
+    assert (job.max_attempts, job.priority) == (REPORT.max_attempts, REPORT.priority)
+
+
+async def test_a_pinned_job_runs_as_its_version_says(bench: Bench) -> None:
+    await bench.store.sync_definitions([replace(REPORT, timeout=2 * HOUR)])
+    assert (await bench.running(version=1)).definition == REPORT
+
+
+async def test_a_version_that_never_was_is_refused_and_named(bench: Bench) -> None:
+    with pytest.raises(UnknownDefinition, match=r"no version 2 of 'report'; version 1 is current"):
+        await bench.door.enqueue([NewJob(definition="report"), NewJob(definition="report", version=2)])
+    assert await all_jobs(bench.door) == []
+
+
+async def test_a_version_of_another_definition_is_refused(bench: Bench) -> None:
+    await bench.store.sync_definitions([replace(REPORT, max_attempts=9)])
+    with pytest.raises(UnknownDefinition, match=r"no version 2 of 'email'"):
+        await bench.enqueue("email", version=2)
+
+
+async def test_an_inactive_definition_takes_no_pinned_job_either(bench: Bench) -> None:
+    await bench.store.activate("report", False)
+    with pytest.raises(InactiveDefinition):
+        await bench.enqueue(version=1)
+
+
 async def test_a_payload_comes_back_as_it_was(bench: Bench) -> None:
     payload: dict[str, object] = {
         "text": 'ü "\\ \u2028 😀',

@@ -1,11 +1,12 @@
 """Find and counts: each filter alone and together, page by page, newest first."""
 
 import pytest
-from tests.store.bench import BROUGHT_ID, HOUR, OTHER, SECOND, Bench, EngineUnderTest, all_jobs
+from tests.store.bench import BROUGHT_ID, DAY, HOUR, OTHER, SECOND, Bench, EngineUnderTest, all_jobs
 from tests.store.bystander import BYSTANDER, CORRELATION
 
 from leasehold.errors import InvalidInput
 from leasehold.model.job import JobId, Source
+from leasehold.model.outcome import Raised
 from leasehold.model.status import Status
 from leasehold.store import Filter
 
@@ -109,6 +110,56 @@ async def test_a_job_that_ran_late_was_still_created_when_it_was_enqueued(bench:
     await bench.move_clock(HOUR)
     await bench.succeed(await bench.claim_one())
     assert await found(bench, Filter(created_before=created + SECOND)) == [job]
+
+
+async def one_of_each_wait(bench: Bench) -> dict[str, JobId]:
+    retrying, came_due = await bench.running(), await bench.running()
+    await bench.finish(retrying, Raised("Unlucky", "no luck", retry_in=DAY))
+    await bench.fail(came_due)
+    soon = await bench.enqueue(delay=SECOND)
+    await bench.move_clock(HOUR)
+    return {
+        "retrying": retrying.job,
+        "tried and due": came_due.job,
+        "came due": soon,
+        "ready": await bench.enqueue(),
+        "scheduled": await bench.enqueue(delay=HOUR),
+    }
+
+
+@pytest.mark.parametrize(
+    ("due", "tried", "expected"),
+    [
+        (True, None, {"ready", "came due", "tried and due"}),
+        (False, None, {"scheduled", "retrying"}),
+        (None, True, {"retrying", "tried and due"}),
+        (None, False, {"ready", "came due", "scheduled"}),
+        (False, True, {"retrying"}),
+        (False, False, {"scheduled"}),
+        (True, True, {"tried and due"}),
+        (True, False, {"ready", "came due"}),
+    ],
+)
+async def test_queued_jobs_are_told_apart_by_their_time_and_their_attempts(
+    bench: Bench, due: bool | None, tried: bool | None, expected: set[str]
+) -> None:
+    jobs = await one_of_each_wait(bench)
+    where = Filter(statuses=(Status.QUEUED,), due=due, tried=tried)
+    assert set(await found(bench, where)) == {jobs[name] for name in expected}
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.SUCCEEDED, Status.FAILED, Status.DEAD_LETTER])
+async def test_what_does_not_wait_is_due_and_was_tried(bench: Bench, status: Status) -> None:
+    job = (await one_of_each_status(bench))[status]
+    assert await found(bench, Filter(statuses=(status,), due=True, tried=True)) == [job]
+    assert await found(bench, Filter(statuses=(status,), due=False)) == []
+    assert await found(bench, Filter(statuses=(status,), tried=False)) == []
+
+
+async def test_a_job_canceled_before_its_time_counts_as_due_and_never_tried(bench: Bench) -> None:
+    job = await bench.enqueue(delay=HOUR)
+    await bench.door.cancel([job])
+    assert await found(bench, Filter(due=True, tried=False)) == [job]
 
 
 async def test_everything_given_must_match(bench: Bench) -> None:

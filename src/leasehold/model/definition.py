@@ -1,6 +1,6 @@
 """A definition: an allow-listed kind of job. Jobs pin the version they were enqueued under."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from leasehold.errors import InvalidInput, PayloadInvalid
+from leasehold.errors import InvalidInput, PayloadInvalid, UnknownDefinition
 from leasehold.model import backoff as backoffs
 from leasehold.model.backoff import Backoff
 from leasehold.model.payload import storable
@@ -124,7 +124,10 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a sync did to one definition; `fields` maps what differed to (before, after)."""
+    """What a sync made of one definition: `version` is the one that has its content, and is current now.
+
+    `fields` maps what differed from the one that was current to (before, after). None, and not created: as it was.
+    """
 
     key: str
     version: int
@@ -136,6 +139,16 @@ def differences(before: Definition, after: Definition) -> dict[str, tuple[Any, A
     """Field by field, for people who want to see what a sync will change."""
     pairs = ((f.name, getattr(before, f.name), getattr(after, f.name)) for f in fields(Definition))
     return {name: (old, new) for name, old, new in pairs if old != new}
+
+
+def unknown_definition(key: str, known: Sequence[str]) -> UnknownDefinition:
+    near = get_close_matches(key, known, n=1)
+    hint = f' Did you mean "{near[0]}"?' if near else ""
+    more = f" (+{len(known) - 5})" if len(known) > 5 else ""
+    return UnknownDefinition(
+        f'there is no definition "{key}".{hint} Known: {", ".join(known[:5]) or "none"}{more}. Nothing was enqueued.',
+        fix="If it is new in the code, run: leasehold definitions sync app.py",
+    )
 
 
 def _as_json(schema: Mapping[str, Any]) -> bytes:

@@ -56,11 +56,13 @@ class Source(StrEnum):
 class NewJob:
     """What to enqueue. It has no tenant: the door it is handed to has one.
 
-    `delay` counts from the database's clock; `at` is absolute and wins. `priority` and `max_attempts` default to
-    the definition's. An `id` that the caller brings makes the call repeatable: the second one creates nothing.
+    `version` pins that version of the definition; None: the one that is current. `priority` and `max_attempts`
+    default to what it says. `delay` counts from the database's clock; `at` is absolute and wins. An `id` that the
+    caller brings makes the call repeatable: the second one creates nothing.
     """
 
     definition: str
+    version: int | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
     id: JobId | None = None
     priority: int | None = None
@@ -95,7 +97,11 @@ class NewJob:
             not timedelta() <= self.delay <= LONGEST,
             f"delay={self.delay} is not between zero and {LONGEST.days} days",
         )
-        attempts, priority = self.max_attempts, self.priority
+        attempts, priority, version = self.max_attempts, self.priority, self.version
+        yield (
+            version is not None and not 1 <= version < 2**31,
+            f"version={version} is not at least 1, None stands for the current one",
+        )
         yield (
             attempts is not None and not 1 <= attempts < 2**31,
             f"max_attempts={attempts} is not at least 1, it counts the first execution",

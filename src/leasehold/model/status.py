@@ -21,6 +21,8 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
+    """Where a job stands, as it is stored. What people see is its display state."""
+
     BLOCKED = "blocked"
     QUEUED = "queued"
     RUNNING = "running"

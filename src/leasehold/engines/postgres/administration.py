@@ -1,12 +1,19 @@
-"""What no tenant may do: definitions, limits and pauses."""
+"""What no tenant may do: definitions, limits, pauses, and looking beyond one's own jobs."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from leasehold.engines.postgres import rows
+from leasehold.engines.postgres import pages, rows
 from leasehold.engines.postgres.database import Database
 from leasehold.errors import InvalidInput, UnknownDefinition
 from leasehold.model.definition import Change, Definition, Registered, differences
+from leasehold.model.job import JobId, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope
+from leasehold.model.status import Status
+from leasehold.store import Filter, Page
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.database import Connection
 
 
 class PostgresAdministration:
@@ -20,29 +27,59 @@ class PostgresAdministration:
             raise InvalidInput(
                 "two definitions have the same key. Nothing was registered.", fix="Give one of them another key."
             )
-        changes: list[Change] = []
         with self._database.translated():
             async with self._database.connection() as connection, connection.transaction():
                 await self._database.fetch_on(connection, "administration/lock_definitions")
                 known = await self._database.fetch_on(connection, "administration/definitions")
-                registered = {row["key"]: (rows.definition(row), int(row["version"])) for row in known}
-                for definition in found:
-                    before, version = registered.get(definition.key, (None, 0))
-                    if definition == before:
-                        continue
-                    changed = {} if before is None else differences(before, definition)
-                    changes.append(Change(definition.key, version + 1, changed, created=before is None))
-                    await self._database.fetch_on(
-                        connection,
-                        "administration/add_version",
-                        version=version + 1,
-                        **rows.definition_columns(definition),
-                    )
-        return changes
+                current = {row["key"]: rows.registered(row) for row in known}
+                return [await self._sync(connection, each, current.get(each.key)) for each in found]
+
+    async def _sync(self, connection: "Connection", definition: Definition, current: Registered | None) -> Change:
+        if current is None:
+            await self._add_version(connection, definition, 1)
+            return Change(definition.key, 1, {}, created=True)
+        if definition == current.definition:
+            return Change(definition.key, current.version, {}, created=False)
+        version = await self._made_current(connection, definition)
+        return Change(definition.key, version, differences(current.definition, definition), created=False)
+
+    async def _made_current(self, connection: "Connection", definition: Definition) -> int:
+        """Old and new processes that restart in turn, as in a rolling deploy, must not add a version each time."""
+        versions = await self._database.fetch_on(connection, "administration/versions", key=definition.key)
+        for row in versions:
+            if rows.definition(row) == definition:
+                same: int = row["version"]
+                await self._database.fetch_on(
+                    connection, "administration/make_current", key=definition.key, version=same
+                )
+                return same
+        newest: int = versions[0]["version"]
+        await self._add_version(connection, definition, newest + 1)
+        return newest + 1
+
+    async def _add_version(self, connection: "Connection", definition: Definition, version: int) -> None:
+        await self._database.fetch_on(
+            connection, "administration/add_version", version=version, **rows.definition_columns(definition)
+        )
 
     async def definitions(self) -> Sequence[Registered]:
-        found = await self._database.fetch("administration/definitions")
-        return [Registered(rows.definition(row), row["version"], row["active"]) for row in found]
+        return [rows.registered(row) for row in await self._database.fetch("administration/definitions")]
+
+    async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
+        return [TenantId(row["id"]) for row in await self._database.fetch("administration/tenants", limit=limit)]
+
+    async def everywhere(self, where: Filter, cursor: str | None, limit: int) -> Page:
+        found = await self._database.fetch(
+            "administration/everywhere",
+            limit=limit + 1,
+            only_running=set(where.statuses) == {Status.RUNNING},
+            **pages.behind_everywhere(cursor),
+            **pages.filtered(where),
+        )
+        return pages.page(found, limit, cursor=pages.cursor_everywhere)
+
+    async def whose(self, job: JobId) -> Sequence[TenantId]:
+        return [TenantId(row["id"]) for row in await self._database.fetch("administration/whose", job=job_id(job))]
 
     async def activate(self, definition: str, active: bool) -> None:
         (row,) = await self._database.fetch("administration/activate", key=definition, active=active)

@@ -37,6 +37,7 @@ class Batch:
             "ids": [self._ids[index] for index in self.open],
             "id_hashes": [self._id_hash(index) for index in self.open],
             "definitions": [job.definition for job in jobs],
+            "versions": [job.version for job in jobs],
             "payloads": [self._payloads[index] for index in self.open],
             "priorities": [job.priority for job in jobs],
             "max_attempts": [job.max_attempts for job in jobs],

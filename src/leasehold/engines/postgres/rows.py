@@ -9,7 +9,7 @@ import orjson
 from asyncpg import Record
 
 from leasehold.model.backoff import backoff_from_json
-from leasehold.model.definition import Definition, OnExhausted, Retention
+from leasehold.model.definition import Definition, OnExhausted, Registered, Retention
 from leasehold.model.job import Attempt, Claim, JobId, JobRecord, Line, LineKind, Source, TenantId, WorkerId
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Serves, WorkerFacts, WorkerRecord
@@ -129,6 +129,10 @@ def definition(row: Record) -> Definition:
         retention=_retention(orjson.loads(row["retention"])),
         on_exhausted=OnExhausted(row["on_exhausted"]),
     )
+
+
+def registered(row: Record) -> Registered:
+    return Registered(definition(row), row["version"], row["active"])
 
 
 def definition_columns(definition: Definition) -> dict[str, Any]:

@@ -4,23 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
-from difflib import get_close_matches
 from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import UUID
 
 import asyncpg
 from asyncpg import Record
 
-from leasehold.engines.postgres import rows
+from leasehold.engines.postgres import pages, rows
 from leasehold.engines.postgres.batch import Batch
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.listen import RESULT_FALLBACK, Results
 from leasehold.errors import InactiveDefinition, InvalidInput, TransactionConflict, UnknownDefinition, UnknownTenant
-from leasehold.model.definition import Registered
+from leasehold.model.definition import Registered, unknown_definition
 from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId, job_id
-from leasehold.model.status import ACTIVE, FINAL, Status
+from leasehold.model.status import Status
 from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 # for again. Each time something else must have moved it, so a few times are plenty.
 TRIES = 5
 LINES_AT_ONCE = 1000
-BEYOND_ANY_ID = UUID(int=2**128 - 1)
 
 Answer = TypeVar("Answer", bound=StrEnum)
 
@@ -109,18 +106,15 @@ class PostgresTenantJobs:
         refused = [row for row in answers if row["refused"]]
         if not refused:
             return
-        key = refused[0]["definition"]
+        key, pinned = refused[0]["definition"], refused[0]["pinned"]
         if not refused[0]["unknown"]:
             raise InactiveDefinition(
                 f"{key!r} is inactive: it takes nothing new. Nothing was enqueued.", fix="Activate it first."
             )
-        known = [registered.definition.key for registered in await self.definitions()]
-        near = get_close_matches(key, known, n=1)
-        hint = f' Did you mean "{near[0]}"?' if near else ""
-        raise UnknownDefinition(
-            f"there is no definition {key!r}.{hint} Known: {', '.join(known[:5]) or 'none'}. Nothing was enqueued.",
-            fix="If it is new in the code, sync the definitions.",
-        )
+        current = {registered.definition.key: registered.version for registered in await self.definitions()}
+        if pinned is not None and key in current:
+            raise _no_such_version(key, pinned, current[key])
+        raise unknown_definition(key, list(current))
 
     def _caller_or_own(self, within: object | None) -> AbstractAsyncContextManager["Connection"]:
         if within is None:
@@ -139,22 +133,8 @@ class PostgresTenantJobs:
         return rows.job(found[0]) if found else None
 
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
-        statuses = where.statuses or tuple(Status)
-        found = await self._fetch(
-            "find",
-            below=_read_cursor(cursor),
-            active=[status.value for status in statuses if status in ACTIVE],
-            succeeded=Status.SUCCEEDED in statuses,
-            unusual=[status.value for status in statuses if status in FINAL - {Status.SUCCEEDED}],
-            definitions=where.definitions or None,
-            source=where.source and where.source.value,
-            correlation_id=where.correlation_id,
-            created_after=where.created_after,
-            created_before=where.created_before,
-            limit=limit + 1,
-        )
-        jobs = [rows.job(row) for row in found[:limit]]
-        return Page(jobs, next=jobs[-1].id if len(found) > limit else None)
+        found = await self._fetch("find", below=pages.below(cursor), limit=limit + 1, **pages.filtered(where))
+        return pages.page(found, limit, cursor=lambda job: job.id)
 
     async def counts(self, cap: int) -> Mapping[Status, int]:
         return {Status(row["status"]): row["count"] for row in await self._fetch("counts", cap=cap)}
@@ -167,8 +147,7 @@ class PostgresTenantJobs:
         return [rows.line(row) for row in found]
 
     async def definitions(self) -> Sequence[Registered]:
-        found = await self._database.fetch("administration/definitions")
-        return [Registered(rows.definition(row), row["version"], row["active"]) for row in found]
+        return [rows.registered(row) for row in await self._database.fetch("administration/definitions")]
 
     async def ended(self, job: JobId, wait: timedelta) -> JobRecord | None:
         until = monotonic() + wait.total_seconds()
@@ -225,13 +204,11 @@ class PostgresTenantJobs:
         return {job: found.get(job_id(job), unknown) for job in jobs}
 
 
-def _read_cursor(cursor: str | None) -> UUID:
-    try:
-        return BEYOND_ANY_ID if cursor is None else UUID(cursor)
-    except ValueError as error:
-        raise InvalidInput(
-            f"{cursor!r} is not a cursor of this listing.", fix="Pass the `next` of the page before, or none."
-        ) from error
+def _no_such_version(key: str, version: int, current: int) -> UnknownDefinition:
+    return UnknownDefinition(
+        f"there is no version {version} of {key!r}; version {current} is current. Nothing was enqueued.",
+        fix="Sync the definitions of the code that enqueues, or leave the version out.",
+    )
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:

@@ -235,6 +235,94 @@ create table leasehold.sleepers (
 
 create index sleepers_worker on leasehold.sleepers (worker_id);
 
+-- --------------------------------------------------------------------------------------------------------- reading
+
+-- A job as people see it, wherever it is.
+create view leasehold.job_records as
+select j.tenant_id, j.id, j.definition, j.version, j.status,
+       j.status <> 'queued' or j.scheduled_for <= (select leasehold.clock()) as due,
+       j.priority, j.payload, j.attempt, j.max_attempts, j.forgiven, j.scheduled_for, j.queued_at, j.started_at,
+       null::timestamptz as finished_at, j.deadline, j.worker_id, w.lease_expires_at, j.cancel_requested_at,
+       null::jsonb as result, j.last_error, j.last_error_code, j.dedupe_key, j.source, j.source_ref,
+       j.correlation_id, j.created_by
+from leasehold.jobs j left join leasehold.workers w on w.id = j.worker_id
+union all
+select d.tenant_id, d.id, d.definition, d.version, d.status,
+       true,
+       d.priority, d.payload, d.attempt, d.max_attempts, d.forgiven, d.scheduled_for, d.queued_at, d.started_at,
+       d.finished_at, d.deadline, d.worker_id, null, d.cancel_requested_at,
+       d.result, d.last_error, d.last_error_code, d.dedupe_key, d.source, d.source_ref,
+       d.correlation_id, d.created_by
+from leasehold.jobs_done d;
+
+-- The newest jobs of a tenant that fit a filter. Ids are time-ordered (uuid7) unless the caller brought one. It is
+-- planned as a part of the statement that asks, with that one's values: a filter that is null costs nothing.
+create function leasehold.found(
+    tenant text, below uuid, active text[], running boolean, succeeded boolean, unusual text[], definitions text[],
+    source text, correlation_id text, due boolean, tried boolean, created_after timestamptz,
+    created_before timestamptz, most bigint
+) returns setof uuid language sql stable as $$
+    select matching.id
+    from (
+        (select j.id from leasehold.jobs j
+         where j.tenant_id = found.tenant and j.id < found.below and j.status = any (found.active)
+           and cardinality(found.active) > 0
+           and (found.due is null
+                or found.due = (j.status <> 'queued' or j.scheduled_for <= (select leasehold.clock())))
+           and (found.definitions is null or j.definition = any (found.definitions))
+           and (found.source is null or j.source = found.source)
+           and (found.correlation_id is null or j.correlation_id = found.correlation_id)
+           and (found.tried is null or found.tried = (j.attempt > 0))
+           and (found.created_after is null or j.queued_at >= found.created_after)
+           and (found.created_before is null or j.queued_at < found.created_before)
+         order by j.id desc limit found.most)
+        union all
+        -- Asked for without those that wait, the few that run are found by their own index, not among them.
+        (select j.id from leasehold.definitions f
+         cross join lateral (
+             select j.id from leasehold.jobs j
+             where j.status = 'running' and j.definition = f.key and j.tenant_id = found.tenant
+               and j.id < found.below and found.due is not false
+               and (found.definitions is null or j.definition = any (found.definitions))
+               and (found.source is null or j.source = found.source)
+               and (found.correlation_id is null or j.correlation_id = found.correlation_id)
+               and (found.tried is null or found.tried = (j.attempt > 0))
+               and (found.created_after is null or j.queued_at >= found.created_after)
+               and (found.created_before is null or j.queued_at < found.created_before)
+             order by j.worker_id
+         ) j
+         where found.running
+         order by j.id desc limit found.most)
+        union all
+        (select d.id from leasehold.jobs_done d
+         where d.tenant_id = found.tenant and d.id < found.below and d.status = 'succeeded' and found.succeeded
+           and found.due is not false
+           and (found.definitions is null or d.definition = any (found.definitions))
+           and (found.source is null or d.source = found.source)
+           and (found.correlation_id is null or d.correlation_id = found.correlation_id)
+           and (found.tried is null or found.tried = (d.attempt > 0))
+           and (found.created_after is null or d.queued_at >= found.created_after)
+           and (found.created_before is null or d.queued_at < found.created_before)
+         order by d.id desc limit found.most)
+        union all
+        -- The few that did not succeed have an index by status: one short scan for each.
+        (select d.id from unnest(found.unusual) as wanted (status)
+         cross join lateral (
+             select d.id from leasehold.jobs_done d
+             where d.tenant_id = found.tenant and d.id < found.below and d.status = wanted.status
+               and d.status <> 'succeeded' and found.due is not false
+               and (found.definitions is null or d.definition = any (found.definitions))
+               and (found.source is null or d.source = found.source)
+               and (found.correlation_id is null or d.correlation_id = found.correlation_id)
+               and (found.tried is null or found.tried = (d.attempt > 0))
+               and (found.created_after is null or d.queued_at >= found.created_after)
+               and (found.created_before is null or d.queued_at < found.created_before)
+             order by d.id desc limit found.most
+         ) d)
+    ) matching
+    order by matching.id desc limit found.most
+$$;
+
 -- ----------------------------------------------------------------------------------------------------------- wakes
 
 create function leasehold.channel(worker uuid) returns text language sql immutable parallel safe

@@ -3,21 +3,21 @@ with moment as materialized (
     select leasehold.clock() as now from leasehold.durably()
 ),
 known as materialized (
-    select n.*, v.version, coalesce(d.active, false) as active,
+    select n.*, v.version, v.version is not null and d.active as accepted,
            coalesce(n.priority, v.priority) as its_priority, coalesce(n.max_attempts, v.max_attempts) as its_attempts,
            coalesce(n.at, moment.now + n.delay) as due, moment.now
     from unnest(
-        :ids::uuid[], :id_hashes::bytea[], :definitions::text[], :payloads::text[], :priorities::smallint[],
-        :max_attempts::integer[], :delays::interval[], :ats::timestamptz[], :deadlines::timestamptz[],
-        :dedupe_hashes::bytea[], :dedupe_keys::text[], :holds::boolean[], :held_for::interval[], :sources::text[],
-        :source_refs::text[], :correlation_ids::text[], :created_bys::text[]
+        :ids::uuid[], :id_hashes::bytea[], :definitions::text[], :versions::integer[], :payloads::text[],
+        :priorities::smallint[], :max_attempts::integer[], :delays::interval[], :ats::timestamptz[],
+        :deadlines::timestamptz[], :dedupe_hashes::bytea[], :dedupe_keys::text[], :holds::boolean[],
+        :held_for::interval[], :sources::text[], :source_refs::text[], :correlation_ids::text[], :created_bys::text[]
     ) with ordinality as n (
-        id, id_hash, definition, payload, priority, max_attempts, delay, at, deadline, dedupe_hash, dedupe_key, holds,
-        held_for, source, source_ref, correlation_id, created_by, number
+        id, id_hash, definition, pinned, payload, priority, max_attempts, delay, at, deadline, dedupe_hash, dedupe_key,
+        holds, held_for, source, source_ref, correlation_id, created_by, number
     )
     cross join moment
     left join leasehold.definitions d on d.key = n.definition
-    left join leasehold.definition_versions v on v.key = d.key and v.version = d.version
+    left join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(n.pinned, d.version)
 ),
 -- `seq` is drawn in the order given, whatever order the rows are joined and inserted in.
 wanted as materialized (
@@ -27,7 +27,7 @@ wanted as materialized (
 named as (
     insert into leasehold.dedupe_holds (tenant_id, dedupe_hash, job_id)
     select :tenant, id_hash, id from wanted
-    where id_hash is not null and not exists (select from wanted w where not w.active)
+    where id_hash is not null and not exists (select from wanted w where not w.accepted)
     order by id_hash
     on conflict do nothing
     returning job_id
@@ -36,7 +36,7 @@ named as (
 taken as (
     insert into leasehold.dedupe_holds (tenant_id, dedupe_hash, job_id, expires_at)
     select :tenant, dedupe_hash, id, now + held_for from wanted
-    where holds and not exists (select from wanted w where not w.active)
+    where holds and not exists (select from wanted w where not w.accepted)
       and (id_hash is null or id in (select job_id from named))
     order by dedupe_hash
     on conflict (tenant_id, dedupe_hash)
@@ -54,7 +54,7 @@ created as (
            'queued', payload::jsonb, source, source_ref, correlation_id, created_by,
            holds, dedupe_hash, dedupe_key
     from wanted
-    where not exists (select from wanted w where not w.active)
+    where not exists (select from wanted w where not w.accepted)
       and (not holds or id in (select job_id from taken))
       and (id_hash is null or id in (select job_id from named))
     order by dedupe_hash, number
@@ -67,7 +67,7 @@ lane as (
 woken as materialized (
     select leasehold.wake(array_agg(definition), array_agg(:tenant::text), array_agg(due)) as count from lane
 )
-select w.number, w.definition, w.version is null as unknown, not w.active as refused,
+select w.number, w.definition, w.pinned, w.version is null as unknown, not w.accepted as refused,
        c.id is not null as created, named.job_id is not null and c.id is null as named_for_nothing, woken.count as woken
 from wanted w left join created c on c.id = w.id left join named on named.job_id = w.id cross join woken
 order by w.number

@@ -1,0 +1,72 @@
+"""Listings, page by page: a filter and a cursor as statements take them, and rows as a page."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from asyncpg import Record
+
+from leasehold.engines.postgres import rows
+from leasehold.errors import InvalidInput
+from leasehold.model.job import JobRecord, tenant_id
+from leasehold.model.status import ACTIVE, FINAL, Status
+from leasehold.store import Filter, Page
+
+BEYOND_ANY_ID = UUID(int=2**128 - 1)
+
+
+def filtered(where: Filter) -> dict[str, Any]:
+    statuses = where.statuses or tuple(Status)
+    active = {status for status in statuses if status in ACTIVE}
+    # Beside all that wait, those that run are found on the way.
+    apart = active & {Status.RUNNING} if Status.QUEUED not in active else set()
+    return {
+        "active": [status.value for status in active - apart],
+        "running": bool(apart),
+        "succeeded": Status.SUCCEEDED in statuses,
+        "unusual": [status.value for status in statuses if status in FINAL - {Status.SUCCEEDED}],
+        "definitions": where.definitions or None,
+        "source": where.source and where.source.value,
+        "correlation_id": where.correlation_id,
+        "due": where.due,
+        "tried": where.tried,
+        "created_after": where.created_after,
+        "created_before": where.created_before,
+    }
+
+
+def page(found: Sequence[Record], limit: int, cursor: Callable[[JobRecord], str]) -> Page:
+    """Of rows that were asked for with one more than the page holds."""
+    jobs = [rows.job(row) for row in found[:limit]]
+    return Page(jobs, next=cursor(jobs[-1]) if len(found) > limit else None)
+
+
+def below(cursor: str | None) -> UUID:
+    """In a tenant's listing a cursor is the id of the last job that was shown."""
+    try:
+        return BEYOND_ANY_ID if cursor is None else UUID(cursor)
+    except ValueError as error:
+        raise _no_cursor(cursor) from error
+
+
+def cursor_everywhere(job: JobRecord) -> str:
+    """Two tenants may have a job of the same id."""
+    return f"{job.id}/{job.tenant}"
+
+
+def behind_everywhere(cursor: str | None) -> dict[str, Any]:
+    """Where each tenant goes on: those that come after the last one may still have a job of that very id."""
+    if cursor is None:
+        return {"last_tenant": "", "below": BEYOND_ANY_ID, "below_later": BEYOND_ANY_ID}
+    job, _, tenant = cursor.partition("/")
+    try:
+        last = UUID(job)
+        return {"last_tenant": tenant_id(tenant), "below": last, "below_later": UUID(int=last.int + 1)}
+    except (ValueError, InvalidInput) as error:
+        raise _no_cursor(cursor) from error
+
+
+def _no_cursor(cursor: str | None) -> InvalidInput:
+    return InvalidInput(
+        f"{cursor!r} is not a cursor of this listing.", fix="Pass the `next` of the page before, or none."
+    )

@@ -1,0 +1,142 @@
+"""Beyond one tenant: all tenants' jobs page by page, who has a job, who there is."""
+
+import pytest
+from tests.store.bench import ACME, BROUGHT_ID, HOUR, OTHER, UNKNOWN_ID, Bench, EngineUnderTest, all_jobs
+from tests.store.bystander import BYSTANDER, CORRELATION
+
+from leasehold.errors import InvalidInput
+from leasehold.model.job import JobId, JobRecord, TenantId, tenant_id
+from leasehold.model.status import Status
+from leasehold.store import Filter, Store
+
+
+async def everywhere(store: Store, where: Filter | None = None, page: int = 50) -> list[JobRecord]:
+    """Every page, one after the other."""
+    cursor, records = None, list[JobRecord]()
+    while True:
+        found = await store.everywhere(where or Filter(), cursor, page)
+        assert len(found.jobs) <= page
+        records += found.jobs
+        cursor = found.next
+        if cursor is None:
+            return records
+
+
+async def at_each_door(store: Store, tenants: list[TenantId], where: Filter) -> list[JobRecord]:
+    """What the tenants' doors show, put together: newest first, two of one id by tenant."""
+    records = [record for tenant in tenants for record in await all_jobs(store.tenant(tenant), where)]
+    return sorted(sorted(records, key=lambda job: job.tenant), key=lambda job: job.id, reverse=True)
+
+
+async def busy(engine: EngineUnderTest) -> list[TenantId]:
+    """Three tenants beside the bystander, with jobs in every state; the bystander's brought id is theirs, too."""
+    acme, other, third = Bench(engine), Bench(engine, OTHER), Bench(engine, tenant_id("Ünder_score"))
+    for bench in (acme, other, third):
+        await bench.ended(Status.SUCCEEDED)
+        await bench.ended(Status.DEAD_LETTER)
+    await other.succeeded(id=BROUGHT_ID, definition="email")
+    await acme.running()
+    await third.enqueue(id=BROUGHT_ID, correlation_id=CORRELATION)
+    await acme.enqueue_many(3, delay=HOUR)
+    await other.enqueue()
+    await acme.failed(definition="email")
+    return [ACME, BYSTANDER, OTHER, third.tenant]
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 50])
+async def test_a_walk_over_all_tenants_jobs_misses_none_and_repeats_none(engine: EngineUnderTest, page: int) -> None:
+    tenants = await busy(engine)
+    assert await everywhere(engine.store, page=page) == await at_each_door(engine.store, tenants, Filter())
+
+
+@pytest.mark.parametrize("page", [1, 2, 50])
+async def test_jobs_of_one_id_are_shown_once_for_each_tenant(engine: EngineUnderTest, page: int) -> None:
+    for tenant in (OTHER, ACME):
+        await Bench(engine, tenant).enqueue("email", id=BROUGHT_ID)
+    await Bench(engine, tenant_id("zoe")).succeeded(definition="email", id=BROUGHT_ID)
+    walked = [job.tenant for job in await everywhere(engine.store, page=page) if job.id == BROUGHT_ID]
+    assert walked == [ACME, BYSTANDER, OTHER, "zoe"]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        *(Filter(statuses=(status,)) for status in Status),
+        Filter(statuses=(Status.QUEUED, Status.DEAD_LETTER)),
+        Filter(statuses=(Status.RUNNING, Status.FAILED)),
+        Filter(definitions=("email",)),
+        Filter(correlation_id=CORRELATION),
+        Filter(due=False),
+        Filter(tried=True),
+        Filter(statuses=(Status.RUNNING,), definitions=("email",)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("page", [2, 50])
+async def test_a_filter_shows_what_it_shows_at_each_tenants_door(
+    engine: EngineUnderTest, where: Filter, page: int
+) -> None:
+    tenants = await busy(engine)
+    assert await everywhere(engine.store, where, page) == await at_each_door(engine.store, tenants, where)
+
+
+async def test_jobs_of_one_busy_tenant_do_not_push_others_off_the_page(engine: EngineUnderTest) -> None:
+    acme, other = Bench(engine), Bench(engine, OTHER)
+    jobs = [await bench.enqueue() for bench in (acme, other, acme, acme, other)]
+    page = await engine.store.everywhere(Filter(), None, 5)
+    assert [job.id for job in page.jobs] == jobs[::-1]
+
+
+async def test_jobs_that_end_or_come_while_one_walks_everywhere_disturb_nobody(engine: EngineUnderTest) -> None:
+    acme, other = Bench(engine), Bench(engine, OTHER)
+    jobs = [await bench.enqueue() for _ in range(4) for bench in (acme, other)]
+    before = await everywhere(engine.store)
+    page = await engine.store.everywhere(Filter(), None, 3)
+    walked = [(job.tenant, job.id) for job in page.jobs]
+    while page.next is not None:
+        for bench in (acme, other):
+            if claims := await bench.claim(1):
+                await bench.succeed(claims[0])
+            await bench.enqueue(delay=HOUR)
+        page = await engine.store.everywhere(Filter(), page.next, 3)
+        walked += [(job.tenant, job.id) for job in page.jobs]
+    assert walked == [(job.tenant, job.id) for job in before]
+    assert len(walked) == len(jobs) + 6
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "nonsense", BROUGHT_ID, f"{BROUGHT_ID}/", "/acme", f"{BROUGHT_ID}/a\0b", "ü" * 500]
+)
+async def test_a_cursor_that_is_none_is_refused_everywhere(store: Store, cursor: str) -> None:
+    with pytest.raises(InvalidInput, match="not a cursor"):
+        await store.everywhere(Filter(), cursor, 10)
+
+
+async def test_a_job_belongs_to_the_tenant_that_enqueued_it(engine: EngineUnderTest) -> None:
+    bench = Bench(engine)
+    waiting, ended = await bench.enqueue(delay=HOUR), await bench.succeeded()
+    assert list(await engine.store.whose(waiting)) == [ACME]
+    assert list(await engine.store.whose(ended)) == [ACME]
+
+
+async def test_a_brought_id_belongs_to_all_who_brought_it(engine: EngineUnderTest) -> None:
+    await Bench(engine, OTHER).enqueue(id=BROUGHT_ID)
+    await Bench(engine).succeeded(id=BROUGHT_ID)
+    assert list(await engine.store.whose(BROUGHT_ID)) == [ACME, BYSTANDER, OTHER]
+    assert list(await engine.store.whose(JobId(BROUGHT_ID.upper()))) == [ACME, BYSTANDER, OTHER]
+
+
+async def test_nobody_has_a_job_that_never_was(store: Store) -> None:
+    assert list(await store.whose(UNKNOWN_ID)) == []
+
+
+async def test_a_text_that_is_no_id_is_nobodys(store: Store) -> None:
+    with pytest.raises(InvalidInput):
+        await store.whose(JobId("nonsense"))
+
+
+async def test_tenants_are_those_who_ever_enqueued_something_by_name(engine: EngineUnderTest) -> None:
+    await Bench(engine, OTHER).enqueue()
+    await Bench(engine).succeeded()
+    assert list(await engine.store.tenants()) == [ACME, BYSTANDER, OTHER]
+    assert list(await engine.store.tenants(limit=2)) == [ACME, BYSTANDER]
