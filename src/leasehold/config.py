@@ -5,10 +5,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from leasehold.errors import InvalidInput
+
+
+VERSION = version("leasehold")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,7 @@
+"""What a user creates, and the doors it opens."""
+
+from leasehold.app.app import Leasehold
+from leasehold.app.definition import TypedDefinition
+from leasehold.app.tenant import Enqueued, Tenant
+
+__all__ = ["Enqueued", "Leasehold", "Tenant", "TypedDefinition"]

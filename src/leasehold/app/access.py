@@ -1,0 +1,50 @@
+"""The way to the database: where it is, a Postgres of our own where there is none, and the open store."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from leasehold import embedded
+from leasehold.app.opened import Opened
+from leasehold.config import Settings
+from leasehold.engines import open_store, prepare_store
+from leasehold.worker import Handlers
+
+
+class Access:
+    """Settings said in code win over the environment's, and what is said last wins."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, Any] = {}
+
+    def configure(self, url: str | None, schema: str | None, home: Path | str | None) -> None:
+        said = {"url": url, "schema": schema, "home": None if home is None else Path(home)}
+        self._said |= {name: value for name, value in said.items() if value is not None}
+
+    @property
+    def settings(self) -> Settings:
+        return replace(Settings.from_environment(), **self._said)
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL. An embedded Postgres runs for as long as the block lasts, and its schema is brought up to date."""
+        settings = self.settings
+        if settings.url:
+            yield settings.url
+            return
+        with embedded.postgres(settings.home) as server:
+            asyncio.run(prepare_store(server.url, settings.schema))
+            yield server.url
+
+    @asynccontextmanager
+    async def open(self, handlers: Handlers) -> AsyncIterator[Opened]:
+        with ExitStack() as running:
+            url = await asyncio.to_thread(running.enter_context, self.database())
+            store = await open_store(url, self.settings.schema)
+            try:
+                yield Opened(store, url, handlers)
+            finally:
+                await store.close()

@@ -1,0 +1,260 @@
+"""Leasehold: what a user creates. It knows the jobs, opens the doors, and says where the database is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import fields
+from datetime import timedelta
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from weakref import WeakKeyDictionary, finalize
+
+from pydantic import BaseModel
+
+from leasehold.app.access import Access
+from leasehold.app.background import Background
+from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of_function
+from leasehold.app.opened import Opened
+from leasehold.app.tenant import Enqueued, Tenant
+from leasehold.config import VERSION, Settings, read_duration
+from leasehold.engines import open_store
+from leasehold.errors import BlockingCall, InvalidInput, NoTenant
+from leasehold.model.backoff import Backoff
+from leasehold.model.definition import Definition, Retention
+from leasehold.model.job import tenant_id
+from leasehold.store import Store
+from leasehold.worker import Handlers, Job, Worker, WorkerSettings
+
+M = TypeVar("M", bound=BaseModel)
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+OPTIONS = {field.name for field in fields(Definition)} - {"key", "schema"}
+
+
+class Decorator(Protocol):
+    """What `@app.job(…)` does to a handler. The overload for coroutines comes first: their result is awaited."""
+
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Job, P], Coroutine[Any, Any, R]], /
+    ) -> TypedDefinition[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Job, P], R], /) -> TypedDefinition[P, R]: ...
+
+
+class Leasehold:
+    """An app: its jobs, and the way to its database.
+
+        app = Leasehold()
+
+        @app.job(timeout="10m", max_attempts=5)
+        async def sync_folder(job: Job, provider_id: str, path: str = "/") -> int: ...
+
+        app.tenant("acme").enqueue(sync_folder, provider_id="p_9")
+
+    The database is `url`, or LEASEHOLD_URL, or else an embedded Postgres in `.leasehold/` that is started, migrated
+    and stopped by itself. Nothing is opened before it is needed. An app with one tenant says
+    `Leasehold(tenant="default")` and enqueues without a door.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        schema: str | None = None,
+        tenant: str | None = None,
+        home: Path | str | None = None,
+    ) -> None:
+        self.handlers = Handlers()
+        self._definitions: dict[str, TypedDefinition[..., Any]] = {}
+        self._tenant = None if tenant is None else tenant_id(tenant)
+        self._access = Access()
+        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, Opened] = WeakKeyDictionary()
+        self._background = Background(partial(self._access.open, self.handlers))
+        finalize(self, self._background.close)
+        self.configure(url=url, schema=schema, home=home)
+
+    def configure(self, *, url: str | None = None, schema: str | None = None, home: Path | str | None = None) -> None:
+        """What is said here wins over what was said before, and over the environment."""
+        self._access.configure(url, schema, home)
+
+    @property
+    def settings(self) -> Settings:
+        return self._access.settings
+
+    # -------------------------------------------------------------------------------------------------------- define
+
+    @overload
+    def job(self, handler: Callable[Concatenate[Job, P], Coroutine[Any, Any, R]], /) -> TypedDefinition[P, R]: ...
+    @overload
+    def job(self, handler: Callable[Concatenate[Job, P], R], /) -> TypedDefinition[P, R]: ...
+    @overload
+    def job(
+        self,
+        handler: None = None,
+        /,
+        *,
+        key: str | None = None,
+        timeout: str | timedelta = ...,
+        max_attempts: int = ...,
+        backoff: Backoff = ...,
+        priority: int = ...,
+        retention: Retention = ...,
+        on_exhausted: Literal["dead_letter", "failed"] = ...,
+        description: str = ...,
+    ) -> Decorator: ...
+    def job(self, handler: Callable[..., Any] | None = None, /, *, key: str | None = None, **options: Any) -> Any:
+        """Makes a function a job. Its key is its name, unless given; its arguments are those after the job.
+
+        timeout       how long one execution may take, as in "10m"; default 1 hour
+        max_attempts  how many executions there may be, the first included; default 5
+        backoff       how long a failed one waits: Exponential() or Steps(); default 5 s, doubled up to 1 h, jittered
+        priority      lower runs first; default 100
+        retention     how long ended jobs are kept; default 30 days, dead letters and failed ones for ever
+        on_exhausted  "dead_letter" or "failed": what a job becomes when its attempts are used up
+        description   for people; default the first paragraph of its docstring
+        """
+
+        def decorate(handler: Callable[..., Any]) -> TypedDefinition[Any, Any]:
+            return self._add(of_function(_definition(key or handler.__name__, options), handler))
+
+        return decorate if handler is None else decorate(handler)
+
+    def add(self, key: str, handler: type[ClassHandler[M]], **options: Any) -> TypedDefinition[[M], Any]:
+        """Registers a handler class, with `payload_model()` and `handle(payload)`. Options are those of `job`."""
+        definition = of_class(_definition(key, options), handler)
+        self._add(definition)
+        return definition
+
+    def definition(self, key: str) -> TypedDefinition[..., Any] | None:
+        """What this app has registered under the key."""
+        return self._definitions.get(key)
+
+    def _add(self, definition: TypedDefinition[Any, Any]) -> TypedDefinition[Any, Any]:
+        self.handlers.add(definition.definition)(definition.call)
+        self._definitions[definition.key] = definition
+        return definition
+
+    # ------------------------------------------------------------------------------------------------------- enqueue
+
+    def tenant(self, tenant: str) -> Tenant:
+        """The tenant's door. The tenant itself appears at its first enqueue."""
+        return Tenant(tenant_id(tenant), self)
+
+    def enqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
+        """For apps with one tenant, `Leasehold(tenant="default")`; as `tenant(…).enqueue`."""
+        return self._only_tenant("enqueue").enqueue(definition, *args, **kwargs)
+
+    async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
+        return await self._only_tenant("aenqueue").aenqueue(definition, *args, **kwargs)
+
+    def _only_tenant(self, verb: str) -> Tenant:
+        if self._tenant is None:
+            raise NoTenant(
+                f"app.{verb}(…) needs a tenant. Nothing was enqueued.",
+                fix=f'Write app.tenant("acme").{verb}(…); an app with one tenant says Leasehold(tenant="default").',
+            )
+        return Tenant(self._tenant, self)
+
+    # ---------------------------------------------------------------------------------------------------------- open
+
+    @asynccontextmanager
+    async def open(self, *, worker: bool | WorkerSettings = False) -> AsyncIterator["Leasehold"]:
+        """Opens the app on this event loop, for as long as the block lasts; with `worker`, it runs jobs here too.
+
+        Doors work without it as well, over a thread of its own. At the end of the block the worker drains: running
+        jobs have their grace to end, the rest is given back at no cost.
+        """
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as stack:
+            if loop not in self._opened:
+                self._opened[loop] = await stack.enter_async_context(self._access.open(self.handlers))
+                stack.callback(self._opened.pop, loop)
+            if worker:
+                await stack.enter_async_context(self._working(worker, self._opened[loop].url))
+            yield self
+
+    @property
+    def store(self) -> Store:
+        """The open store, on the loop of `open()`: what administrators can do."""
+        opened = self._opened_here()
+        if opened is None:
+            raise InvalidInput(
+                "the app is not open on this event loop. Nothing was done.", fix="Write: async with app.open(): …"
+            )
+        return opened.store
+
+    def database(self) -> AbstractContextManager[str]:
+        """The URL of the database. An embedded one runs, its schema up to date, for as long as the block lasts."""
+        return self._access.database()
+
+    def close(self) -> None:
+        """Ends what blocking calls have opened; the next one opens it again. The end of the process does it too."""
+        self._background.close()
+
+    def worker_settings(self) -> WorkerSettings:
+        settings = self.settings
+        return WorkerSettings(notify=settings.notify, fallback=settings.fallback, version=VERSION)
+
+    @asynccontextmanager
+    async def _working(self, how: bool | WorkerSettings, url: str) -> AsyncIterator[None]:
+        settings = how if isinstance(how, WorkerSettings) else self.worker_settings()
+        worker = Worker(partial(open_store, url, self.settings.schema), self.handlers, settings)
+        running = asyncio.create_task(worker.run(), name="leasehold worker")
+        joined = asyncio.create_task(worker.joined.wait())
+        try:
+            await asyncio.wait([running, joined], return_when=asyncio.FIRST_COMPLETED)
+            yield
+        finally:
+            joined.cancel()
+            worker.stop()
+            await running
+
+    # ------------------------------------------------------------------------------------------------ for its doors
+
+    async def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
+        """On this loop where the app is open, else in the background, which opens it there for good."""
+        if opened := self._opened_here():
+            return await ask(opened)
+        return await asyncio.wrap_future(self._background.submit(ask))
+
+    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
+        """Whoever is interrupted while waiting, as by Ctrl-C, takes the call back."""
+        if _has_a_running_loop():
+            raise BlockingCall(
+                "this call would block the event loop that runs in this thread. Nothing was changed.",
+                fix=f"Await its twin: await ….{instead}(…)",
+            )
+        asked = self._background.submit(ask)
+        try:
+            return asked.result()
+        except BaseException:
+            asked.cancel()
+            raise
+
+    def _opened_here(self) -> Opened | None:
+        return self._opened.get(asyncio.get_running_loop()) if _has_a_running_loop() else None
+
+
+def _has_a_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _definition(key: str, options: Mapping[str, Any]) -> Definition:
+    for name in options.keys() - OPTIONS:
+        near = get_close_matches(name, OPTIONS, n=1)
+        raise InvalidInput(
+            f'{key}: a job has no option "{name}".' + (f' Did you mean "{near[0]}"?' if near else ""),
+            fix=f"Nothing was registered. Options are: {', '.join(sorted(OPTIONS))}.",
+        )
+    timeout = options.get("timeout")
+    return Definition(key, **{**options, **({"timeout": read_duration(timeout)} if isinstance(timeout, str) else {})})

@@ -1,0 +1,247 @@
+"""A handler's arguments: typed by its signature, validated by Pydantic, stored as JSON.
+
+    def sync_folder(job: Job, provider_id: str, path: str = "/")   ⇄   {"provider_id": "p_9", "path": "/"}
+
+A Pydantic model as the single argument is the payload itself. Whatever is stored must come back to the handler as it
+was passed: an argument that JSON would give back as something else is refused when it is enqueued.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from reprlib import Repr
+from typing import Any, get_type_hints
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import ErrorDetails, PydanticSerializationError, core_schema
+
+from leasehold.errors import NotJson, PayloadInvalid, UnusableHandler
+from leasehold.model.definition import SHOWN_PROBLEMS
+from leasehold.model.payload import encode
+from leasehold.worker.job import Job
+
+# Bounded: an argument may be as large, or as deep, as it likes to be.
+_bounded = Repr()
+_bounded.maxlevel, _bounded.maxstring, _bounded.maxother = 3, 60, 80
+_shown = _bounded.repr
+_STRICTLY_NAMED = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False)
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Arguments:
+    """What stands between a call and its payload, both ways."""
+
+    def __init__(self, key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> None:
+        self._key = key
+        self._parameters = parameters
+        self._whole = _the_single_model(parameters, hints)
+        self._model = self._whole or _model_of(key, parameters, hints)
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        return self._model.model_json_schema(by_alias=True, schema_generator=_Schema)
+
+    def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What is stored for this call, defaults included: a job does what was meant when it was enqueued."""
+        given = self._given(args, kwargs)
+        try:
+            passed = self._validated(given)
+            payload = self._dumped(passed)
+            self._require_same(passed, self._model.model_validate_json(encode(payload)))
+        except ValidationError as error:
+            raise self._misfit(self._described(error)) from error
+        return payload
+
+    def call(self, payload: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments to call the handler with. Raises PayloadInvalid for a payload of some other signature."""
+        try:
+            read = self._model.model_validate_json(orjson.dumps(payload))
+        except ValidationError as error:
+            raise PayloadInvalid(
+                f"{self._key}: {self._described(error)}.",
+                fix="Nothing was run: who enqueued it and this worker have different code. "
+                "Deploy workers before producers.",
+            ) from error
+        values = [read] if self._whole else [getattr(read, field) for field in type(read).model_fields]
+        bound = list(zip(self._parameters, values, strict=True))
+        by_place = tuple(value for parameter, value in bound if parameter.kind is not parameter.KEYWORD_ONLY)
+        return by_place, {p.name: value for p, value in bound if p.kind is p.KEYWORD_ONLY}
+
+    # ------------------------------------------------------------------------------------------------ call → payload
+
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        by_place = [p.name for p in self._parameters if p.kind is not p.KEYWORD_ONLY]
+        if len(args) > len(by_place):
+            raise self._misfit(f"{len(args)} arguments by position, it takes {len(by_place) or 'none'}")
+        given = dict(zip(by_place, args, strict=False))
+        if twice := [name for name in kwargs if name in given]:
+            raise self._misfit(f"{', '.join(twice)}: given twice, by position and by name")
+        return given | dict(kwargs)
+
+    def _validated(self, given: dict[str, Any]) -> BaseModel:
+        if not self._whole:
+            return self._model.model_validate(given)
+        (parameter,) = self._parameters
+        if parameter.name in given and len(given) == 1:
+            return self._whole.model_validate(given[parameter.name])
+        if not given and parameter.default is not parameter.empty:
+            return self._whole.model_validate(parameter.default)
+        return self._whole.model_validate(given)
+
+    def _dumped(self, passed: BaseModel) -> dict[str, Any]:
+        try:
+            return passed.model_dump(mode="json", by_alias=True, round_trip=True)
+        except (PydanticSerializationError, ValueError) as error:  # a ValueError is a value that contains itself
+            raise NotJson(
+                f"{self._key}: {self._unstorable(passed) or error}.",
+                fix="Nothing was enqueued. Pass an id or plain values, or annotate the argument with a type that "
+                "Pydantic can write as JSON and read again.",
+            ) from error
+
+    def _unstorable(self, passed: BaseModel) -> str | None:
+        for name, value in self._fields(passed):
+            try:
+                TypeAdapter(Any).dump_python(value, mode="json")
+            except (PydanticSerializationError, ValueError):
+                return f"{name}={_shown(value)} can't be written as JSON"
+        return None
+
+    def _require_same(self, passed: BaseModel, read: BaseModel) -> None:
+        changed = [
+            f"{name}{place}: {_shown(was)} would come back from JSON as {_shown(now)}"
+            for (name, before), (_, after) in zip(self._fields(passed), self._fields(read), strict=True)
+            for place, was, now in _changes(before, after, "")
+        ]
+        if changed:
+            raise NotJson(
+                f"{self._key}: {'; '.join(changed)}.",
+                fix="Nothing was enqueued. Annotate the argument with the type it has (a bare dict or Any says "
+                "nothing about what is in it), or convert it before.",
+            )
+
+    def _fields(self, model: BaseModel) -> Iterator[tuple[str, Any]]:
+        for field, info in type(model).model_fields.items():
+            yield info.alias or field, getattr(model, field)
+
+    # ---------------------------------------------------------------------------------------------------- explaining
+
+    def _misfit(self, why: str) -> PayloadInvalid:
+        return PayloadInvalid(f"{self._key}: {why}.", fix=f"Nothing was enqueued. It takes: {self._takes()}.")
+
+    def _takes(self) -> str:
+        if self._whole:
+            return f"a {self._whole.__name__} ({', '.join(self._whole.model_fields)})"
+        return ", ".join(str(parameter) for parameter in self._parameters) or "no arguments"
+
+    def _described(self, error: ValidationError) -> str:
+        """Pydantic's complaints, in the words of every other error here."""
+        problems = error.errors(include_url=False, include_context=False)
+        return "; ".join(self._in_words(problem) for problem in problems[:SHOWN_PROBLEMS])
+
+    def _in_words(self, problem: ErrorDetails) -> str:
+        name, *rest = problem["loc"] or ("arguments",)
+        path = "".join([str(name), *(f"[{step}]" if isinstance(step, int) else f".{step}" for step in rest)])
+        if problem["type"] == "missing":
+            return f"{path}: missing"
+        if problem["type"] == "extra_forbidden":
+            near = get_close_matches(str(name), self._known(), n=1)
+            return f"{path}: unknown argument" + (f' (did you mean "{near[0]}"?)' if near and not rest else "")
+        return f"{path}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {_shown(problem['input'])}"
+
+    def _known(self) -> list[str]:
+        return [info.alias or name for name, info in self._model.model_fields.items()]
+
+
+def arguments_of(key: str, handler: Callable[..., Any]) -> Arguments:
+    """The arguments after the job, which comes first."""
+    parameters = list(inspect.signature(handler).parameters.values())
+    try:
+        hints = get_type_hints(handler, include_extras=True)
+    except Exception as error:
+        raise UnusableHandler(
+            f"{key}: its annotations can't be read ({type(error).__name__}: {error}).",
+            fix="Nothing was registered. Import what they name where the handler is, not only for type checking.",
+        ) from error
+    if not parameters or not _is_the_job(parameters[0], hints):
+        raise UnusableHandler(
+            f"{key}: its first parameter is {f'`{parameters[0]}`' if parameters else 'missing'}, not the job.",
+            fix=f"Nothing was registered. Write: def {handler.__name__}(job: Job, …).",
+        )
+    for parameter in parameters[1:]:
+        if parameter.kind in _ANY_NUMBER:
+            raise UnusableHandler(
+                f"{key}: `{parameter}` takes any number of arguments, and those have no names or types of their own.",
+                fix="Nothing was registered. Name each argument; a list or dict can be one.",
+            )
+    return Arguments(key, parameters[1:], hints)
+
+
+def arguments_of_model(key: str, model: type[BaseModel]) -> Arguments:
+    """The model is the whole payload, as for a class handler that names its `payload_model()`."""
+    parameter = inspect.Parameter("payload", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=model)
+    return Arguments(key, [parameter], {"payload": model})
+
+
+def _is_the_job(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+    if parameter.kind in (*_ANY_NUMBER, parameter.KEYWORD_ONLY):
+        return False
+    hint = hints.get(parameter.name)
+    return parameter.name == "job" if hint is None else isinstance(hint, type) and issubclass(hint, Job)
+
+
+def _the_single_model(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> type[BaseModel] | None:
+    hint = hints.get(parameters[0].name) if len(parameters) == 1 else None
+    return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
+
+
+def _model_of(key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> type[BaseModel]:
+    """Fields have names of their own and the arguments' as aliases: `json` or `_x` could be no field of a model."""
+    fields: dict[str, Any] = {}
+    for number, parameter in enumerate(parameters):
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[f"argument_{number}"] = (
+            hints.get(parameter.name, Any),
+            Field(default, alias=parameter.name, title=parameter.name),
+        )
+    try:
+        return create_model(key, __config__=_STRICTLY_NAMED, **fields)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        why = str(error).partition(". ")[0]
+        raise UnusableHandler(
+            f"{key}: its arguments can't be taken from JSON ({why}).",
+            fix="Nothing was registered. Annotate them with plain types, Pydantic models or dataclasses; pass the id "
+            "of what lives in a database: it may change before the job runs.",
+        ) from error
+
+
+def _changes(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
+    """Where what came back is not what went in. Classes that can't compare themselves are told apart by type only."""
+    if isinstance(before, BaseModel) and type(before) is type(after):
+        before, after = before.__dict__, after.__dict__
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        for name in before:
+            yield from _changes(before[name], after[name], f"{place}[{name!r}]")
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
+        for index, (was, now) in enumerate(zip(before, after, strict=True)):
+            yield from _changes(was, now, f"{place}[{index}]")
+    elif before != after and (type(before) is not type(after) or _compares(before)):
+        yield place, before, after
+
+
+def _compares(value: object) -> bool:
+    return any("__eq__" in vars(kind) for kind in type(value).__mro__[:-1])
+
+
+class _Schema(GenerateJsonSchema):
+    """JSON Schema's `date-time` and `time` insist on an offset, which Pydantic's datetimes may lack."""
+
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
+        aware = schema.get("tz_constraint") == "aware"
+        return {"type": "string", "format": "date-time" if aware else "iso-date-time"}
+
+    def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
+        return {"type": "string", "format": "iso-time"}

@@ -1,0 +1,146 @@
+"""What `@app.job` makes of a handler: a definition that knows how it may be called."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, get_type_hints
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import PydanticSerializationError
+
+from leasehold.app.arguments import Arguments, arguments_of, arguments_of_model
+from leasehold.errors import UnusableHandler
+from leasehold.model.definition import Definition
+from leasehold.model.job import NewJob
+from leasehold.worker.handlers import Call
+from leasehold.worker.job import Job
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+M = TypeVar("M", bound=BaseModel)
+M_co = TypeVar("M_co", bound=BaseModel, covariant=True)
+
+
+class TypedDefinition(Generic[P, R_co]):
+    """A definition with the signature of its handler: what type checkers and editors judge an enqueue by.
+
+    Called, it is the handler itself, with no queue involved.
+    """
+
+    def __init__(self, definition: Definition, arguments: Arguments, handler: Callable[..., Any]) -> None:
+        self.definition = definition
+        self._arguments = arguments
+        self._handler = handler
+        self.__name__ = getattr(handler, "__name__", definition.key)
+        self.__doc__ = handler.__doc__
+        self.__wrapped__ = handler
+
+    @property
+    def key(self) -> str:
+        return self.definition.key
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """A job for these arguments, to be enqueued with others. Raises PayloadInvalid where they don't fit."""
+        payload = self._arguments.payload(args, kwargs)
+        self.definition.check(payload)
+        return NewJob(definition=self.key, payload=payload)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._handler(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<definition {self.key!r}>"
+
+    @cached_property
+    def call(self) -> Call:
+        """For a worker: takes the job and its payload."""
+        if inspect.iscoroutinefunction(self._handler):
+
+            async def acall(job: Job, payload: Any) -> Any:
+                args, kwargs = self._arguments.call(payload)
+                return self._result(await self._handler(job, *args, **kwargs))
+
+            return acall
+
+        def call(job: Job, payload: Any) -> Any:
+            args, kwargs = self._arguments.call(payload)
+            return self._result(self._handler(job, *args, **kwargs))
+
+        return call
+
+    def _result(self, returned: Any) -> Any:
+        """As JSON, by the type that the handler says it returns. What can't be so is for the worker to refuse."""
+        if self._returns is not None and returned is not None:
+            with suppress(PydanticSerializationError):
+                return self._returns.dump_python(returned, mode="json", round_trip=True, warnings="none")
+        return returned
+
+    @cached_property
+    def _returns(self) -> TypeAdapter[Any] | None:
+        hint = get_type_hints(self._handler, include_extras=True).get("return", Any)
+        if hint in (Any, None, type(None)):
+            return None
+        try:
+            return TypeAdapter(hint)
+        except (PydanticSchemaGenerationError, PydanticUserError):
+            return None
+
+
+class ClassHandler(Protocol[M_co]):
+    """A handler as a class that names the model of its payload. One instance is made for each job.
+
+    `handle` takes the payload, or the job and the payload; it may be a coroutine function.
+    """
+
+    @classmethod
+    def payload_model(cls) -> type[M_co]: ...
+
+    @property
+    def handle(self) -> Callable[..., Any]: ...
+
+
+def of_function(definition: Definition, handler: Callable[..., Any]) -> TypedDefinition[Any, Any]:
+    arguments = arguments_of(definition.key, handler)
+    return _described(definition, arguments, handler)
+
+
+def of_class(definition: Definition, handler: type[ClassHandler[M]]) -> TypedDefinition[[M], Any]:
+    model = handler.payload_model()
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise UnusableHandler(
+            f"{definition.key}: {handler.__name__}.payload_model() returns {model!r}, which is no Pydantic model.",
+            fix="Nothing was registered. Return the class of the payload.",
+        )
+    return _described(definition, arguments_of_model(definition.key, model), _called_anew(handler))
+
+
+def _called_anew(handler: type[ClassHandler[Any]]) -> Callable[..., Any]:
+    wants_job = len(inspect.signature(handler.handle).parameters) > 2
+    if inspect.iscoroutinefunction(handler.handle):
+
+        async def ahandle(job: Job, payload: Any) -> Any:
+            handling: Awaitable[Any] = handler().handle(*((job, payload) if wants_job else (payload,)))
+            return await handling
+
+        chosen: Callable[..., Any] = ahandle
+    else:
+
+        def handle(job: Job, payload: Any) -> Any:
+            return handler().handle(*((job, payload) if wants_job else (payload,)))
+
+        chosen = handle
+    chosen.__name__, chosen.__doc__ = handler.__name__, handler.__doc__
+    return chosen
+
+
+def _described(
+    definition: Definition, arguments: Arguments, handler: Callable[..., Any]
+) -> TypedDefinition[Any, Any]:
+    description = definition.description or (inspect.getdoc(handler) or "").partition("\n\n")[0]
+    whole = replace(definition, schema=arguments.schema, description=description)
+    whole.check_schema()
+    return TypedDefinition(whole, arguments, handler)

@@ -1,0 +1,77 @@
+"""An open store, and which versions of the code's definitions it holds."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from time import monotonic
+
+from leasehold.model.definition import Change, Registered, unknown_definition
+from leasehold.store import Store
+from leasehold.worker import Handlers
+
+log = logging.getLogger("leasehold")
+
+# By key alone, a definition is looked up; a change of it is seen after so many seconds.
+FRESH = 30.0
+
+
+class Opened:
+    """One for each event loop that uses an app."""
+
+    def __init__(self, store: Store, url: str, handlers: Handlers) -> None:
+        self.store = store
+        self.url = url
+        self._handlers = handlers
+        self._versions: dict[str, int] = {}
+        self._registered: dict[str, Registered] = {}
+        self._looked_at = float("-inf")
+        self._turn = asyncio.Lock()
+
+    async def version_of(self, key: str) -> int:
+        """Its version in the database, where the code's definitions are registered when first asked for."""
+        if key not in self._handlers.keys:
+            return (await self.registered(key)).version
+        if key not in self._versions:
+            async with self._turn:
+                if key not in self._versions:
+                    await self._sync()
+        return self._versions[key]
+
+    def forget(self) -> None:
+        """The database knows nothing of these versions any more: it was made anew."""
+        self._versions.clear()
+        self._registered.clear()
+
+    async def _sync(self) -> None:
+        changes = await self.store.sync_definitions(self._handlers.definitions)
+        self._versions |= {change.key: change.version for change in changes}
+        for line in described(changes):
+            log.info("%s", line)
+
+    async def registered(self, key: str) -> Registered:
+        """A definition that other code has registered."""
+        async with self._turn:
+            if key not in self._registered or monotonic() - self._looked_at > FRESH:
+                found = await self.store.definitions()
+                self._registered = {each.definition.key: each for each in found}
+                self._looked_at = monotonic()
+        if key not in self._registered:
+            raise unknown_definition(key, tuple(self._registered))
+        return self._registered[key]
+
+
+def described(changes: Sequence[Change]) -> list[str]:
+    """For people: one line for each definition that is new or different."""
+    return [_described(change) for change in changes if change.created or change.fields]
+
+
+def _described(change: Change) -> str:
+    if change.created:
+        return f"{change.key}: registered as version {change.version}"
+    fields = (f"{name}: {_short(before)} → {_short(after)}" for name, (before, after) in change.fields.items())
+    return f"{change.key}: now version {change.version} ({'; '.join(fields)})"
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 120 else text[:119] + "…"

@@ -1,0 +1,282 @@
+"""Calls become payloads and payloads become calls, typed by the handler's signature."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from leasehold import Job, Leasehold, PayloadInvalid, TypedDefinition
+from leasehold.app.arguments import arguments_of
+from leasehold.errors import LeaseholdError, NotJson, UnusableHandler
+from leasehold.model.payload import decode, encode
+
+NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+    seen: datetime
+
+
+class Order(BaseModel):
+    number: int
+    lines: list[str] = []
+    placed: datetime = NOON
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    placed: datetime
+    id: UUID
+
+
+class NotForJson:
+    pass
+
+
+def sync_folder(job: Job, provider_id: str, path: str = "/", *, limit: int | None = None) -> None:
+    """Syncs one folder."""
+
+
+def payload_of(handler: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    return arguments_of(handler.__name__, handler).payload(args, kwargs)
+
+
+def refusal(handler: Any, *args: Any, **kwargs: Any) -> str:
+    with pytest.raises(PayloadInvalid) as refused:
+        payload_of(handler, *args, **kwargs)
+    assert "Nothing was enqueued." in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_call_becomes_an_object_by_argument_names_with_defaults_filled_in() -> None:
+    assert payload_of(sync_folder, "p_9", limit=3) == {"provider_id": "p_9", "path": "/", "limit": 3}
+
+
+def test_a_payload_becomes_the_call_it_came_from() -> None:
+    arguments = arguments_of("sync_folder", sync_folder)
+    assert arguments.call({"provider_id": "p_9", "limit": 3}) == (("p_9", "/"), {"limit": 3})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (datetime, datetime(2030, 1, 1)),
+        (datetime, NOON),
+        (date, date(2030, 1, 1)),
+        (time, time(3, 30)),
+        (timedelta, timedelta(hours=36)),
+        (Decimal, Decimal("1.10")),
+        (UUID, UUID(int=7)),
+        (Colour, Colour.RED),
+        (Path, Path("/tmp/x")),
+        (bytes, b"abc"),
+        (set[int], {1, 2}),
+        (tuple[int, str], (1, "a")),
+        (dict[int, str], {1: "a"}),
+        (Point, Point(1, NOON)),
+        (list[Order], [Order(number=1)]),
+        (Strict, Strict(placed=NOON, id=UUID(int=1))),
+        (int | None, None),
+        (Annotated[int, Field(gt=0)], 5),
+        (Any, {"a": [1, 2.5, None, True, "é"]}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_is_annotated_comes_back_as_it_was_passed(kind: Any, value: Any) -> None:
+    def handler(job: Job, other: int, value: Any) -> None: ...
+
+    handler.__annotations__["value"] = kind
+    arguments = arguments_of("handler", handler)
+    payload = arguments.payload([1, value], {})
+    Leasehold().job(key="checked")(handler).definition.check(payload)
+    (_, back), _ = arguments.call(decode(encode(payload)))
+    assert (back, type(back)) == (value, type(value))
+
+
+def test_a_model_as_the_single_argument_is_the_payload_itself() -> None:
+    def ship(job: Job, order: Order) -> None: ...
+
+    assert payload_of(ship, Order(number=7)) == {"number": 7, "lines": [], "placed": "2030-01-02T12:00:00Z"}
+    assert payload_of(ship, order=Order(number=7)) == payload_of(ship, Order(number=7))
+    assert arguments_of("ship", ship).call({"number": 7}) == ((Order(number=7),), {})
+    assert arguments_of("ship", ship).schema["required"] == ["number"]
+
+
+def test_beside_other_arguments_a_model_has_its_own_name() -> None:
+    def ship(job: Job, order: Order, fast: bool = False) -> None: ...
+
+    assert payload_of(ship, Order(number=7))["order"]["number"] == 7
+
+
+def test_names_that_a_pydantic_model_has_for_itself_are_fine_as_arguments() -> None:
+    def handler(job: Job, json: str, copy: int, _private: int, model_config: str, schema: str = "s") -> None: ...
+
+    payload = payload_of(handler, "j", 1, 2, "m")
+    assert payload == {"json": "j", "copy": 1, "_private": 2, "model_config": "m", "schema": "s"}
+
+
+def test_a_default_that_changes_is_not_shared_between_calls() -> None:
+    def handler(job: Job, names: list[str] = []) -> None: ...  # noqa: B006
+
+    arguments = arguments_of("handler", handler)
+    ((first,), _), ((second,), _) = arguments.call({}), arguments.call({})
+    first.append("x")
+    assert second == []
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "problem"),
+    [
+        ((), {}, "provider_id: missing"),
+        ((5,), {}, "provider_id: input should be a valid string, got 5"),
+        (("p",), {"pth": "/"}, 'pth: unknown argument (did you mean "path"?)'),
+        (("p",), {"zzz": 1}, "zzz: unknown argument."),
+        (("p", "/", 3), {}, "3 arguments by position, it takes 2"),
+        (("p",), {"provider_id": "q"}, "provider_id: given twice, by position and by name"),
+        ((), {"limit": "many", "x": 1}, "provider_id: missing; limit: "),
+    ],
+)
+def test_what_does_not_fit_is_said_by_argument_with_what_would_fit(args: Any, kwargs: Any, problem: str) -> None:
+    message = refusal(sync_folder, *args, **kwargs)
+    assert message.startswith(f"LH-1001: sync_folder: {problem}")
+    assert "It takes: provider_id: str, path: str = '/', limit: int | None = None." in message
+
+
+class Loop(dict[str, Any]):
+    def __init__(self) -> None:
+        self["itself"] = self
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {} if depth == 0 else {"a": nested(depth - 1)}
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (NotForJson(), "NotForJson object at"),
+        ({"when": NOON}, "value['when']: datetime.datetime(2030, 1, 2, 12, 0, tzinfo=datetime.timezone.utc) would"),
+        ([timedelta(1)], "value[0]: datetime.timedelta(days=1) would come back from JSON as 'P1D'"),
+        ({1: "a"}, "value: {1: 'a'} would come back from JSON as {'1': 'a'}"),
+        ({"a": {1, 2}}, "value['a']: {1, 2} would come back"),
+        ({"a": b"x"}, "value['a']: b'x' would come back"),
+        (float("nan"), "value: nan would come back from JSON as None"),
+        ({"a": float("inf")}, "value['a']: inf would"),
+        ({"a": "x\0y"}, "NUL character"),
+        ({"a": "x\ud800y"}, "lone surrogate"),
+        ({"a": 2**64}, "integer beyond 64 bits"),
+        (nested(40), "nested deeper than 32 levels"),
+        (nested(500), "can't be written as JSON"),
+        (Loop(), "can't be written as JSON"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_json_can_not_hold_or_would_change_is_refused(value: Any, problem: str) -> None:
+    def handler(job: Job, value: Any) -> None: ...
+
+    with pytest.raises(NotJson, match="LH-1003") as refused:
+        payload_of(handler, value)
+    assert problem in str(refused.value)
+    assert "Nothing was enqueued." in str(refused.value)
+    assert len(str(refused.value)) < 600
+
+
+def test_nan_for_a_number_is_refused() -> None:
+    def handler(job: Job, number: float) -> None: ...
+
+    assert "number: input should be a finite number" in refusal(handler, float("nan"))
+
+
+def test_more_than_256_kb_are_refused() -> None:
+    def handler(job: Job, text: str) -> None: ...
+
+    assert "300,011 bytes of JSON, at most 262,144 are kept" in refusal(handler, "x" * 300_000)
+
+
+def test_a_secret_that_would_be_stored_as_stars_is_refused_and_not_printed() -> None:
+    def handler(job: Job, secret: SecretStr) -> None: ...
+
+    with pytest.raises(NotJson) as refused:
+        payload_of(handler, SecretStr("hunter2"))
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_payload_of_other_code_is_an_error_that_says_so_and_not_that_nothing_was_enqueued() -> None:
+    with pytest.raises(PayloadInvalid, match="limits: unknown argument") as refused:
+        arguments_of("sync_folder", sync_folder).call({"provider_id": "p", "limits": 3})
+    assert "Deploy workers before producers" in str(refused.value)
+    assert "Nothing was enqueued" not in str(refused.value)
+
+
+def without_a_job(provider_id: str) -> None: ...
+def without_anything() -> None: ...
+def any_number(job: Job, *names: str) -> None: ...
+def any_names(job: Job, **names: str) -> None: ...
+def of_no_json(job: Job, it: NotForJson) -> None: ...
+def of_an_unknown_name(job: Job, it: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("handler", "problem"),
+    [
+        (without_a_job, "its first parameter is `provider_id: str`, not the job"),
+        (without_anything, "its first parameter is missing"),
+        (any_number, "`*names: str` takes any number"),
+        (any_names, "`**names: str` takes any number"),
+        (of_no_json, "NotForJson"),
+        (of_an_unknown_name, "name 'Nowhere' is not defined"),
+    ],
+)
+def test_a_handler_whose_arguments_can_not_come_from_json_is_not_registered(handler: Any, problem: str) -> None:
+    app = Leasehold()
+    with pytest.raises(UnusableHandler, match="LH-1007") as refused:
+        app.job(handler)
+    assert problem in str(refused.value)
+    assert "Nothing was registered." in str(refused.value)
+    assert app.handlers.keys == ()
+
+
+def test_an_option_that_jobs_do_not_have_is_refused_with_the_nearest() -> None:
+    app = Leasehold()
+    with pytest.raises(LeaseholdError, match=r'no option "max_attempt"\. Did you mean "max_attempts"'):
+        app.job(max_attempt=3)(sync_folder)  # type: ignore[call-overload]
+
+
+def test_two_handlers_can_not_have_one_key() -> None:
+    app = Leasehold()
+    app.job(sync_folder)
+    with pytest.raises(LeaseholdError, match="'sync_folder' has a handler already"):
+        app.job(sync_folder)
+
+
+def test_a_definition_is_described_by_the_docstring_and_called_like_the_function() -> None:
+    app = Leasehold()
+
+    @app.job(timeout="10m", max_attempts=2, key="double-it")
+    def double(job: Job, number: int) -> int:
+        """Doubles a number.
+
+        Not seen.
+        """
+        return 2 * number
+
+    assert isinstance(double, TypedDefinition)
+    assert double.definition.description == "Doubles a number."
+    assert (double.key, double.definition.timeout, double.definition.max_attempts) == (
+        "double-it",
+        timedelta(minutes=10),
+        2,
+    )
+    assert double(None, 4) == 8

@@ -1,0 +1,325 @@
+"""An app's doors: blocking and awaited, typed, and with nothing done where something is wrong."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from leasehold import (
+    Always,
+    DuplicateJob,
+    Enqueued,
+    InvalidInput,
+    Job,
+    Leasehold,
+    LeaseholdError,
+    PayloadInvalid,
+    Status,
+    Unreachable,
+    WhileActive,
+    WrongState,
+)
+from leasehold.errors import BlockingCall, NoTenant, NotJson, SchemaMismatch, UnknownDefinition, UnknownJob
+from leasehold.model.status import DisplayState
+from leasehold.store import CancelAnswer
+
+
+def count_size(job: Job, provider_id: str, path: str = "/", extra: Any = None) -> int:
+    return len(path)
+
+
+async def rows(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    try:
+        jobs = "select (select count(*) from leasehold.jobs) + (select count(*) from leasehold.jobs_done)"
+        return int(await connection.fetchval(jobs))
+    finally:
+        await connection.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ enqueue
+
+
+def test_a_blocking_enqueue_places_a_job_that_can_be_read(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    placed = app.tenant("acme").enqueue(sized, "p_9", path="/x")
+    assert placed.created
+    job = app.tenant("acme").get(placed.id)
+    assert (job.tenant, job.definition, job.status, job.payload) == (
+        "acme",
+        "count_size",
+        Status.QUEUED,
+        {"provider_id": "p_9", "path": "/x", "extra": None},
+    )
+
+
+async def test_an_awaited_enqueue_works_outside_of_open_too(app: Leasehold) -> None:
+    placed = await app.tenant("acme").aenqueue(app.job(count_size), "p_9")
+    assert (await app.tenant("acme").aget(placed.id)).payload["provider_id"] == "p_9"
+    await asyncio.to_thread(app.close)
+
+
+async def test_many_loops_and_threads_may_use_one_app(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    acme = app.tenant("acme")
+
+    def own_loop(number: int) -> Enqueued[int]:
+        return asyncio.run(acme.aenqueue(sized, f"loop {number}"))
+
+    blocking = (asyncio.to_thread(acme.enqueue, sized, f"thread {number}") for number in range(5))
+    loops = (asyncio.to_thread(own_loop, number) for number in range(5))
+    placed = await asyncio.gather(*blocking, *loops)
+    assert len({each.id for each in placed}) == 10
+    await asyncio.to_thread(app.close)
+
+
+async def test_a_blocking_call_on_a_running_loop_is_refused_and_names_its_twin(
+    app: Leasehold, database_url: str
+) -> None:
+    with pytest.raises(BlockingCall, match=r"LH-3003.*aenqueue"):
+        app.tenant("acme").enqueue(app.job(count_size), "p_9")
+    assert await rows(database_url) == 0
+
+
+def test_an_app_with_one_tenant_needs_no_door(database_url: str) -> None:
+    app = Leasehold(database_url, tenant="default")
+    placed = app.enqueue(app.job(count_size), "p_9")
+    assert placed.tenant == "default"
+    app.close()
+
+
+def test_an_app_without_a_tenant_says_what_to_write(app: Leasehold) -> None:
+    with pytest.raises(NoTenant, match=r'LH-1004.*app\.tenant\("acme"\)\.enqueue'):
+        app.enqueue(app.job(count_size), "p_9")
+
+
+def test_options_stay_with_the_door_they_were_said_on(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    acme = app.tenant("acme")
+    later = acme.options(delay="5m", priority=10, correlation_id="order-7").options(max_attempts=2)
+    job = acme.get(later.enqueue(sized, "p_9").id)
+    assert (job.display, job.priority, job.correlation_id, job.max_attempts) == (
+        DisplayState.SCHEDULED,
+        10,
+        "order-7",
+        2,
+    )
+    assert acme.get(acme.enqueue(sized, "p_9").id).display is DisplayState.READY
+
+
+def test_a_moment_may_be_given_instead_of_a_delay(app: Leasehold) -> None:
+    moment = datetime(2040, 1, 1, tzinfo=UTC)
+    placed = app.tenant("acme").options(at=moment).enqueue(app.job(count_size), "p_9")
+    assert app.tenant("acme").get(placed.id).scheduled_for == moment
+
+
+def test_a_dedupe_key_gives_the_job_that_holds_it(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    door = app.tenant("acme").options(dedupe_key="folder-1")
+    first, second = door.enqueue(sized, "p_9"), door.enqueue(sized, "p_10")
+    assert (second.id, second.created) == (first.id, False)
+
+
+def test_without_a_key_dedupe_goes_by_the_arguments(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    door = app.tenant("acme").options(dedupe=WhileActive())
+    first, same, other = door.enqueue(sized, "p_9"), door.enqueue(sized, "p_9", "/"), door.enqueue(sized, "p_10")
+    assert same.id == first.id
+    assert other.created
+
+
+def test_the_same_id_gives_the_same_job(app: Leasehold) -> None:
+    door = app.tenant("acme").options(id=str(uuid4()))
+    sized = app.job(count_size)
+    assert door.enqueue(sized, "p_9").id == door.enqueue(sized, "p_9").id
+
+
+def test_many_are_enqueued_all_or_none(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    placed = app.tenant("acme").enqueue_many(sized.bind(f"p_{number}") for number in range(20))
+    assert len({each.id for each in placed}) == 20
+
+
+def test_by_key_another_process_s_definition_is_enqueued_and_checked(app: Leasehold, database_url: str) -> None:
+    app.tenant("acme").enqueue(app.job(count_size), "p_9")  # this registers it
+    other = Leasehold(database_url)
+    placed = other.tenant("acme").enqueue_key("count_size", {"provider_id": "p_10"})
+    assert other.tenant("acme").get(placed.id).payload == {"provider_id": "p_10"}
+    with pytest.raises(PayloadInvalid, match="provider_idd: unknown field"):
+        other.tenant("acme").enqueue_key("count_size", {"provider_id": "p_10", "provider_idd": 1})
+    other.close()
+
+
+def test_a_database_made_anew_gets_its_definitions_again(app: Leasehold, database_url: str) -> None:
+    sized = app.job(count_size)
+    app.tenant("acme").enqueue(sized, "p_9")
+
+    async def make_anew() -> None:
+        connection = await asyncpg.connect(database_url)
+        try:
+            await connection.execute("truncate leasehold.definitions, leasehold.definition_versions, leasehold.jobs")
+        finally:
+            await connection.close()
+
+    asyncio.run(make_anew())
+    assert app.tenant("acme").enqueue(sized, "p_9").created
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_opens_its_own(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    app.tenant("acme").enqueue(sized, "parent")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        placed = app.tenant("acme").enqueue(sized, "child")
+        app.close()
+        os.write(writing, placed.id.encode())
+        os._exit(0)
+    os.close(writing)
+    assert os.waitpid(child, 0)[1] == 0
+    job = app.tenant("acme").get(os.read(reading, 100).decode())
+    os.close(reading)
+    assert job.payload["provider_id"] == "child"
+    assert app.tenant("acme").enqueue(sized, "parent").created
+
+
+# ---------------------------------------------------------------------------------------------------------- bad input
+
+Enqueue = Callable[[Leasehold], object]
+BAD: list[tuple[str, type[LeaseholdError], Enqueue]] = [
+    ("an argument is missing", PayloadInvalid, lambda app: door(app).enqueue(the(app))),
+    ("an argument is unknown", PayloadInvalid, lambda app: door(app).enqueue(the(app), "p", pth="/")),
+    ("an argument is of the wrong type", PayloadInvalid, lambda app: door(app).enqueue(the(app), 5)),
+    ("an object", NotJson, lambda app: door(app).enqueue(the(app), "p", extra=object())),
+    ("a datetime in a dict", NotJson, lambda app: door(app).enqueue(the(app), "p", extra={"at": datetime.now()})),
+    ("NaN", NotJson, lambda app: door(app).enqueue(the(app), "p", extra=float("nan"))),
+    ("NUL", NotJson, lambda app: door(app).enqueue(the(app), "p\0")),
+    ("a lone surrogate", NotJson, lambda app: door(app).enqueue(the(app), "p\ud800")),
+    ("too deep", NotJson, lambda app: door(app).enqueue(the(app), "p", extra=nested(40))),
+    ("over 256 KB", PayloadInvalid, lambda app: door(app).enqueue(the(app), "p" * 300_000)),
+    ("an unknown definition", UnknownDefinition, lambda app: door(app).enqueue_key("count_siz", {})),
+    ("by key, a field is missing", PayloadInvalid, lambda app: door(app).enqueue_key("count_size", {})),
+    ("no definition at all", InvalidInput, lambda app: door(app).enqueue(count_size, "p")),
+    ("a bad tenant id", InvalidInput, lambda app: app.tenant(" acme").enqueue(the(app), "p")),
+    ("too long a tenant id", InvalidInput, lambda app: app.tenant("a" * 101).enqueue(the(app), "p")),
+    ("a delay that is none", InvalidInput, lambda app: door(app).options(delay="soon").enqueue(the(app), "p")),
+    ("a delay in the past", InvalidInput, lambda app: door(app).options(delay=-timedelta(1)).enqueue(the(app), "p")),
+    ("a naive moment", InvalidInput, lambda app: door(app).options(at=datetime(2030, 1, 1)).enqueue(the(app), "p")),
+    ("a priority beyond", InvalidInput, lambda app: door(app).options(priority=40_000).enqueue(the(app), "p")),
+    ("an id that is none", InvalidInput, lambda app: door(app).options(id="seven").enqueue(the(app), "p")),
+    ("a key too long", InvalidInput, lambda app: door(app).options(dedupe_key="k" * 1001).enqueue(the(app), "p")),
+    ("one of many", NotJson, lambda app: door(app).enqueue_many([the(app).bind("p"), the(app).bind("p\0")])),
+]
+
+
+def door(app: Leasehold) -> Any:
+    return app.tenant("acme")
+
+
+def the(app: Leasehold) -> Any:
+    return app.definition("count_size")
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {} if depth == 0 else {"a": nested(depth - 1)}
+
+
+@pytest.mark.parametrize(("what", "error", "enqueue"), BAD, ids=[what for what, _, _ in BAD])
+def test_bad_input_is_an_error_with_a_fix_and_nothing_is_enqueued(
+    what: str, error: type[LeaseholdError], enqueue: Enqueue, app: Leasehold, database_url: str
+) -> None:
+    app.job(count_size)
+    with pytest.raises(error) as refused:
+        enqueue(app)
+    assert str(refused.value).startswith(f"{error.code}: ")
+    assert refused.value.fix
+    assert "Nothing was" in str(refused.value)
+    assert asyncio.run(rows(database_url)) == 0
+
+
+def test_the_nearest_definition_is_named(app: Leasehold, database_url: str) -> None:
+    app.tenant("acme").enqueue(app.job(count_size), "p")
+    other = Leasehold(database_url)
+    with pytest.raises(UnknownDefinition, match=r'LH-1002.*Did you mean "count_size"'):
+        other.tenant("acme").enqueue_key("count_sise", {})
+    other.close()
+
+
+def test_a_database_that_is_away_is_said_to_be() -> None:
+    app = Leasehold("postgresql://127.0.0.1:1/nobody")
+    with pytest.raises(Unreachable, match="LH-3001"):
+        app.tenant("acme").enqueue(app.job(count_size), "p")
+    app.close()
+
+
+def test_a_missing_schema_says_how_to_make_it(database_url: str) -> None:
+    app = Leasehold(database_url, schema="absent")
+    with pytest.raises(SchemaMismatch, match=r"LH-2001.*leasehold migrate"):
+        app.tenant("acme").enqueue(app.job(count_size), "p")
+    app.close()
+
+
+# ------------------------------------------------------------------------------------------------------ read, change
+
+
+def test_an_unknown_job_is_said_to_be_for_every_verb(app: Leasehold) -> None:
+    acme, nobody = app.tenant("acme"), str(UUID(int=5))
+    for verb in (acme.get, acme.cancel, acme.retry, acme.run_now):
+        with pytest.raises(UnknownJob, match=r'LH-1008: tenant "acme" has no job .*Nothing was changed'):
+            verb(nobody)
+
+
+def test_a_job_of_another_tenant_is_unknown(app: Leasehold) -> None:
+    placed = app.tenant("globex").enqueue(app.job(count_size), "p")
+    with pytest.raises(UnknownJob):
+        app.tenant("acme").cancel(placed.id)
+    assert app.tenant("globex").get(placed.id).status is Status.QUEUED
+
+
+def test_what_waits_is_canceled_and_can_be_retried(app: Leasehold) -> None:
+    acme = app.tenant("acme")
+    placed = acme.enqueue(app.job(count_size), "p")
+    assert acme.cancel(placed.id) is CancelAnswer.CANCELED
+    acme.retry(placed.id)
+    assert acme.get(placed.id).status is Status.QUEUED
+
+
+def test_what_has_ended_can_not_be_canceled_or_made_due(app: Leasehold) -> None:
+    acme = app.tenant("acme")
+    placed = acme.enqueue(app.job(count_size), "p")
+    acme.cancel(placed.id)
+    for verb in (acme.cancel, acme.run_now):
+        with pytest.raises(WrongState, match=r"LH-1009: job .* it is canceled\. Nothing was changed"):
+            verb(placed.id)
+
+
+def test_what_waits_can_not_be_retried(app: Leasehold) -> None:
+    acme = app.tenant("acme")
+    placed = acme.enqueue(app.job(count_size), "p")
+    with pytest.raises(WrongState, match=r"it is ready\. Nothing was changed"):
+        acme.retry(placed.id)
+    assert acme.get(placed.id).attempt == 0
+
+
+def test_a_retry_is_refused_while_another_job_holds_the_key(app: Leasehold) -> None:
+    acme = app.tenant("acme").options(dedupe_key="one")
+    sized = app.job(count_size)
+    first = acme.enqueue(sized, "p")
+    acme.cancel(first.id)
+    acme.enqueue(sized, "p")
+    with pytest.raises(DuplicateJob, match="LH-1010"):
+        acme.retry(first.id)
+    assert acme.get(first.id).status is Status.CANCELED
+
+
+def test_a_scheduled_job_can_be_made_due(app: Leasehold) -> None:
+    acme = app.tenant("acme")
+    placed = acme.options(delay="1h", dedupe=Always()).enqueue(app.job(count_size), "p")
+    acme.run_now(placed.id)
+    assert acme.get(placed.id).display is DisplayState.READY

@@ -1,0 +1,241 @@
+"""Handlers of an app, run by a worker in the user's own process."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+from tests.conftest import PATIENCE, eventually
+
+from leasehold import Fail, Job, JobRecord, Leasehold, Snooze, Status, Steps, WorkerSettings
+from leasehold.app.tenant import Enqueued
+from leasehold.errors import InvalidInput, UnusableHandler
+from leasehold.model.definition import Definition
+from leasehold.model.job import NewJob
+
+NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
+
+
+async def ended(app: Leasehold, placed: Enqueued[Any]) -> JobRecord:
+    job = await app.tenant(placed.tenant).jobs.ended(placed.id, PATIENCE)
+    assert job is not None
+    return job
+
+
+async def test_a_coroutine_runs_with_its_arguments_and_its_result_is_kept(app: Leasehold) -> None:
+    @app.job
+    async def add(job: Job, first: int, second: int = 10) -> int:
+        job.log(f"adding for {job.tenant}")
+        return first + second
+
+    async with app.open(worker=True):
+        job = await ended(app, await app.tenant("acme").aenqueue(add, 5))
+        assert (job.status, job.result) == (Status.SUCCEEDED, 15)
+        assert [line.text for line in await app.tenant("acme").jobs.lines(job.id, 1)] == ["adding for acme"]
+
+
+async def test_a_plain_function_runs_in_a_thread_and_may_enqueue_more(app: Leasehold) -> None:
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @app.job
+    def second(job: Job) -> None:
+        loop.call_soon_threadsafe(done.set)
+
+    @app.job
+    def first(job: Job) -> str:
+        return app.tenant(job.tenant).enqueue(second).id
+
+    async with app.open(worker=True):
+        await app.tenant("acme").aenqueue(first)
+        await asyncio.wait_for(done.wait(), PATIENCE.total_seconds())
+    await asyncio.to_thread(app.close)
+
+
+async def test_typed_arguments_and_results_go_through_json_both_ways(app: Leasehold) -> None:
+    class Order(BaseModel):
+        number: int
+        placed: datetime
+
+    @app.job
+    async def ship(job: Job, order: Order, after: timedelta) -> Order:
+        return Order(number=order.number + 1, placed=order.placed + after)
+
+    async with app.open(worker=True):
+        job = await ended(app, await app.tenant("acme").aenqueue(ship, Order(number=1, placed=NOON), timedelta(1)))
+        assert job.result == {"number": 2, "placed": "2030-01-03T12:00:00Z"}
+
+
+async def test_a_result_that_json_can_not_hold_ends_the_job_as_failed(app: Leasehold) -> None:
+    @app.job
+    async def unusable(job: Job) -> object:
+        return object()
+
+    async with app.open(worker=True):
+        job = await ended(app, await app.tenant("acme").aenqueue(unusable))
+        assert (job.status, job.last_error_code) == (Status.FAILED, "result_invalid")
+
+
+class Summary(BaseModel):
+    day: str
+    loud: bool = False
+
+
+class DailySummary:
+    """Sends a summary."""
+
+    handled: ClassVar[list[Summary]] = []
+
+    @classmethod
+    def payload_model(cls) -> type[Summary]:
+        return Summary
+
+    def handle(self, payload: Summary) -> None:
+        self.handled.append(payload)
+
+
+class AsyncSummary(DailySummary):
+    async def handle(self, job: Job, payload: Summary) -> str:  # type: ignore[override]
+        return f"{job.tenant}: {payload.day}"
+
+
+async def test_a_class_that_names_its_payload_model_is_a_handler(app: Leasehold) -> None:
+    summary = app.add("daily_summary", DailySummary, max_attempts=2)
+    DailySummary.handled.clear()
+    async with app.open(worker=True):
+        first = await ended(app, await app.tenant("acme").aenqueue(summary, Summary(day="monday")))
+        await ended(app, await app.tenant("acme").aenqueue_key("daily_summary", {"day": "tuesday", "loud": True}))
+    assert (first.payload, first.max_attempts) == ({"day": "monday", "loud": False}, 2)
+    assert DailySummary.handled == [Summary(day="monday"), Summary(day="tuesday", loud=True)]
+
+
+async def test_a_class_may_handle_as_a_coroutine_and_ask_for_the_job(app: Leasehold) -> None:
+    summary = app.add("summary", AsyncSummary)
+    async with app.open(worker=True):
+        job = await ended(app, await app.tenant("acme").aenqueue(summary, Summary(day="monday")))
+    assert job.result == "acme: monday"
+
+
+def test_a_class_whose_payload_model_is_none_is_refused() -> None:
+    class Wrong:
+        @classmethod
+        def payload_model(cls) -> Any:
+            return dict
+
+        def handle(self, payload: Any) -> None: ...
+
+    with pytest.raises(UnusableHandler, match="which is no Pydantic model"):
+        Leasehold().add("wrong", Wrong)
+
+
+async def test_what_a_handler_raises_decides_as_ever(app: Leasehold) -> None:
+    @app.job(backoff=Steps(0), max_attempts=3)
+    async def moody(job: Job, mood: str) -> int:
+        if mood == "fail":
+            raise Fail("no use")
+        if mood == "snooze" and job.attempt == 1:
+            raise Snooze(timedelta())
+        if mood == "flaky" and job.attempt < 3:
+            raise ValueError("not yet")
+        return job.attempt
+
+    async with app.open(worker=True):
+        acme = app.tenant("acme")
+        jobs = [await ended(app, await acme.aenqueue(moody, mood)) for mood in ("fail", "snooze", "flaky")]
+    assert [(job.status, job.result) for job in jobs] == [
+        (Status.FAILED, None),
+        (Status.SUCCEEDED, 2),
+        (Status.SUCCEEDED, 3),
+    ]
+
+
+async def test_leaving_the_block_drains_and_leaves_no_worker(app: Leasehold, database_url: str) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    @app.job
+    async def slow(job: Job) -> str:
+        begun.set()
+        await release.wait()
+        return "done"
+
+    async with app.open():
+        async with app.open(worker=WorkerSettings(slots=1)):
+            placed = await app.tenant("acme").aenqueue(slow)
+            await begun.wait()
+            assert [worker.facts.slots for worker in await app.store.workers()] == [1]
+            asyncio.get_running_loop().call_later(0.05, release.set)
+        assert (await app.tenant("acme").aget(placed.id)).result == "done"
+        assert await app.store.workers() == []
+
+
+async def test_outside_of_open_there_is_no_store(app: Leasehold) -> None:
+    with pytest.raises(InvalidInput, match="not open on this event loop"):
+        _ = app.store
+
+
+# ----------------------------------------------------------------------------------------------------------- versions
+
+
+async def test_definitions_are_registered_at_the_first_enqueue_and_the_difference_is_said(
+    app: Leasehold, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "leasehold")
+
+    async def sync(job: Job, provider_id: str) -> None: ...
+
+    async with app.open():
+        await app.tenant("acme").aenqueue(app.job(timeout="10m")(sync), "p")
+    assert "sync: registered as version 1" in caplog.text
+
+    changed = Leasehold(database_url)
+    async with changed.open():
+        await changed.tenant("acme").aenqueue(changed.job(timeout="20m")(sync), "p")
+    assert "sync: now version 2 (timeout: 0:10:00 → 0:20:00)" in caplog.text
+
+
+async def test_while_old_and_new_code_run_side_by_side_each_producer_pins_its_own_version(
+    app: Leasehold, database_url: str
+) -> None:
+    async def old(job: Job, provider_id: str) -> None: ...
+    async def new(job: Job, provider_id: str, limit: int = 5) -> None: ...
+
+    other = Leasehold(database_url)
+    in_old, in_new = app.job(key="sync")(old), other.job(key="sync")(new)
+    async with app.open(), other.open():
+        acme, acme_too = app.tenant("acme"), other.tenant("acme")
+        versions = [
+            (await acme.aget((await producer).id)).version
+            for producer in (
+                acme.aenqueue(in_old, "p"),
+                acme_too.aenqueue(in_new, "p"),
+                acme.aenqueue(in_old, "p"),
+                acme_too.aenqueue(in_new, "p", limit=9),
+            )
+        ]
+    assert versions == [1, 2, 1, 2]
+
+
+async def test_a_payload_that_the_worker_s_code_can_not_take_is_retried_not_given_up(app: Leasehold) -> None:
+    """While a deploy is under way, a worker with the new code may take it."""
+
+    @app.job(key="sync")
+    async def sync(job: Job, provider_id: str) -> None: ...
+
+    async with app.open():
+        newer = Definition("sync")
+        await app.store.sync_definitions([newer])
+        (placed,) = await app.tenant("acme").jobs.enqueue(
+            [NewJob(definition="sync", payload={"provider_id": "p", "limit": 5}, version=1)]
+        )
+        async with app.open(worker=True):
+
+            async def refused() -> bool:
+                return (await app.tenant("acme").aget(placed.id)).last_error is not None
+
+            await eventually(refused, what="the refusal")
+        job = await app.tenant("acme").aget(placed.id)
+    assert job.status is Status.QUEUED
+    assert job.last_error is not None
+    assert "limit: unknown argument" in job.last_error
