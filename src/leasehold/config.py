@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from importlib.metadata import version
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.errors import InvalidInput
-
 
 VERSION = version("leasehold")
 
@@ -35,17 +35,27 @@ class Settings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
         given = {field.name: environment.get(f"LEASEHOLD_{field.name.upper()}") for field in fields(cls)}
-        return cls(**{name: _READERS[name](text) for name, text in given.items() if text})
+        return cls(**{name: _read(name, text) for name, text in given.items() if text})
+
+
+def _read(name: str, text: str) -> Any:
+    try:
+        return _READERS[name](text)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"LEASEHOLD_{name.upper()}: {error.happened} Nothing was opened.", fix="Correct it, or unset it."
+        ) from error
 
 
 def read_duration(text: str) -> timedelta:
     """`30s`, `5m`, `2h`, `1d`, or a bare number of seconds."""
     match = _DURATION.fullmatch(text.strip())
-    if not match:
-        raise InvalidInput(
-            f"{text!r} is not a duration.", fix="Write a number with s, m, h or d, as in 30s. Nothing was changed."
-        )
-    return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+    with suppress(OverflowError):
+        if match:
+            return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+    raise InvalidInput(
+        f"{text[:60]!r} is not a duration.", fix="Write a number with s, m, h or d, as in 30s. Nothing was changed."
+    )
 
 
 def read_switch(text: str) -> bool:

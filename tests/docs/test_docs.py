@@ -1,70 +1,206 @@
-"""What the docs say is run, or looked up."""
+"""What the docs say is run, or looked up.
+
+Python blocks run in an empty folder. The commands of a page run one after the other, in a folder with the page's own
+`app.py`, on the embedded Postgres: as by someone who follows it.
+"""
 
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+import leasehold
+from leasehold.config import Settings
+
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PATIENCE = 60
+LEASEHOLD = "from leasehold.cli import main; main()"
+LASTING = ("dev", "worker")
 
 
-def blocks(language: str) -> Iterator[tuple[Path, str]]:
-    for page in PAGES:
-        for match in BLOCK.finditer(page.read_text()):
-            if match[1] == language:
-                yield page, match[2]
+def blocks(page: Path, language: str) -> list[str]:
+    return [match[2] for match in BLOCK.finditer(page.read_text()) if match[1] == language]
 
 
-COMMANDS = [
-    (page, line.removeprefix("$ "))
-    for page, block in blocks("console")
-    for line in block.splitlines()
-    if line.startswith("$ ")
-]
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize(("page", "code"), list(blocks("python")), ids=lambda value: getattr(value, "name", ""))
-def test_a_python_example_runs_in_an_empty_folder(page: Path, code: str, tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+def without_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+
+
+# ------------------------------------------------------------------------------------------------------------- Python
+
+PYTHON = [(page, code) for page in PAGES for code in blocks(page, "python")]
+
+
+@pytest.mark.parametrize(("page", "code"), PYTHON, ids=[name_of(page) for page, _ in PYTHON])
+def test_a_python_example_runs_in_an_empty_folder(page: Path, code: str, tmp_path: Path, database_url: str) -> None:
+    """The README's on the embedded Postgres; the others on a database that is there already, which is faster."""
+    (tmp_path / "example.py").write_text(code)
+    environment = without_settings() | ({} if page == README else {"LEASEHOLD_URL": database_url})
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=lambda value: getattr(value, "name", value))
-def test_a_command_works(page: Path, command: str, tmp_path: Path) -> None:
-    """`make` can't run inside of itself: its targets are looked up. A worker runs for ever: so are its options."""
-    words = [word for word in shlex.split(command) if "=" not in word]
-    if words[0] == "make":
-        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        return
-    assert words[0] == "leasehold"
-    if words[1] == "worker":
-        words = ["leasehold", "worker", "--help"]
-        options = re.findall(r"--[a-z]+", command)
-    else:
-        options = []
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
-    run = [sys.executable, "-c", "from leasehold.cli import main; main()", *words[1:]]
-    done = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == (6 if "--check" in words else 0), done.stderr
-    assert [option for option in options if option not in done.stdout] == []
+# ----------------------------------------------------------------------------------------------------------- commands
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+class Command:
+    """A line after a `$`, and what it is said to print."""
+
+    def __init__(self, line: str, printed: list[str]) -> None:
+        words = shlex.split(line)
+        self.settings = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
+        self.words = words[len(self.settings) :]
+        self.printed = printed
+
+    @property
+    def lasts(self) -> bool:
+        return self.words[0] == "leasehold" and self.words[1] in LASTING
+
+    @property
+    def expected_code(self) -> Iterator[int]:
+        if "--check" in self.words:
+            yield 6
+        yield from range(1, 10) if any(line.startswith("✕") for line in self.printed) else [0]
+
+
+def commands(page: Path) -> Iterator[Command]:
+    for block in blocks(page, "console"):
+        lines = block.splitlines()
+        starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            yield Command(lines[start].removeprefix("$ "), [line for line in lines[start + 1 : end] if line.strip()])
+
+
+class Terminal:
+    """A folder in which a page's commands are typed. What lasts is ended by Ctrl-C before its like begins."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lasting: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
+
+    def type(self, command: Command) -> None:
+        if command.words[0] == "make":
+            assert re.search(rf"^{command.words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        elif command.lasts:
+            self._begin(command)
+        else:
+            self._run(command)
+
+    def _run(self, command: Command) -> None:
+        done = subprocess.run(
+            self._line(command),
+            cwd=self._folder,
+            env=without_settings() | command.settings,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode in set(command.expected_code), f"{command.words}: {done.stdout}{done.stderr}"
+        said = " ".join((done.stdout + done.stderr).split())
+        for line in command.printed:
+            assert " ".join(line.split()) in said, f"{command.words} says: {said}"
+
+    def _begin(self, command: Command) -> None:
+        kind = command.words[1]
+        self.end(kind)
+        log = self._folder / f"{kind}.log"
+        with log.open("wb") as written:
+            process = subprocess.Popen(
+                self._line(command),
+                cwd=self._folder,
+                env=without_settings() | command.settings,
+                stdout=written,
+                stderr=written,
+                start_new_session=True,
+            )
+        self._lasting[kind] = process, log
+        deadline = time.monotonic() + PATIENCE
+        while "worker" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+
+    def end(self, kind: str) -> None:
+        if kind in self._lasting:
+            process, log = self._lasting.pop(kind)
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(timeout=PATIENCE) == 0, log.read_text()
+
+    def end_all(self) -> None:
+        for kind in list(self._lasting):
+            self.end(kind)
+
+    @staticmethod
+    def _line(command: Command) -> list[str]:
+        first, *rest = command.words
+        assert first in ("leasehold", "python"), command.words
+        return [sys.executable, *(["-c", LEASEHOLD] if first == "leasehold" else []), *rest]
+
+
+WITH_COMMANDS = [page for page in PAGES if list(commands(page))]
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name_of)
+def test_the_commands_of_a_page_work_in_their_order(page: Path, tmp_path: Path) -> None:
+    apps = [code for code in blocks(page, "python") if code.startswith("# app.py")] or blocks(README, "python")
+    (tmp_path / "app.py").write_text(apps[0])
+    terminal = Terminal(tmp_path)
+    try:
+        for command in commands(page):
+            terminal.type(command)
+    finally:
+        terminal.end_all()
+
+
+# -------------------------------------------------------------------------------------------------- what must agree
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_python_reference_lists_exactly_what_is_public() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/reference/python.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(name for name in leasehold.__all__ if name != "__version__")
+
+
+def test_everything_public_has_a_docstring_and_errors_have_their_place_in_the_tree() -> None:
+    public = {name: getattr(leasehold, name) for name in leasehold.__all__ if name != "__version__"}
+    raised = {name for name, value in public.items() if issubclass(value, leasehold.LeaseholdError)}
+    assert [name for name, value in public.items() if not value.__doc__ and name not in raised] == []
+    assert [name for name in raised if f" {name} " not in f"{leasehold.errors.__doc__}".replace("\n", " ")] == []
+
+
+@pytest.mark.parametrize("page", ["docs/reference/settings.md", "docs/how-to/workers.md"])
+def test_every_setting_is_documented(page: str) -> None:
+    named = set(re.findall(r"^\| `LEASEHOLD_(\w+)`", (ROOT / page).read_text(), re.MULTILINE))
+    assert named == {field.name.upper() for field in fields(Settings)}
 
 
 async def test_every_column_of_ours_on_the_map_exists(database_url: str) -> None:

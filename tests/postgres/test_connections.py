@@ -9,7 +9,7 @@ from tests.postgres.rig import SOON, Connections, Raw, blocked, postgres
 from tests.store.bench import ACME, HOUR, Bench, keyed
 
 from leasehold.engines import open_store
-from leasehold.engines.postgres.database import POOL_SIZE
+from leasehold.engines.postgres.database import POOL_SIZE, Database
 from leasehold.engines.postgres.store import PROMOTED_AT_ONCE
 from leasehold.errors import InvalidInput, LeaseholdError, Unreachable
 from leasehold.model.job import NewJob
@@ -135,3 +135,12 @@ async def test_so_much_at_a_time_is_promoted_that_a_claim_need_not_wait_for_it(b
     assert (len(claimed.claims), claimed.more) == (10, True)
     promoted = await observer.fetchval("select count(*) from leasehold.jobs where ready or status = 'running'")
     assert promoted <= 2 * PROMOTED_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:secret@h:port/db", "postgresql://u:secret@[::1/db", "postgresql://u:secret@h:99999/db"]
+)
+def test_a_url_that_can_not_be_read_is_a_message_without_its_password(url: str) -> None:
+    with pytest.raises(InvalidInput, match="can't be read") as refused:
+        Database(url, "leasehold")
+    assert "secret" not in str(refused.value)

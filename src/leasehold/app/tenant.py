@@ -80,7 +80,13 @@ class Tenant:
             "id": job_id(id) if id is not None else None,
         }
         chosen = {name: value for name, value in given.items() if value is not None}
-        NewJob(definition="", **chosen)  # says at once what is wrong with them
+        try:
+            NewJob(definition="", **chosen)
+        except InvalidInput as error:
+            why = error.happened.partition("can't be enqueued: ")[2]
+            raise InvalidInput(
+                f"these options can't be used: {why}", fix="Nothing was enqueued. Correct the values."
+            ) from error
         return replace(self, _options={**self._options, **chosen})
 
     # ------------------------------------------------------------------------------------------------------- enqueue
@@ -191,7 +197,9 @@ class Tenant:
                 fix="Let that one do the work, or cancel it first.",
             )
         if answer is not RetryAnswer.QUEUED:
-            raise _not_in_a_state(await self._get(job, opened), "retried", "Someone else was faster.")
+            raise _not_in_a_state(
+                await self._get(job, opened), "retried", "Someone else retried it first: look at it again."
+            )
 
     def run_now(self, job: str) -> None:
         """Makes a waiting job due now. Raises WrongState for one that does not wait."""

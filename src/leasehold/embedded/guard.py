@@ -192,7 +192,7 @@ class Guard:
         self.failed_starts = 0 if was_ready else self.failed_starts + 1
         if self.starter is not None or self.failed_starts >= FAILED_STARTS_IN_A_ROW:
             raise CannotServe(
-                f"Postgres ended with status {status} while starting, {self.failed_starts} times in a row."
+                f"Postgres ended with status {status} while starting, {self.failed_starts} time(s) in a row."
                 f" {end_of_log(Path(self.plan.home, 'postgres.log'))}"
             )
         pause = min(2.0, TICK * 2**self.failed_starts)

@@ -26,7 +26,8 @@ async def prepare_store(url: str, schema: str = "leasehold") -> Sequence[str]:
 def _require_postgres(url: str) -> None:
     scheme = urlsplit(url).scheme
     if scheme not in ("postgres", "postgresql"):
+        has = f"the scheme {scheme!r}" if scheme else "no scheme"
         raise InvalidInput(
-            f"{scheme or 'nothing'!r} names no engine.",
+            f"the URL of the database has {has}, which names no engine.",
             fix="Nothing was opened. Use a URL such as postgresql://user@host/database.",
         )

@@ -76,10 +76,19 @@ class Definition:
                 (not 0 < len(self.key) <= MAX_KEY, f"its key has 1 to {MAX_KEY} characters"),
                 (not storable(self.key), "its key has no NUL character and no lone surrogate"),
                 (not storable(self.description), "its description has no NUL character and no lone surrogate"),
-                (self.timeout <= timedelta(), "its timeout is longer than zero"),
-                (not 1 <= self.max_attempts < 2**31, "max_attempts is at least 1: it counts the first execution"),
-                (not -(2**15) <= self.priority < 2**15, "its priority is between -32768 and 32767"),
-                (self.on_exhausted not in set(OnExhausted), "on_exhausted is 'dead_letter' or 'failed'"),
+                (self.timeout <= timedelta(), f"timeout={self.timeout} is not longer than zero"),
+                (
+                    not 1 <= self.max_attempts < 2**31,
+                    f"max_attempts={self.max_attempts} is not at least 1, it counts the first execution",
+                ),
+                (
+                    not -(2**15) <= self.priority < 2**15,
+                    f"priority={self.priority} is not between -32768 and 32767",
+                ),
+                (
+                    self.on_exhausted not in set(OnExhausted),
+                    f"on_exhausted={self.on_exhausted!r} is neither 'dead_letter' nor 'failed'",
+                ),
             )
             if wrong
         ]
@@ -109,7 +118,8 @@ class Definition:
             problems = [f"payload: {error}"]
         if problems:
             raise PayloadInvalid(
-                f"{self.key}: {'; '.join(problems)}.", fix="Nothing was enqueued. Correct the payload."
+                f"{self.key}: {'; '.join(problems)}.",
+                fix=f"Nothing was enqueued. Its schema: leasehold definitions show {self.key}",
             )
 
 

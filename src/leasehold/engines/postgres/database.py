@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -70,6 +71,7 @@ class Database:
     """
 
     def __init__(self, url: str, schema: str) -> None:
+        _require_readable(url)
         self.url = url
         self.schema = schema_name(schema)
         self.pooled = False
@@ -181,8 +183,20 @@ def _unreachable(error: Exception) -> Unreachable:
     return Unreachable(
         f"the database can't be reached ({type(error).__name__}: {error}). "
         "What was under way is either wholly done or not at all.",
-        fix="Check LEASEHOLD_URL and that Postgres runs.",
+        fix="Check LEASEHOLD_URL and that Postgres runs; leasehold doctor says more.",
     )
+
+
+def _require_readable(url: str) -> None:
+    """The driver's own complaint about a bad port would be a bare ValueError, and 99999 would be taken for 34463."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        raise InvalidInput(
+            f"the URL of the database can't be read ({str(error).partition(' as ')[0]}). Nothing was opened.",
+            fix="Write LEASEHOLD_URL as postgresql://user:password@host:port/database, with what is special in it "
+            "percent-encoded.",
+        ) from error
 
 
 class Link:

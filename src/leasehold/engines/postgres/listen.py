@@ -61,7 +61,7 @@ async def _require_hearing(database: Database, seat: Seat, heard: "_Heard") -> N
         raise CannotListen(
             f"a NOTIFY sent to ourselves did not arrive within {PROBE_LIMIT:g} s: this looks like a pooler in "
             "transaction mode. Wakes are replaced by polling; no job is lost.",
-            fix="Give workers a direct connection to Postgres.",
+            fix="Set LEASEHOLD_URL of workers to Postgres itself, or LEASEHOLD_NOTIFY=off.",
         ) from None
 
 

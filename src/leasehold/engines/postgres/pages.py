@@ -68,5 +68,6 @@ def behind_everywhere(cursor: str | None) -> dict[str, Any]:
 
 def _no_cursor(cursor: str | None) -> InvalidInput:
     return InvalidInput(
-        f"{cursor!r} is not a cursor of this listing.", fix="Pass the `next` of the page before, or none."
+        f"{cursor!r} is not a cursor of this listing.",
+        fix="Nothing was read. Pass the `next` of the page before, or none.",
     )

@@ -98,7 +98,7 @@ class PostgresTenantJobs:
         elif not (await self._fetch("knows_tenant"))[0][0]:
             raise UnknownTenant(
                 f"tenant {self._tenant!r} was never registered, and strict tenants are on. Nothing was enqueued.",
-                fix="Register it, or correct its name.",
+                fix="Correct its name, or enqueue its first job through a store that is not strict.",
             )
         self._known.add(self._tenant)
 
@@ -109,7 +109,8 @@ class PostgresTenantJobs:
         key, pinned = refused[0]["definition"], refused[0]["pinned"]
         if not refused[0]["unknown"]:
             raise InactiveDefinition(
-                f"{key!r} is inactive: it takes nothing new. Nothing was enqueued.", fix="Activate it first."
+                f"{key!r} is inactive: it takes nothing new. Nothing was enqueued.",
+                fix=f"Run: leasehold definitions activate {key}",
             )
         current = {registered.definition.key: registered.version for registered in await self.definitions()}
         if pinned is not None and key in current:
@@ -207,7 +208,7 @@ class PostgresTenantJobs:
 def _no_such_version(key: str, version: int, current: int) -> UnknownDefinition:
     return UnknownDefinition(
         f"there is no version {version} of {key!r}; version {current} is current. Nothing was enqueued.",
-        fix="Sync the definitions of the code that enqueues, or leave the version out.",
+        fix="Run: leasehold definitions sync app.py, with the code that enqueues; or leave the version out.",
     )
 
 
