@@ -63,8 +63,14 @@ def test_sql_prints_the_script_and_needs_no_database() -> None:
     assert done.stdout.endswith("commit;\n")
 
 
+def test_sql_as_json_is_a_document() -> None:
+    done = leasehold("migrate", "--sql", "--schema", "mine", "--json")
+    assert json.loads(done.stdout)["sql"] == leasehold("migrate", "--sql", "--schema", "mine").stdout
+
+
 def test_check_and_sql_exclude_each_other() -> None:
-    assert leasehold("migrate", "--check", "--sql").returncode == 2
+    done = leasehold("migrate", "--check", "--sql", "--json")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "LH-1000")
 
 
 def test_a_database_that_is_away_exits_with_7() -> None:

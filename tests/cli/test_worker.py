@@ -1,15 +1,37 @@
-"""`leasehold worker`, as far as it goes before it runs anything; what it then does is in tests/worker."""
+"""`leasehold worker`: what it says before it runs anything, and as JSON; what it then does is in tests/worker."""
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import orjson
 import pytest
 from tests.cli.test_migrate import leasehold
+from tests.worker.shop import ACME
+
+from leasehold.model.job import NewJob
+from leasehold.store import Store
 
 JOBS = """
-from leasehold.model.definition import Definition
-from leasehold.worker import Handlers
+import subprocess, time
+from leasehold import Job, Leasehold
 
-handlers, others = Handlers(), Handlers()
+app, other = Leasehold(), Leasehold()
+print("printed when imported")
+
+@app.job
+def talk(job: Job) -> None:
+    print("printed by the handler")
+    subprocess.run(["echo", "printed by its child"], check=True)
+    job.log("said")
+
+@app.job
+async def hang(job: Job) -> None:
+    time.sleep(3600)
 """
 
 
@@ -21,26 +43,111 @@ def jobs(tmp_path: Path) -> Path:
 
 
 def test_a_missing_schema_exits_with_6_and_says_what_to_do(database_url: str, jobs: Path) -> None:
-    done = leasehold("worker", f"{jobs}:handlers", "--schema", "absent", url=database_url)
+    done = leasehold("worker", f"{jobs}:app", "--schema", "absent", url=database_url)
     assert done.returncode == 6
     assert "Run: leasehold migrate" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_of_several_handlers_one_has_to_be_named(database_url: str, jobs: Path) -> None:
+def test_of_several_apps_one_has_to_be_named(database_url: str, jobs: Path) -> None:
     done = leasehold("worker", str(jobs), url=database_url)
     assert done.returncode == 2
-    assert "holds handlers, others" in done.stderr
+    assert "holds several apps: app, other" in done.stderr
 
 
 def test_a_file_that_is_not_there_is_a_message(database_url: str) -> None:
     done = leasehold("worker", "no_such_file.py", url=database_url)
     assert done.returncode == 2
-    assert "can't be loaded" in done.stderr
+    assert "can't be imported" in done.stderr
     assert "Nothing was started" in done.stderr
 
 
 def test_a_duration_that_can_not_be_read_is_a_message(database_url: str, jobs: Path) -> None:
-    done = leasehold("worker", f"{jobs}:handlers", "--lease", "soon", url=database_url)
+    done = leasehold("worker", f"{jobs}:app", "--lease", "soon", url=database_url)
     assert done.returncode == 2
     assert "is not a duration" in done.stderr
+
+
+# As JSON
+
+
+@contextmanager
+def working(jobs: Path, *options: str, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A worker of ours, with its stdin and stdout in our hands."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+    command = [sys.executable, "-c", "from leasehold.cli import main; main()", "worker", f"{jobs}:app", *options]
+    with (
+        (jobs.parent / "log").open("wb") as log,
+        subprocess.Popen(
+            command, env=kept | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: "subprocess.Popen[bytes]", until: str) -> list[str]:
+    """The names of its events up to this one; whatever else is on its stdout is no JSON and fails."""
+    assert process.stdout is not None
+    events: list[str] = []
+    for line in process.stdout:
+        events.append(orjson.loads(line)["event"])
+        if events[-1] == until:
+            return events
+    pytest.fail(f"{until} was not told, only {events}")
+
+
+async def test_events_have_stdout_for_themselves(store: Store, database_url: str, jobs: Path) -> None:
+    with working(jobs, "--json", LEASEHOLD_URL=database_url) as process:
+        assert told(process, until="worker.joined") == ["worker.joined"]
+        await store.tenant(ACME).enqueue([NewJob(definition="talk")])
+        assert told(process, until="job.ended") == ["job.started", "job.said", "job.ended"]
+        process.send_signal(signal.SIGTERM)
+        assert told(process, until="worker.left") == ["worker.left"]
+        assert process.wait() == 0
+    log = (jobs.parent / "log").read_text()
+    for who in ("when imported", "by the handler", "by its child"):
+        assert f"printed {who}" in log
+
+
+def test_an_embedded_postgres_is_migrated_before_it_works(jobs: Path, tmp_path: Path) -> None:
+    with working(jobs, "--json", LEASEHOLD_HOME=str(tmp_path / "data")) as process:
+        assert told(process, until="worker.joined") == ["worker.joined"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+
+
+# Until stdin ends
+
+
+def test_it_ends_in_good_order_when_its_stdin_does(database_url: str, jobs: Path) -> None:
+    with working(jobs, "--json", "--until-stdin-ends", LEASEHOLD_URL=database_url) as process:
+        told(process, until="worker.joined")
+        assert process.stdin is not None
+        process.stdin.close()
+        assert told(process, until="worker.left") == ["worker.left"]
+        assert process.wait() == 0
+
+
+async def test_it_ends_with_its_stdin_even_if_a_handler_blocks_everything(
+    store: Store, database_url: str, jobs: Path
+) -> None:
+    with working(jobs, "--json", "--until-stdin-ends", LEASEHOLD_URL=database_url) as process:
+        told(process, until="worker.joined")
+        await store.tenant(ACME).enqueue([NewJob(definition="hang")])
+        told(process, until="job.started")
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait() == 1
+
+
+def test_it_ends_with_its_stdin_before_it_has_begun(database_url: str, tmp_path: Path) -> None:
+    stuck = tmp_path / "stuck.py"
+    stuck.write_text("print('begun')\nimport time; time.sleep(3600)")
+    with working(stuck, "--until-stdin-ends", LEASEHOLD_URL=database_url) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait() == -signal.SIGTERM

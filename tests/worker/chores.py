@@ -7,11 +7,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from leasehold import Leasehold
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
-from leasehold.worker import Handlers, Job
+from leasehold.worker import Job
 
-handlers = Handlers()
+app = Leasehold()
+handlers = app.handlers
 
 SOON = Steps(0.05)
 

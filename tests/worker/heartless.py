@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from leasehold.cli.target import load_handlers
+from leasehold.cli.target import load_app
 from leasehold.engines import open_store
 from leasehold.store import Store
 from leasehold.worker import Worker
@@ -22,5 +22,5 @@ async def broken(*_: Any) -> Any:
 
 
 if __name__ == "__main__":
-    handlers = load_handlers(str(Path(__file__).parent / "chores.py"))
+    handlers = load_app(str(Path(__file__).parent / "chores.py")).handlers
     leave(serve(lambda: Worker(opened, handlers)))

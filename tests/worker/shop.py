@@ -32,6 +32,7 @@ from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, JobRecord, Line, NewJob, TenantId, tenant_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Store, TenantJobs
+from leasehold.telemetry import Observer, nobody
 from leasehold.worker import Handlers, Worker, WorkerSettings
 from leasehold.worker.handlers import Call
 from leasehold.worker.heartbeat import Leases
@@ -181,10 +182,11 @@ class Shop:
         handlers: Handlers,
         doors: Callable[[], Awaitable[Store]] | None = None,
         tenants: tuple[TenantId, ...] | None = None,
+        observe: Observer = nobody,
         **settings: Any,
     ) -> AsyncIterator[Worker]:
         """A worker that has joined. At the end of the block it stops at once, giving back what still runs."""
-        worker = Worker(doors or self.doors, handlers, replace(SETTINGS, tenants=tenants, **settings))
+        worker = Worker(doors or self.doors, handlers, replace(SETTINGS, tenants=tenants, **settings), observe)
         task = asyncio.create_task(worker.run())
         joined = asyncio.create_task(worker.joined.wait())
         try:

@@ -2,19 +2,13 @@
 
 import asyncio
 import logging
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.conftest import eventually
+from tests.detours import through_a_pooler, without_notifications
 from tests.worker.shop import ACME, Doors, Shop, only
 
 from leasehold.engines import open_store
@@ -25,90 +19,19 @@ from leasehold.model.status import Status
 from leasehold.store import Serves, Store, Wake, WorkerFacts
 from leasehold.worker import Job, Worker
 
-NOTIFICATION = b"A"
-
-
-async def _without_notifications(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The server's messages, one by one; the answer to the question for TLS is a single byte."""
-    with suppress(asyncio.IncompleteReadError, OSError):
-        kind = await reader.readexactly(1)
-        if kind == b"N":
-            writer.write(kind)
-            kind = await reader.readexactly(1)
-        while True:
-            length = await reader.readexactly(4)
-            body = await reader.readexactly(int.from_bytes(length, "big") - 4)
-            if kind != NOTIFICATION:
-                writer.write(kind + length + body)
-                await writer.drain()
-            kind = await reader.readexactly(1)
-    writer.close()
-
-
-async def _everything(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
 
 @pytest.fixture
 async def deaf_url(database_url: str) -> AsyncIterator[str]:
     """The way to the test's database on which notifications get lost."""
-    target = urlsplit(database_url)
-    given = parse_qs(target.query)
-    pumps: set[asyncio.Task[None]] = set()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if folder := given.get("host"):
-            there = await asyncio.open_unix_connection(f"{folder[0]}/.s.PGSQL.{given.get('port', ['5432'])[0]}")
-        else:
-            there = await asyncio.open_connection(target.hostname, target.port or 5432)
-        pumps.add(asyncio.create_task(_everything(reader, there[1])))
-        pumps.add(asyncio.create_task(_without_notifications(there[0], writer)))
-
-    server = await asyncio.start_server(accept, "127.0.0.1")
-    port = server.sockets[0].getsockname()[1]
-    yield f"postgresql://{target.username or 'leasehold'}@127.0.0.1:{port}{target.path}"
-    server.close()
-    for pump in pumps:
-        pump.cancel()
-    await asyncio.gather(*pumps, return_exceptions=True)
-
-
-def _configured(database_url: str) -> Path:
-    """A folder with what pgbouncer has to know; open to the account that it runs under when we are root."""
-    target = urlsplit(database_url)
-    given = parse_qs(target.query)
-    host, port = given.get("host", [target.hostname])[0], given.get("port", [str(target.port or 5432)])[0]
-    folder = Path(tempfile.mkdtemp(prefix="pgb-"))
-    folder.chmod(0o777)
-    (folder / "users").write_text(f'"{target.username}" ""\n')
-    (folder / "ini").write_text(
-        f"[databases]\n* = host={host} port={port}\n[pgbouncer]\npool_mode = transaction\nauth_type = trust\n"
-        f"auth_file = {folder}/users\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {folder}\n"
-        f"logfile = {folder}/log\npidfile = {folder}/pid\ndefault_pool_size = 4\n"
-    )
-    return folder
+    async with without_notifications(database_url) as url:
+        yield url
 
 
 @pytest.fixture
 async def pooled_url(database_url: str) -> AsyncIterator[str]:
     """The way through a real pgbouncer in transaction mode."""
-    if not (program := shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")):
-        pytest.skip("there is no pgbouncer here (apt-get install pgbouncer); a proxy without notifications stands in")
-    folder = _configured(database_url)
-    target = urlsplit(database_url)
-    as_whom = ["-u", "postgres"] if os.geteuid() == 0 else []
-    running = await asyncio.create_subprocess_exec(
-        program, "-q", *as_whom, str(folder / "ini"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    await eventually(partial(asyncio.to_thread, (folder / ".s.PGSQL.6432").exists), what="pgbouncer's socket")
-    yield f"postgresql://{target.username}@{target.path}?host={folder}&port=6432"
-    running.terminate()
-    await running.wait()
-    shutil.rmtree(folder, ignore_errors=True)
+    async with through_a_pooler(database_url) as url:
+        yield url
 
 
 async def test_a_worker_behind_a_pooler_in_transaction_mode_works_on(pooled_url: str, shop: Shop) -> None:

@@ -1,19 +1,45 @@
 """The command line: one module for each group of commands, put together here."""
 
+import io
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
 import typer
 
-from leasehold.cli.migrate import migrate
-from leasehold.cli.worker import worker
+from leasehold import __version__
+from leasehold.cli import act, definitions, dev, doctor, enqueue, jobs, logs, migrate, operate, worker
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-app.command()(migrate)
-app.command()(worker)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+GROUPS: dict[str, list[Callable[..., None]]] = {
+    "Run": [dev.dev, worker.worker, migrate.migrate],
+    "Jobs": [enqueue.enqueue, jobs.jobs, jobs.job, logs.logs, act.retry, act.cancel, act.run_now],
+    "Operate": [operate.workers, operate.prune, doctor.doctor],
+}
+for group, commands in GROUPS.items():
+    for command in commands:
+        app.command(rich_help_panel=group)(command)
+app.add_typer(definitions.commands, name="definitions", rich_help_panel="Operate")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"leasehold {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def leasehold() -> None:
+def leasehold(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Durable background jobs for multi-tenant Python apps, in the Postgres you already run."""
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no ✓ shows something else, not a traceback
     app(prog_name="leasehold")

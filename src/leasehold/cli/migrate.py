@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from leasehold.cli.options import Json, Schema, Url, database
-from leasehold.cli.output import USAGE, explained, print_json, said
+from leasehold.cli.output import explained, print_json, said
 from leasehold.config import Settings
 from leasehold.engines.postgres import migrate as migrations
+from leasehold.errors import InvalidInput
 
 
 def migrate(
@@ -19,21 +20,33 @@ def migrate(
     schema: Schema = None,
     json: Json = False,
 ) -> None:
-    """Bring the database schema up to date. Safe while workers of the release before are running."""
+    """Bring the database schema up to date.
+
+    Safe while workers of the release before are running.
+    """
     with explained(json):
         settings = Settings.from_environment()
         schema = schema or settings.schema
         if check and sql:
-            said.print("--check and --sql exclude each other: one compares, the other prints. Nothing was changed.")
-            raise typer.Exit(USAGE)
+            raise InvalidInput(
+                "--check and --sql exclude each other: one compares, the other prints.",
+                fix="Nothing was changed. Use one of them.",
+            )
         if sql:
-            sys.stdout.write(migrations.script(schema))
+            _print_script(migrations.script(schema), schema, json)
             return
         with database(url, settings) as found:
             if check:
                 _report_standing(asyncio.run(migrations.standing(found, schema)), json)
             else:
                 _report_applied(asyncio.run(migrations.migrate(found, schema)), schema, json)
+
+
+def _print_script(script: str, schema: str, json: bool) -> None:
+    if json:
+        print_json({"schema": schema, "sql": script})
+    else:
+        sys.stdout.write(script)
 
 
 def _report_standing(standing: migrations.Standing, json: bool) -> None:

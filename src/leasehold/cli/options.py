@@ -1,19 +1,66 @@
 """Options that several commands share, and what they stand for."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from leasehold import embedded
+from leasehold.app import Leasehold
 from leasehold.cli.output import said
 from leasehold.config import Settings
+from leasehold.model.job import TenantId, tenant_id
+
+T = TypeVar("T")
 
 Url = Annotated[str | None, typer.Option(help="The database. Default: LEASEHOLD_URL, else an embedded Postgres.")]
 Schema = Annotated[str | None, typer.Option(help="The schema. Default: LEASEHOLD_SCHEMA, else leasehold.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for machines.")]
+ForTenant = Annotated[
+    str | None,
+    typer.Option("--tenant", "-t", envvar="LEASEHOLD_TENANT", show_envvar=False, help="Default: LEASEHOLD_TENANT."),
+]
+OfTenant = Annotated[
+    str | None,
+    typer.Option(
+        "--tenant",
+        "-t",
+        envvar="LEASEHOLD_TENANT",
+        show_envvar=False,
+        help="Whose. Default: LEASEHOLD_TENANT, else whoever has it.",
+    ),
+]
+JobIds = Annotated[list[str], typer.Argument(metavar="ID…", help="Whole ids, or their last 4 or more characters.")]
+TheJob = Annotated[str, typer.Argument(metavar="ID", help="The whole id, or its last 4 or more characters.")]
+
+
+def ask(url: str | None, schema: str | None, question: Callable[[Leasehold], Awaitable[T]]) -> T:
+    """Opens the database for as long as the question takes."""
+
+    async def asked() -> T:
+        async with reached(Leasehold(url, schema=schema)).open() as app:
+            return await question(app)
+
+    return asyncio.run(asked())
+
+
+def named(tenant: str | None) -> TenantId | None:
+    """None means any. An empty name is refused: who writes --tenant "$T" does not mean all of them."""
+    return None if tenant is None else tenant_id(tenant)
+
+
+def reached(app: Leasehold) -> Leasehold:
+    """Who forgot LEASEHOLD_URL shall not take an empty database of our own for theirs."""
+    if not app.settings.url:
+        said.print(
+            f"database: an embedded Postgres in {app.settings.home}, for want of LEASEHOLD_URL",
+            style="dim",
+            markup=False,
+        )
+    return app
 
 
 @contextmanager

@@ -5,14 +5,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-import orjson
 import typer
 from rich.console import Console
 
-from leasehold.errors import InvalidInput, LeaseholdError, SchemaMismatch, Unreachable
+from leasehold.cli import documents
+from leasehold.cli.words import printable
+from leasehold.errors import (
+    Conflict,
+    EmbeddedError,
+    InactiveDefinition,
+    InvalidInput,
+    LeaseholdError,
+    SchemaMismatch,
+    UnknownDefinition,
+    UnknownJob,
+    UnknownTenant,
+    Unreachable,
+)
 
-FAILED, USAGE, SCHEMA_NOT_CURRENT, UNREACHABLE = 1, 2, 6, 7
-_EXIT_CODES = {InvalidInput: USAGE, SchemaMismatch: SCHEMA_NOT_CURRENT, Unreachable: UNREACHABLE}
+OK, FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 4
+SCHEMA_NOT_CURRENT, UNREACHABLE, TIMED_OUT, ENDED_BADLY, INTERRUPTED = 6, 7, 8, 9, 130
+
+# The first that fits counts: what is more special stands before what is more general.
+_EXIT_CODES: dict[type[LeaseholdError], int] = {
+    UnknownJob: NOT_FOUND,
+    UnknownDefinition: NOT_FOUND,
+    UnknownTenant: NOT_FOUND,
+    InactiveDefinition: CONFLICT,
+    InvalidInput: USAGE,
+    Conflict: CONFLICT,
+    SchemaMismatch: SCHEMA_NOT_CURRENT,
+    Unreachable: UNREACHABLE,
+    EmbeddedError: UNREACHABLE,
+}
 
 said = Console(stderr=True, highlight=False, soft_wrap=True)
 shown = Console(highlight=False)
@@ -20,20 +45,33 @@ shown = Console(highlight=False)
 
 @contextmanager
 def explained(json: bool) -> Iterator[None]:
-    """Errors of ours are messages, not tracebacks; machines get the same as JSON."""
+    """Errors of ours are messages, not tracebacks; machines get the same as JSON. Ctrl-C is no error either."""
     try:
         yield
     except LeaseholdError as error:
         fail(error, json)
+    except KeyboardInterrupt:
+        said.print("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def fail(error: LeaseholdError, json: bool) -> NoReturn:
     if json:
-        print_json({"error": {"code": error.code, "message": error.happened, "fix": error.fix}})
-    said.print(f"✕ {error}", markup=False)
-    code = next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), FAILED)
-    raise typer.Exit(code) from error
+        print_json(documents.error(error))
+    say_error(error)
+    raise typer.Exit(exit_code(error)) from error
+
+
+def say_error(error: LeaseholdError) -> None:
+    said.print(printable(f"✕ {error}"), markup=False)
+
+
+def exit_code(error: LeaseholdError) -> int:
+    return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), FAILED)
 
 
 def print_json(document: object) -> None:
-    sys.stdout.write(orjson.dumps(document).decode() + "\n")
+    """A document is a line, and is seen at once by who reads the other end of a pipe."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(documents.as_json(document) + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,62 +1,90 @@
 """`leasehold worker`."""
 
 import asyncio
+import io
 import logging
+import os
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from leasehold import __version__
-from leasehold.cli.options import Schema, Url, database
+from leasehold.cli.options import Schema, Url
 from leasehold.cli.output import explained, said
-from leasehold.cli.target import load_handlers
-from leasehold.config import Settings, read_duration
+from leasehold.cli.target import load_app
+from leasehold.config import read_duration
 from leasehold.engines import open_store
 from leasehold.engines.postgres import migrate as migrations
 from leasehold.errors import Unreachable
-from leasehold.worker import Worker, WorkerSettings
+from leasehold.telemetry import Event, Observer, nobody
+from leasehold.worker import Worker
 from leasehold.worker.heartbeat import Leases
-from leasehold.worker.process import Parent, leave, serve
+from leasehold.worker.process import Parent, end_with_stdin, leave, serve
 
+Target = Annotated[str, typer.Argument(help="Where the app is: file.py or package.module, or either:name.")]
+Slots = Annotated[int, typer.Option(help="How many jobs run at once, in each process.", min=1)]
 _CHILD = "from leasehold.cli import main; main()"
 
 
 def worker(
-    handlers: Annotated[
-        str, typer.Argument(help="Where the handlers are: file.py or package.module, or either:name.")
-    ],
-    slots: Annotated[int, typer.Option(help="How many jobs run at once, in each process.", min=1)] = 10,
+    target: Target,
+    slots: Slots = 10,
     processes: Annotated[int, typer.Option(help="How many worker processes; a parent keeps them alive.", min=1)] = 1,
     grace: Annotated[str, typer.Option(help="How long running jobs may go on after a stop, as in 30s.")] = "30s",
     lease: Annotated[str, typer.Option(help="How long a claim holds without a heartbeat, as in 60s.")] = "60s",
     url: Url = None,
     schema: Schema = None,
+    json: Annotated[bool, typer.Option("--json", help="What happens, one JSON object per line on stdout.")] = False,
+    until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
 ) -> None:
     """Run jobs until stopped. SIGTERM drains: running jobs end within the grace, the rest is given back."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if until_stdin_ends:
+        end_with_stdin()
     with explained(json=False):
-        settings = Settings.from_environment()
         if processes > 1:
-            leave(Parent([sys.executable, "-c", _CHILD, *_without_processes(sys.argv[1:])], processes).run())
-        leases = Leases(busy=read_duration(lease), idle=3 * read_duration(lease))
-        options = WorkerSettings(
+            leave(Parent(command_line(*_without_processes(sys.argv[1:])), processes).run())
+        observe = _events_on_stdout() if json else nobody
+        app = load_app(target)
+        app.configure(url=url, schema=schema)
+        options = replace(
+            app.worker_settings(),
             slots=slots,
-            leases=leases,
-            notify=settings.notify,
-            fallback=settings.fallback,
+            leases=Leases(busy=read_duration(lease), idle=3 * read_duration(lease)),
             grace=read_duration(grace),
-            version=__version__,
         )
-        found = load_handlers(handlers)
-        schema = schema or settings.schema
-        with database(url, settings) as where:
+        home, schema = None if app.settings.url else app.settings.home, app.settings.schema
+        with app.database() as where:
             with suppress(Unreachable):  # a database that is away is waited for
                 asyncio.run(migrations.standing(where, schema)).require_usable()
-            said.print(f"✓ worker    {slots} slots for {', '.join(found.keys)}", markup=False)
-            leave(serve(lambda: Worker(partial(open_store, where, schema), found, options)))
+            if home:
+                said.print(f"✓ database  started for you, data in {home}", markup=False)
+                app.configure(url=where)
+            if not json:
+                said.print(f"✓ worker    {slots} slots for {', '.join(app.handlers.keys)}", markup=False)
+            leave(serve(lambda: Worker(partial(open_store, where, schema), app.handlers, options, observe)))
+
+
+def command_line(*arguments: str) -> list[str]:
+    """`leasehold` with these arguments, wherever the script of that name may be."""
+    return [sys.executable, "-c", _CHILD, *arguments]
+
+
+def _events_on_stdout() -> Observer:
+    """Events have stdout for themselves: what handlers and their children print goes to stderr from now on."""
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+
+    def print_event(event: Event) -> None:
+        events.write(f"{event.as_json()}\n")
+        events.flush()
+
+    return print_event
 
 
 def _without_processes(arguments: list[str]) -> list[str]:

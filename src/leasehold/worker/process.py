@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ QUICK_DEATH = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 # Ctrl-C and systemd signal the whole group, and the parent passes it on as well: what comes so soon is no second one.
 SAME_SIGNAL = 1.0
+LAST_PATIENCE = 10.0
 
 
 def serve(make_worker: Callable[[], Worker]) -> int:
@@ -51,6 +53,24 @@ class _Stop:
         if time.monotonic() - self._last > SAME_SIGNAL:
             self._last = time.monotonic()
             self._worker.stop()
+
+
+def end_with_stdin() -> None:
+    """From now on this process ends when stdin does: whoever holds its other end is gone then, however it went.
+
+    It drains, but not for long, and with nobody left to wait for it, it ends in any case.
+    """
+    threading.Thread(target=_follow_stdin, name="leasehold-stdin", daemon=True).start()
+
+
+def _follow_stdin() -> None:
+    while os.read(0, 1024):
+        continue
+    for _ in ("stop", "at once"):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.1 * SAME_SIGNAL)
+    time.sleep(LAST_PATIENCE)
+    os._exit(FAILED)
 
 
 def leave(code: int) -> None:

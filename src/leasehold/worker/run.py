@@ -26,7 +26,7 @@ class Run:
         job: Job,
         slots: asyncio.Semaphore,
         threads: Executor,
-        holds: Callable[[], bool],
+        begin: Callable[[Claim], bool],
     ) -> None:
         self.claim = claim
         self.started = False
@@ -34,7 +34,7 @@ class Run:
         self._job = job
         self._slots = slots
         self._threads = threads
-        self._holds = holds
+        self._begin = begin
         self._stopped = False
         self._instead: Outcome | None = None
         self._task = asyncio.create_task(self._outcome(), name=f"leasehold {claim.definition.key} {claim.job}")
@@ -65,7 +65,7 @@ class Run:
     async def _outcome(self) -> Outcome | None:
         try:
             async with self._slots:
-                if not self._holds():  # this process stood still past its lease, and the heartbeat is about to say so
+                if not self._begin(self.claim):
                     return None
                 self.started = True
                 return await self._execute()
@@ -104,7 +104,9 @@ class Run:
         try:
             payload = payloads.decode(self.claim.payload)
         except ValueError as error:
-            raise PayloadInvalid(f"the payload can't be read: {error}", fix="") from error
+            raise PayloadInvalid(
+                f"the payload can't be read: {error}.", fix="Nothing was run. Enqueue the job again."
+            ) from error
         self.claim.definition.check(payload)
         return payload
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing, suppress
 from datetime import timedelta
+from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,9 @@ from leasehold.store import Claimed, Renewal, Seat, Store, Wake
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
+from leasehold.worker.report import Report
 from leasehold.worker.run import Run
+from leasehold.worker.tasks import canceled, first_of, kept
 from leasehold.worker.voice import Voice
 from leasehold.worker.wake import Reason, WakeChain
 
@@ -31,7 +34,6 @@ FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
 LISTEN_AGAIN = 300.0
 SHORT_JOB = 0.05
 FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 BURIED_AT_ONCE = 100
 PRUNED_AT_ONCE = 1000
 LAST_WORDS = 5.0
@@ -48,12 +50,14 @@ class Tenure:
         threads: Executor,
         settings: "WorkerSettings",
         open_store: Callable[[], Awaitable[Store]],
+        report: Report,
     ) -> None:
         self._store = store
         self._seat = seat
         self._handlers = handlers
         self._threads = threads
         self._settings = settings
+        self._report = report
         self._loop = asyncio.get_running_loop()
         self._runs: dict[Claim, Run] = {}
         self._done: list[tuple[Claim, Outcome]] = []
@@ -66,7 +70,7 @@ class Tenure:
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
         self._strays_may_come = False
-        self._voice = Voice(self._lost_claim)
+        self._voice = Voice(self._lost_claim, report.said)
         self._chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
         self._set_listening(settings.notify and store.abilities.wakes)
         self._heartbeat = Heartbeat(
@@ -76,32 +80,35 @@ class Tenure:
             held=lambda: tuple(self._runs),
             on_renewal=lambda renewal: self._post(self._renewed, renewal),
             on_lost=lambda why: self._post(
-                self._end, SeatLost(f"worker {seat.worker} lost its seat: {why}.", fix="")
+                self._end,
+                SeatLost(f"worker {seat.worker} lost its seat: {why}.", fix="It stops its runs and joins again."),
             ),
             on_broken=lambda error: self._post(self._end, error),
         )
 
     async def serve(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
         """Works until told to stop, then drains. Raises SeatLost, or what keeps the heartbeat from beating."""
-        claiming = [self._kept("dispatcher", self._dispatch) for _ in range(self._settings.dispatchers)]
+        keep = partial(kept, lost=self._end)
+        claiming = [keep("dispatcher", self._dispatch) for _ in range(self._settings.dispatchers)]
         if self._listens:
-            claiming.append(self._kept("listener", self._listen))
+            claiming.append(keep("listener", self._listen))
         others = [
-            self._kept("finisher", self._finish_on),
-            self._kept("voice", lambda: self._voice.write_on(self._store, self._in_time)),
-            self._kept("burial", self._bury_on),
-            self._kept("pruning", self._prune_on),
+            keep("finisher", self._finish_on),
+            keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
+            keep("burial", self._bury_on),
+            keep("pruning", self._prune_on),
         ]
         self._heartbeat.start()
+        self._report.joined(self._seat, self._settings.slots, self._listens)
         try:
-            await _first_of(stopping.wait(), asyncio.shield(self._over))
-            await _canceled(claiming)
+            await first_of(stopping.wait(), asyncio.shield(self._over))
+            await canceled(claiming)
             if not self._seat_is_lost():
                 await self._drain(at_once)
         finally:
             self._chain.disarm()
             self._stop_runs()
-            await _canceled([*claiming, *others])
+            await canceled([*claiming, *others])
             await asyncio.to_thread(self._heartbeat.stop)
         if self._over.done():
             self._over.result()
@@ -173,10 +180,16 @@ class Tenure:
     def _start(self, claim: Claim) -> None:
         job = Job(claim, self._voice.say)
         handler = self._handlers[claim.definition.key]
-        run = Run(claim, handler, job, self._slots, self._threads, lambda: self._heartbeat.holds)
+        run = Run(claim, handler, job, self._slots, self._threads, self._begin)
         self._runs[claim] = run
         began = self._loop.time()
         run.then(lambda run, outcome: self._ended(run, outcome, self._loop.time() - began))
+
+    def _begin(self, claim: Claim) -> bool:
+        """False: this process stood still past its lease, and the heartbeat is about to say so."""
+        if holds := self._heartbeat.holds:
+            self._report.started(claim)
+        return holds
 
     def _ended(self, run: Run, outcome: Outcome | None, seconds: float) -> None:
         self._usual_time = 0.9 * self._usual_time + 0.1 * seconds
@@ -233,27 +246,31 @@ class Tenure:
         if batch and self._heartbeat.holds:
             await self._voice.write(self._store, [claim for claim, _ in batch])
             reach("before_finish")
-            fenced = await self._store.finish([(claim, decide(outcome, claim, random())) for claim, outcome in batch])
+            done = [(claim, outcome, decide(outcome, claim, random())) for claim, outcome in batch]
+            fenced = await self._store.finish([(claim, verdict) for claim, _, verdict in done])
             reach("after_finish")
-            for claim in fenced:
-                await self._explain_refusal(claim)
+            for claim, outcome, verdict in done:
+                if claim not in fenced or await self._was_written_before(claim):
+                    self._report.ended(claim, outcome, verdict)
         for claim, _ in batch:
             self._forget(claim)
 
-    async def _explain_refusal(self, claim: Claim) -> None:
+    async def _was_written_before(self, claim: Claim) -> bool:
         """Fenced off, or our own finish was written before and only its reply was lost."""
         record = await self._store.tenant(claim.tenant).get(claim.job)
         if record is not None and (record.worker, record.attempt) == (claim.worker, claim.attempt):
-            return
+            return True
         log.warning(
             "LH-4001: job %s attempt %d lost its lease; it was given to another worker, this result is discarded",
             claim.job,
             claim.attempt,
         )
+        return False
 
     def _forget(self, claim: Claim) -> None:
         self._runs.pop(claim, None)
         self._voice.forget(claim)
+        self._report.forgotten(claim)
         self._freed.set()
 
     # --------------------------------------------------------------------------------------------- while it lasts
@@ -264,11 +281,11 @@ class Tenure:
             try:
                 async with aclosing(self._store.wakes(self._seat)) as wakes:
                     async for wake in wakes:
-                        self._set_listening(True)
+                        self._now_listening(True)
                         self._hear(wake)
             except CannotListen as error:
                 log.log(logging.WARNING if self._listens else logging.DEBUG, "%s", error)
-                self._set_listening(False)
+                self._now_listening(False)
                 self._chain.wake()
                 await asyncio.sleep(LISTEN_AGAIN)
 
@@ -277,6 +294,11 @@ class Tenure:
             self._heartbeat.hurry()
         else:
             self._chain.wake()
+
+    def _now_listening(self, listens: bool) -> None:
+        if listens != self._listens:
+            self._set_listening(listens)
+            self._report.listening(self._seat, listens)
 
     def _set_listening(self, listens: bool) -> None:
         self._listens = listens
@@ -289,7 +311,10 @@ class Tenure:
             self._orphans.clear()
             while orphans := await self._in_time(self._store.evict(BURIED_AT_ONCE)):
                 lost = [(claim, decide(LeaseLost(), claim, random())) for claim in orphans]
-                await self._in_time(self._store.finish(lost))
+                fenced = await self._in_time(self._store.finish(lost))
+                for claim, verdict in lost:
+                    if claim not in fenced:
+                        self._report.reclaimed(claim, verdict, by=self._seat)
 
     async def _prune_on(self) -> None:
         while True:
@@ -314,6 +339,8 @@ class Tenure:
     def _end(self, reason: Exception) -> None:
         if not self._over.done():
             self._over.set_exception(reason)
+            if isinstance(reason, SeatLost):
+                self._report.seat_lost(self._seat, reason.happened)
         if isinstance(reason, SeatLost):
             self._stop_runs()
 
@@ -336,28 +363,6 @@ class Tenure:
         except TimeoutError as error:
             raise Unreachable(f"the database did not answer for {lease:g} s.", fix="It is asked again.") from error
 
-    def _kept(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        return asyncio.create_task(self._keep(name, work), name=f"leasehold {name}")
-
-    async def _keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs an inner task for as long as the tenure lasts: one that dies is logged and begun again."""
-        pause = FIRST_PAUSE
-        while True:
-            began = self._loop.time()
-            try:
-                return await work()
-            except SeatLost as error:
-                self._end(error)
-                return None
-            except Unreachable as error:
-                log.info("%s waits for the database: %s", name, error)
-            except Exception:
-                if _is_canceled():  # and what it did to clear up has failed: closing a dead connection, say
-                    return None
-                log.exception("%s died and is begun again", name)
-            pause = FIRST_PAUSE if self._loop.time() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
-            await asyncio.sleep(pause * (0.5 + random()))
-
     # ------------------------------------------------------------------------------------------------------- drain
 
     async def _drain(self, at_once: asyncio.Event) -> None:
@@ -366,7 +371,7 @@ class Tenure:
             run.stop(Released())
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.grace.total_seconds()):
-                await _first_of(self._nothing_runs(), at_once.wait(), asyncio.shield(self._over))
+                await first_of(self._nothing_runs(), at_once.wait(), asyncio.shield(self._over))
         for run in list(self._runs.values()):
             run.stop(Released())
         with suppress(TimeoutError, LeaseholdError):
@@ -375,6 +380,7 @@ class Tenure:
                 if self._claims_in_doubt:
                     await self._settle_doubts()
                 await self._store.leave(self._seat)
+                self._report.left(self._seat)
 
     async def _nothing_runs(self) -> None:
         while self._runs:
@@ -383,23 +389,3 @@ class Tenure:
 
     def _seat_is_lost(self) -> bool:
         return self._over.done() and isinstance(self._over.exception(), SeatLost)
-
-
-async def _first_of(*waits: Awaitable[Any]) -> None:
-    """Returns when one of them ends, however it ends; the others are canceled."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await _canceled(tasks)
-
-
-def _is_canceled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def _canceled(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

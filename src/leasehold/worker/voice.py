@@ -23,9 +23,10 @@ class _Said:
 class Voice:
     """May be spoken to from any thread; writes from the worker's loop."""
 
-    def __init__(self, lost: Callable[[Claim], None]) -> None:
+    def __init__(self, lost: Callable[[Claim], None], heard: Callable[[Claim, Line], None]) -> None:
         self._said: dict[Claim, _Said] = {}
         self._lost = lost
+        self._heard = heard
         self._spoken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -66,8 +67,10 @@ class Voice:
         if len(said.unwritten) >= MOST_LINES:
             return
         said.count += 1
-        said.unwritten.append(Line(said.count, made_storable(text, LONGEST_LINE), kind, progress))
+        line = Line(said.count, made_storable(text, LONGEST_LINE), kind, progress)
+        said.unwritten.append(line)
         self._spoken.set()
+        self._heard(claim, line)
 
     def _unwritten(self, claim: Claim) -> list[Line]:
         """Numbered lines are kept once, so what may not have been written is simply written again."""

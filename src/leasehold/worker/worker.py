@@ -13,8 +13,10 @@ from random import random
 from leasehold.errors import LeaseholdError, SeatLost, Unreachable
 from leasehold.model.job import TenantId
 from leasehold.store import Serves, Store, WorkerFacts
+from leasehold.telemetry import Observer, nobody
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.report import Report
 from leasehold.worker.tenure import Tenure
 
 log = logging.getLogger("leasehold.worker")
@@ -49,6 +51,7 @@ class Worker:
     `stop` lets running jobs end within the grace, gives the rest back without costing an attempt, and `run` returns.
     A second `stop` ends the grace at once. What breaks meanwhile is mended: a lost database is waited for; a lost
     seat is replaced, and the jobs that ran under it are stopped, since somebody else may have them now.
+    `observe` is told what happens (leasehold.telemetry), on the loop that `run` runs on.
     """
 
     def __init__(
@@ -56,10 +59,12 @@ class Worker:
         open_store: Callable[[], Awaitable[Store]],
         handlers: Handlers,
         settings: WorkerSettings | None = None,
+        observe: Observer = nobody,
     ) -> None:
         self._open_store = open_store
         self._handlers = handlers
         self._settings = settings or WorkerSettings()
+        self._report = Report(observe)
         self._threads = ThreadPoolExecutor(
             self._settings.slots + MOST_ABANDONED, thread_name_prefix="leasehold-handler"
         )
@@ -98,7 +103,9 @@ class Worker:
             await store.sync_definitions(self._handlers.definitions)
             serves = Serves(self._handlers.keys, self._settings.tenants)
             seat = await store.join(serves, self._facts(), self._settings.leases.busy)
-            tenure = Tenure(store, seat, self._handlers, self._threads, self._settings, self._open_store)
+            tenure = Tenure(
+                store, seat, self._handlers, self._threads, self._settings, self._open_store, self._report
+            )
             self._tenure = tenure
             self.joined.set()
             await tenure.serve(self._stopping, self._at_once)

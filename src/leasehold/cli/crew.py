@@ -1,0 +1,182 @@
+"""The worker processes of `leasehold dev`: kept at their number, listened to, and never left behind."""
+
+import asyncio
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from random import choice
+from time import monotonic
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from leasehold.cli.feed import Topic
+from leasehold.cli.output import said
+from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, WorkerJoined
+from leasehold.worker.process import SAME_SIGNAL
+from leasehold.worker.tasks import canceled, first_of
+
+LONGEST_EVENT = 2**20
+LAST_EVENTS = 1.0
+STOP_LIMIT = 25.0
+QUICK_DEATH = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+
+_EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+
+
+class Member:
+    """One worker process. Its events come from its stdout; its stdin ends when we do, and it ends with that."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        self.pid = self._process.pid
+        self.joined: asyncio.Future[WorkerJoined] = asyncio.get_running_loop().create_future()
+        self.running: set[tuple[str, str, int]] = set()
+        self.killed = False
+        self._told_to_stop = float("-inf")
+
+    async def live(self, hear: Callable[[Event], None]) -> int:
+        """Passes its events on until it has ended; returns its exit code."""
+        events = asyncio.create_task(self._events(hear))
+        code = await self._ended()
+        # What it started may still hold its stdout, for as long as it likes.
+        await asyncio.wait([events], timeout=LAST_EVENTS)
+        await canceled([events])
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self.joined.cancel()
+        return code
+
+    def kill(self) -> None:
+        self.killed = True
+        self._process.kill()
+
+    def stop(self) -> None:
+        """Lets it drain. A second call ends its grace, as soon as it would take that for a second one."""
+        loop = asyncio.get_running_loop()
+        wait = max(0.0, self._told_to_stop + 1.1 * SAME_SIGNAL - monotonic())
+        self._told_to_stop = monotonic() + wait
+        loop.call_later(wait, self._process.send_signal, signal.SIGTERM)
+
+    async def _ended(self) -> int:
+        loop = asyncio.get_running_loop()
+        code: asyncio.Future[int] = loop.create_future()
+
+        def wait() -> None:
+            ended_with = self._process.wait()
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(code.set_result, ended_with)
+
+        threading.Thread(target=wait, name=f"leasehold-wait-{self.pid}", daemon=True).start()
+        return await code
+
+    async def _events(self, hear: Callable[[Event], None]) -> None:
+        stream = asyncio.StreamReader(limit=LONGEST_EVENT)
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), self._process.stdout
+        )
+        try:
+            async for line in stream:
+                try:
+                    event = _EVENTS.validate_json(line)
+                except ValidationError:
+                    said.print(line.decode(errors="replace").rstrip(), markup=False)
+                    continue
+                self._follow(event)
+                hear(event)
+        finally:
+            pipe.close()
+
+    def _follow(self, event: Event) -> None:
+        match event:
+            case WorkerJoined() if not self.joined.done():
+                self.joined.set_result(event)
+            case JobStarted():
+                self.running.add((event.tenant, event.job, event.attempt))
+            case JobEnded() | JobGivenBack() | JobDiscarded():
+                self.running.discard((event.tenant, event.job, event.attempt))
+
+
+class Crew:
+    """So many workers of one command; who dies is replaced, unless it never got as far as joining."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        size: int,
+        hear: Callable[[Event], None],
+        say: Callable[[Topic, str], None],
+    ) -> None:
+        self._command = command
+        self._environment = environment
+        self._size = size
+        self._hear = hear
+        self._say = say
+        self._members: dict[int, Member] = {}
+        self._places: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+
+    async def start(self) -> WorkerJoined | None:
+        """The first one's word, once all have joined. None: they can't, and have said why."""
+        joined = await self._take(0)
+        if joined is not None:
+            await asyncio.gather(*(self._take(place) for place in range(1, self._size)))
+        return joined
+
+    def kill_one(self) -> tuple[int, int] | None:
+        """By kill -9, one that is busy if any is. Its pid and how many jobs it was running; None: there is none."""
+        joined = [member for member in self._members.values() if member.joined.done() and not member.killed]
+        if not joined or self._stopping.is_set():
+            return None
+        victim = choice([member for member in joined if member.running] or joined)
+        victim.kill()
+        return victim.pid, len(victim.running)
+
+    def tell_to_stop(self) -> None:
+        self._stopping.set()
+        for member in self._members.values():
+            member.stop()
+
+    async def stop(self) -> None:
+        """Returns when all have ended; what has not after a while is killed."""
+        self.tell_to_stop()
+        if self._places:
+            await asyncio.wait(self._places, timeout=STOP_LIMIT)
+        for member in self._members.values():
+            self._say(Topic.ENDED, f"worker {member.pid} did not stop within {STOP_LIMIT:g} s and was killed")
+            member.kill()
+        await asyncio.gather(*self._places)
+
+    async def _take(self, place: int) -> WorkerJoined | None:
+        member = self._begin(place)
+        tending = asyncio.create_task(self._tend(place, member), name=f"leasehold worker {place}")
+        self._places.append(tending)
+        await first_of(asyncio.shield(member.joined), asyncio.shield(tending))
+        return None if member.joined.cancelled() or not member.joined.done() else member.joined.result()
+
+    def _begin(self, place: int) -> Member:
+        self._members[place] = Member(self._command, self._environment)
+        return self._members[place]
+
+    async def _tend(self, place: int, member: Member) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            began = monotonic()
+            code = await member.live(self._hear)
+            del self._members[place]
+            if not member.killed and not self._stopping.is_set():
+                if member.joined.cancelled():
+                    self._say(Topic.BROKEN, f"a worker could not start (exit code {code}), as it said above")
+                    return
+                pause = FIRST_PAUSE if monotonic() - began > QUICK_DEATH else min(2 * pause, LONGEST_PAUSE)
+                self._say(Topic.ENDED, f"worker {member.pid} ended with {code}; begun again in {pause:.1f} s")
+                await first_of(asyncio.sleep(pause), self._stopping.wait())
+            if self._stopping.is_set():
+                return
+            member = self._begin(place)

@@ -1,0 +1,179 @@
+"""`leasehold definitions`: what kinds of jobs there are, and how the code's get there."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from leasehold.app import Leasehold
+from leasehold.cli import documents
+from leasehold.cli.options import Json, Schema, Url, ask, reached
+from leasehold.cli.output import explained, print_json, said, shown
+from leasehold.cli.tables import Cell, show_line, show_table
+from leasehold.cli.target import load_app
+from leasehold.cli.words import counted, span
+from leasehold.model.definition import Change, Definition, Registered, differences, unknown_definition
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The definition.")]
+
+commands = typer.Typer(invoke_without_command=True)
+
+
+@commands.callback()
+def definitions(context: typer.Context, url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """List the kinds of jobs there are; show, sync or (de)activate one."""
+    if context.invoked_subcommand is None:
+        _list(url, schema, json)
+    elif url or schema or json:
+        raise typer.BadParameter(f"options belong after {context.invoked_subcommand}, not before it")
+
+
+@commands.command("list")
+def list_all(url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """List all definitions."""
+    _list(url, schema, json)
+
+
+def _list(url: str | None, schema: str | None, json: bool) -> None:
+    with explained(json):
+        found = ask(url, schema, lambda app: app.store.definitions())
+        if json:
+            print_json([documents.definition(registered) for registered in found])
+        elif found:
+            columns = ["KEY", "VERSION", "ACTIVE", "TIMEOUT", "TRIES", "PRIORITY", "DESCRIPTION"]
+            show_table(shown, columns, [_row(registered) for registered in found])
+        said.print(counted(len(found), "definition"))
+
+
+def _row(registered: Registered) -> list[Cell]:
+    definition = registered.definition
+    return [
+        definition.key,
+        str(registered.version),
+        "yes" if registered.active else Text("no", style="yellow"),
+        span(definition.timeout),
+        str(definition.max_attempts),
+        str(definition.priority),
+        definition.description,
+    ]
+
+
+@commands.command()
+def show(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """Show a definition as JSON, its schema included."""
+    with explained(json):
+        registered = ask(url, schema, lambda app: _registered(app, key))
+        if json:
+            print_json(documents.definition(registered))
+        else:
+            show_line(shown, documents.as_json(documents.definition(registered), indented=True).decode())
+
+
+@commands.command()
+def activate(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """Take new jobs of a definition again, and let go on what waits."""
+    _set_active(key, True, url, schema, json)
+
+
+@commands.command()
+def deactivate(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """Take no new jobs of a definition; what waits is held, what runs goes on."""
+    _set_active(key, False, url, schema, json)
+
+
+def _set_active(key: str, active: bool, url: str | None, schema: str | None, json: bool) -> None:
+    async def change(app: Leasehold) -> Registered:
+        await _registered(app, key)
+        await app.store.activate(key, active)
+        return await _registered(app, key)
+
+    with explained(json):
+        changed = ask(url, schema, change)
+        if json:
+            print_json(documents.definition(changed))
+        else:
+            show_line(shown, f"✓ {key} is {'active' if changed.active else 'inactive: it takes nothing new'}")
+
+
+async def _registered(app: Leasehold, key: str) -> Registered:
+    known = {registered.definition.key: registered for registered in await app.store.definitions()}
+    if key not in known:
+        raise unknown_definition(key, tuple(known))
+    return known[key]
+
+
+@commands.command()
+def sync(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="file.py or package.module, or either:name.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the difference, change nothing.")] = False,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Register the code's definitions, and print what differs, field by field."""
+    with explained(json):
+        app = load_app(target)
+        app.configure(url=url, schema=schema)
+        reached(app)
+        changes = asyncio.run(_synced(app, dry_run))
+        if json:
+            print_json([documents.change(change) for change in changes])
+        else:
+            for change in changes:
+                _show_change(change, dry_run)
+        differing = sum(bool(change.created or change.fields) for change in changes)
+        said.print(
+            f"{counted(len(changes), 'definition')}, {differing} {'would change' if dry_run else 'changed'}"
+            + (". Nothing was changed." if dry_run else "")
+        )
+
+
+async def _synced(app: Leasehold, dry_run: bool) -> Sequence[Change]:
+    async with app.open():
+        if dry_run:
+            return planned(app.handlers.definitions, await app.store.definitions())
+        return await app.store.sync_definitions(app.handlers.definitions)
+
+
+def planned(found: Sequence[Definition], known: Sequence[Registered]) -> list[Change]:
+    """What a sync would do; the versions are those that are current before it, 0 for what is new."""
+    before = {registered.definition.key: registered for registered in known}
+    return [
+        Change(each.key, before[each.key].version, differences(before[each.key].definition, each), created=False)
+        if each.key in before
+        else Change(each.key, 0, {}, created=True)
+        for each in found
+    ]
+
+
+def _show_change(change: Change, dry_run: bool) -> None:
+    if change.created:
+        show_line(shown, f"+ {change.key}  new" + ("" if dry_run else f", version {change.version}"))
+    elif change.fields:
+        now = f"differs from version {change.version}" if dry_run else f"now version {change.version}"
+        show_line(shown, f"~ {change.key}  {now}")
+    else:
+        show_line(shown, f"= {change.key}  version {change.version}")
+    for name, (before, after) in change.fields.items():
+        for place, old, new in _differing(name, before, after):
+            show_line(shown, f"    {place}: {old} → {new}")
+
+
+def _differing(name: str, before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
+    """Down to the fields of a schema, which is too long to be compared by eye."""
+    old, new = dict(_leaves(name, before)), dict(_leaves(name, after))
+    for place in old | new:
+        if old.get(place) != new.get(place):
+            yield place, old.get(place, "–"), new.get(place, "–")
+
+
+def _leaves(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    value = documents.field_value(value)
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _leaves(f"{place}.{name}", inner)
+    else:
+        yield place, span(value) if isinstance(value, timedelta) else documents.as_json(value).decode()

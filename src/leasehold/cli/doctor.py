@@ -1,0 +1,56 @@
+"""`leasehold doctor`."""
+
+import asyncio
+from collections import Counter
+
+import typer
+from rich.text import Text
+
+from leasehold.app import Leasehold
+from leasehold.cli import documents
+from leasehold.cli.options import Json, Schema, Url, reached
+from leasehold.cli.output import FAILED, OK, explained, print_json, shown
+from leasehold.cli.tables import show_line
+from leasehold.cli.words import counted, printable
+from leasehold.engines.postgres.checkup import Finding, Verdict, examine
+
+
+def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """Check the set-up: database, schema, wakes, clocks, workers.
+
+    Changes nothing. Exit 1 if there is a problem, 7 if the database is away.
+    """
+    with explained(json):
+        app = reached(Leasehold(url, schema=schema))
+        with app.database() as where:
+            findings = asyncio.run(_examine(where, app.settings.schema, json))
+        verdicts = Counter(finding.verdict for finding in findings)
+        problems, warnings = verdicts[Verdict.PROBLEM], verdicts[Verdict.WARNING]
+        if json:
+            listed = [documents.fields_of(finding) for finding in findings]
+            print_json({"findings": listed, "problems": problems, "warnings": warnings})
+        else:
+            show_line(shown, f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+    raise typer.Exit(FAILED if problems else OK)
+
+
+async def _examine(url: str, schema: str, json: bool) -> list[Finding]:
+    """One after the other, as they come: some take a while."""
+    findings = []
+    async for finding in examine(url, schema):
+        findings.append(finding)
+        if not json:
+            _show_finding(finding)
+    return findings
+
+
+def _show_finding(finding: Finding) -> None:
+    symbol, style = _MARKS[finding.verdict]
+    code = f"   {finding.code}" if finding.code else ""
+    line = printable(f" {finding.check:<15} {finding.text}")
+    show_line(shown, Text.assemble((symbol, style), line, (code, "dim")))
+    if finding.fix:
+        show_line(shown, f"  {'':<15} {finding.fix}")
+
+
+_MARKS = {Verdict.OK: ("✓", "green"), Verdict.WARNING: ("!", "yellow"), Verdict.PROBLEM: ("✕", "red")}

@@ -1,0 +1,226 @@
+"""`leasehold jobs` and `leasehold job`: reading."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from shlex import quote
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from leasehold.app import Leasehold
+from leasehold.cli import documents
+from leasehold.cli.ids import find_job
+from leasehold.cli.logs import Spoken, line_text, spoken
+from leasehold.cli.options import ForTenant, Json, OfTenant, Schema, TheJob, Url, ask, named
+from leasehold.cli.output import explained, print_json, said, shown
+from leasehold.cli.states import as_filter, matching, read_states
+from leasehold.cli.tables import Cell, show_line, show_table
+from leasehold.cli.words import (
+    ATTEMPT_STYLES,
+    STYLES,
+    SYMBOLS,
+    ago,
+    at,
+    counted,
+    error_of,
+    first_line,
+    printable,
+    relative,
+    short,
+    span,
+    time_of_day,
+    tries,
+    utc_now,
+    why,
+)
+from leasehold.model.job import Attempt, JobRecord, TenantId
+from leasehold.model.status import ACTIVE, DisplayState, Status
+from leasehold.store import Page
+
+LAST_LINES = 10
+
+
+def jobs(
+    tenant: ForTenant = None,
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Even where LEASEHOLD_TENANT is set.")] = False,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", "-s", help="ready, scheduled, retrying, running, dead-letter …; may be repeated."),
+    ] = None,
+    definition: Annotated[
+        list[str] | None, typer.Option("--definition", "-d", help="Of this definition; may be repeated.")
+    ] = None,
+    correlation_id: Annotated[str | None, typer.Option(help="With this correlation id.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=1000)] = 20,
+    cursor: Annotated[str | None, typer.Option(help="Where the page before ended; it says so below.")] = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """List jobs, newest first: of one tenant, or of all."""
+    with explained(json):
+        states = read_states(state or [])
+        where = as_filter(states, definitions=tuple(definition or ()), correlation_id=correlation_id)
+        whose = None if all_tenants else named(tenant)
+
+        async def found(app: Leasehold) -> Page:
+            find = app.store.tenant(whose).find if whose else app.store.everywhere
+            return await matching(find, where, states, cursor, limit)
+
+        page = ask(url, schema, found)
+        if json:
+            print_json([documents.job(record) for record in page.jobs])
+        else:
+            _show_jobs(page.jobs, of_all=whose is None)
+        _say_what_follows(page)
+
+
+def _show_jobs(jobs: Sequence[JobRecord], of_all: bool) -> None:
+    now = utc_now()
+    columns = ["STATE", "ID", *(["TENANT"] if of_all else []), "DEFINITION", "QUEUED", "TRY", "WHY"]
+    rows: list[list[Cell]] = [
+        [
+            _state(job.display),
+            job.id,
+            *([job.tenant] if of_all else []),
+            job.definition,
+            ago(job.queued_at, now),
+            tries(job),
+            why(job, now),
+        ]
+        for job in jobs
+    ]
+    if rows:
+        show_table(shown, columns, rows)
+
+
+def _say_what_follows(page: Page) -> None:
+    said.print(f"{counted(len(page.jobs), 'job')} · {time_of_day(utc_now())} UTC")
+    if page.next:
+        said.print(f"more: the same with --cursor {quote(page.next)}", markup=False)
+
+
+def _state(state: DisplayState) -> Text:
+    return Text(f"{SYMBOLS[state]} {state}", style=STYLES[state])
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All that is known of one job."""
+
+    job: JobRecord
+    attempts: list[Attempt]
+    lines: list[Spoken]
+
+
+def job(
+    job: TheJob,
+    tenant: OfTenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Show everything about one job.
+
+    Its fields, payload, result, error, attempts, and the last lines that it said.
+    """
+    with explained(json):
+        whose = named(tenant)
+        story = ask(url, schema, lambda app: _read(app, job, whose))
+        if json:
+            print_json(_document(story))
+        else:
+            _show(story)
+
+
+async def _read(app: Leasehold, text: str, tenant: TenantId | None) -> Story:
+    address = await find_job(app.store, text, tenant)
+    door = app.tenant(address.tenant)
+    record = await door.aget(address.job)
+    attempts = list(await door.jobs.attempts(address.job))
+    lines = [said async for said in spoken(door.jobs, address.job, record.attempt)]
+    return Story(record, attempts, lines[-LAST_LINES:])
+
+
+def _document(story: Story) -> dict[str, Any]:
+    return documents.job(story.job) | {
+        "attempts": [documents.attempt(attempt) for attempt in story.attempts],
+        "lines": [documents.line(attempt, line) for attempt, line in story.lines],
+    }
+
+
+def _show(story: Story) -> None:
+    job, now = story.job, utc_now()
+    show_line(shown, Text.assemble(_state(job.display), f"  {printable(job.definition)}  {job.tenant}"))
+    for name, value in _facts(job, now):
+        show_line(shown, f"  {name:<15} {value}")
+    _show_json("payload", job.payload)
+    if job.result is not None:
+        _show_json("result", job.result)
+    if job.last_error or job.last_error_code:
+        _show_part(
+            "last error" if job.status is Status.SUCCEEDED else "error", error_of(job.last_error_code, job.last_error)
+        )
+    if story.attempts:
+        show_line(shown, "")
+        show_table(
+            shown,
+            ["ATTEMPT", "STATUS", "STARTED", "TOOK", "WORKER", "ERROR"],
+            [_attempt(attempt, now) for attempt in story.attempts],
+        )
+    if story.lines:
+        show_line(shown, f"\nlast lines of attempt {story.lines[-1][0]}")
+        for _, line in story.lines:
+            show_line(shown, Text.assemble("  ", line_text(line)))
+
+
+def _facts(job: JobRecord, now: datetime) -> Iterator[tuple[str, str]]:
+    """What is known; what is not is left out."""
+    facts: dict[str, object] = {
+        "id": job.id,
+        "tenant": job.tenant,
+        "definition": f"{job.definition}, version {job.version}",
+        "why": why(job, now) if job.status in ACTIVE | {Status.SUCCEEDED} else None,
+        "tries": tries(job) + (f", {counted(job.attempt, 'attempt')} begun" if job.forgiven else ""),
+        "priority": job.priority,
+        "source": " ".join(part for part in (job.source, job.source_ref) if part),
+        "created by": job.created_by,
+        "correlation id": job.correlation_id,
+        "dedupe key": job.dedupe_key,
+        "worker": job.worker,
+    }
+    moments = {
+        "queued": job.queued_at,
+        "scheduled for": job.scheduled_for,
+        "started": job.started_at,
+        "finished": job.finished_at,
+        "cancel asked": job.cancel_requested_at,
+        "deadline": job.deadline,
+        "lease until": job.lease_expires_at,
+    }
+    yield from ((name, printable(str(value))) for name, value in facts.items() if value not in (None, ""))
+    yield from ((name, f"{at(moment)}  ({relative(moment, now)})") for name, moment in moments.items() if moment)
+
+
+def _attempt(attempt: Attempt, now: datetime) -> list[Cell]:
+    took = (attempt.finished_at or now) - attempt.started_at
+    return [
+        str(attempt.number),
+        Text(attempt.status, style=ATTEMPT_STYLES[attempt.status]),
+        ago(attempt.started_at, now),
+        span(took),
+        short(attempt.worker) if attempt.worker else "–",
+        first_line(error_of(attempt.error_code, attempt.error)),
+    ]
+
+
+def _show_json(title: str, value: Any) -> None:
+    _show_part(title, documents.as_json(value, indented=True).decode())
+
+
+def _show_part(title: str, text: str) -> None:
+    show_line(shown, f"\n{title}")
+    for line in text.splitlines():
+        show_line(shown, f"  {line}")

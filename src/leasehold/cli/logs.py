@@ -1,0 +1,132 @@
+"""`leasehold logs`, and following a job while it runs."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from leasehold.app import Leasehold
+from leasehold.cli import documents
+from leasehold.cli.ids import find_job
+from leasehold.cli.options import Json, OfTenant, Schema, TheJob, Url, ask, named
+from leasehold.cli.output import explained, print_json, said, shown
+from leasehold.cli.tables import show_line
+from leasehold.cli.words import printable, time_of_day
+from leasehold.errors import InvalidInput
+from leasehold.model.job import JobId, Line, LineKind, TenantId
+from leasehold.store import TenantJobs
+
+Spoken = tuple[int, Line]
+"""The number of an attempt, and something that was said in it."""
+
+# Workers write what handlers say at most once a second; that a job has ended is woken for, not polled.
+PAUSE = timedelta(seconds=0.5)
+FOR_EVER = timedelta(days=3650)
+
+
+def logs(
+    job: TheJob,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    attempt: Annotated[int | None, typer.Option(help="Of this attempt only. Default: of all.", min=1)] = None,
+    tenant: OfTenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Print what a job's handler said.
+
+    Of all attempts, one after the other. With -f --json each line is a JSON object of its own.
+    """
+    with explained(json):
+        whose = named(tenant)
+        ask(url, schema, lambda app: _print_lines(app, job, whose, attempt, follow, json))
+
+
+async def _print_lines(
+    app: Leasehold, text: str, tenant: TenantId | None, attempt: int | None, follow: bool, json: bool
+) -> None:
+    address = await find_job(app.store, text, tenant)
+    door = app.tenant(address.tenant)
+    record = await door.aget(address.job)
+    if attempt and attempt > record.attempt and not (follow and not record.status.final):
+        raise InvalidInput(
+            f"job {record.id} has no attempt {attempt}: it is {record.display}, after {record.attempt} of them.",
+            fix="Nothing was printed. Leave --attempt out to see all of them.",
+        )
+    lines = followed(door.jobs, address.job, attempt) if follow else spoken(door.jobs, address.job, attempt)
+    if json and not follow:
+        print_json([documents.line(*each) async for each in lines])
+    elif json:
+        await print_lines(lines)
+    else:
+        await show_lines(lines, shown)
+
+
+async def show_lines(lines: AsyncGenerator[Spoken, None], console: Console) -> None:
+    """Which attempt they belong to is said on stderr, so that a pipe gets lines only."""
+    current = 0
+    async with aclosing(lines):
+        async for attempt, line in lines:
+            if attempt != current:
+                said.print(f"attempt {attempt}", style="dim")
+                current = attempt
+            show_line(console, line_text(line))
+
+
+async def print_lines(lines: AsyncGenerator[Spoken, None], **more: str) -> None:
+    async with aclosing(lines):
+        async for attempt, line in lines:
+            print_json(more | documents.line(attempt, line))
+
+
+def line_text(line: Line) -> Text:
+    progress = f"{line.progress:.0%} " if line.progress is not None else ""
+    style = "yellow" if line.kind is LineKind.STDERR else ""
+    return Text.assemble((f"{time_of_day(line.at)} ", "dim"), (printable(f"{progress}{line.text}".rstrip()), style))
+
+
+async def spoken(jobs: TenantJobs, job: JobId, only: int | None = None) -> AsyncGenerator[Spoken, None]:
+    """What was said so far, attempt by attempt."""
+    for attempt in await jobs.attempts(job):
+        if only in (None, attempt.number):
+            async for line in _lines(jobs, job, attempt.number):
+                yield attempt.number, line
+
+
+async def followed(jobs: TenantJobs, job: JobId, only: int | None = None) -> AsyncGenerator[Spoken, None]:
+    """What was said and what is being said, over all attempts, until the job is final (or that attempt is over)."""
+    ending = asyncio.create_task(jobs.ended(job, FOR_EVER))
+    last: Counter[int] = Counter()
+    over: set[int] = set()
+    try:
+        while True:
+            ended = ending.done()
+            attempts = [each for each in await jobs.attempts(job) if only in (None, each.number)]
+            for attempt in attempts:
+                if attempt.number not in over:
+                    async for line in _lines(jobs, job, attempt.number, last[attempt.number]):
+                        last[attempt.number] = line.number
+                        yield attempt.number, line
+            over |= {attempt.number for attempt in attempts if attempt.finished_at}
+            if ended:
+                await ending
+            if ended or only in over:
+                return
+            await asyncio.wait({ending}, timeout=PAUSE.total_seconds())
+    finally:
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+
+
+async def _lines(jobs: TenantJobs, job: JobId, attempt: int, after: int = 0) -> AsyncGenerator[Line, None]:
+    """All of them: the store gives so many at once."""
+    while lines := await jobs.lines(job, attempt, after):
+        for line in lines:
+            yield line
+        after = lines[-1].number

@@ -1,0 +1,50 @@
+"""Tables that stay copyable: only the last column gives way, and ids are never cut, however narrow the terminal."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from leasehold.cli.words import printable
+
+Cell = str | Text
+GAP = 2
+LEAST_OF_THE_LAST = 20
+
+
+def show_table(console: Console, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """On a terminal the last column is shortened to fit; what goes into a pipe is whole."""
+    for line in laid_out(columns, rows, console.width if console.is_terminal else None):
+        show_line(console, line)
+
+
+def show_line(console: Console, line: Cell) -> None:
+    """Neither wrapped nor cut: that is for the terminal to do."""
+    console.print(_text(line), no_wrap=True, overflow="ignore", crop=False)
+
+
+def laid_out(columns: Sequence[str], rows: Iterable[Sequence[Cell]], width: int | None) -> list[Text]:
+    grid = [[Text(column, style="bold") for column in columns], *([_one_line(cell) for cell in row] for row in rows)]
+    widths = [max(row[place].cell_len for row in grid) + GAP for place in range(len(columns) - 1)]
+    room = None if width is None else max(width - sum(widths), LEAST_OF_THE_LAST)
+    return [_line(row, widths, room) for row in grid]
+
+
+def _line(row: list[Text], widths: list[int], room: int | None) -> Text:
+    *kept, last = row
+    for cell, width in zip(kept, widths, strict=True):
+        cell.pad_right(width - cell.cell_len)
+    if room is not None:
+        last.truncate(room, overflow="ellipsis")
+    line = Text.assemble(*kept, last)
+    line.rstrip()
+    return line
+
+
+def _one_line(cell: Cell) -> Text:
+    text = _text(cell)
+    return Text(" ").join(text.split("\n")) if "\n" in text.plain else text.copy()
+
+
+def _text(cell: Cell) -> Text:
+    return Text(printable(cell)) if isinstance(cell, str) else cell

@@ -1,0 +1,162 @@
+"""What happens in a worker, as typed events for whoever observes it: the terminal now, metrics and traces later.
+
+    worker = Worker(open_store, handlers, observe=lambda event: print(event.as_json()))
+
+worker.joined ──▶ job.started ──▶ job.said … ──┬──▶ job.ended        its verdict is written
+                                               ├──▶ job.given_back   the worker stops; it costs no attempt
+                                               └──▶ job.discarded    its lease was lost; nothing is written
+                  job.reclaimed                      a dead worker's attempt, ended by a living one
+worker.listening  it listens for wakes again, or can't and polls
+worker.left, worker.seat_lost                        how a seat ends
+
+Times are this machine's, for people; only the database's clock decides anything.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import orjson
+
+from leasehold.model.job import JobId, LineKind, TenantId, WorkerId
+from leasehold.model.status import AttemptStatus, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happened:
+    at: datetime
+
+    def as_json(self) -> str:
+        """One object on one line: its `event` names it, times are ISO 8601 in UTC, lengths of time are seconds."""
+        return orjson.dumps(self, option=orjson.OPT_UTC_Z).decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfWorker(Happened):
+    worker: WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerJoined(OfWorker):
+    """It has a seat. `listens`: it means to be woken; one that finds that it can't says so by `WorkerListening`."""
+
+    event: Literal["worker.joined"] = "worker.joined"
+    pid: int
+    slots: int
+    definitions: tuple[str, ...]
+    listens: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerListening(OfWorker):
+    """This has changed: it listens again, or it can't listen and polls."""
+
+    event: Literal["worker.listening"] = "worker.listening"
+    listens: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLeft(OfWorker):
+    event: Literal["worker.left"] = "worker.left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSeatLost(OfWorker):
+    """Its runs are stopped, and it joins again under a new id."""
+
+    event: Literal["worker.seat_lost"] = "worker.seat_lost"
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfJob(OfWorker):
+    """About one attempt, by its claim: `worker` is who holds it or held it."""
+
+    tenant: TenantId
+    job: JobId
+    definition: str
+    attempt: int
+    execution: int
+    max_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted(OfJob):
+    """Its handler is called now. `waited`: from enqueue to its first claim; None for later ones."""
+
+    event: Literal["job.started"] = "job.started"
+    queued_at: datetime
+    waited: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSaid(OfJob):
+    """A log line or progress, as soon as it is said."""
+
+    event: Literal["job.said"] = "job.said"
+    text: str
+    kind: LineKind
+    progress: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnded(OfJob):
+    """The attempt's verdict is written. `status` queued: the job runs again, `retry_in` seconds later.
+
+    Such a job ends as canceled instead when someone asks for that in the very moment of its verdict.
+    """
+
+    event: Literal["job.ended"] = "job.ended"
+    status: Status
+    attempt_status: AttemptStatus
+    seconds: float | None
+    error: str | None
+    error_code: str | None
+    retry_in: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobGivenBack(OfJob):
+    """Its worker stops; the job is queued again and the attempt has cost nothing."""
+
+    event: Literal["job.given_back"] = "job.given_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDiscarded(OfJob):
+    """The lease was lost and the job is somebody else's: whatever this attempt did, nothing of it is written."""
+
+    event: Literal["job.discarded"] = "job.discarded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReclaimed(OfJob):
+    """`worker` was not heard of for a whole lease; another has written the verdict on its attempt."""
+
+    event: Literal["job.reclaimed"] = "job.reclaimed"
+    by: WorkerId
+    status: Status
+    error: str | None
+    error_code: str | None
+    retry_in: float | None
+
+
+Event = (
+    WorkerJoined
+    | WorkerListening
+    | WorkerLeft
+    | WorkerSeatLost
+    | JobStarted
+    | JobSaid
+    | JobEnded
+    | JobGivenBack
+    | JobDiscarded
+    | JobReclaimed
+)
+Observer = Callable[[Event], None]
+"""Called on the worker's event loop, so it must be quick. What it raises does the worker no harm."""
+
+
+def nobody(event: Event) -> None:
+    """Observes nothing; for a worker that has no other observer, no events are made."""

@@ -1,0 +1,129 @@
+"""What a worker tells whoever observes it."""
+
+import logging
+import os
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from leasehold.model.job import Claim, Line
+from leasehold.model.outcome import Outcome, Released, Verdict
+from leasehold.model.status import Status
+from leasehold.store import Seat
+from leasehold.telemetry import (
+    Event,
+    JobDiscarded,
+    JobEnded,
+    JobGivenBack,
+    JobReclaimed,
+    JobSaid,
+    JobStarted,
+    Observer,
+    WorkerJoined,
+    WorkerLeft,
+    WorkerListening,
+    WorkerSeatLost,
+    nobody,
+)
+
+log = logging.getLogger("leasehold.worker")
+
+
+class Report:
+    """Makes events of what happens; with nobody to observe them, makes none. Outlives the worker's tenures."""
+
+    def __init__(self, observe: Observer) -> None:
+        self._observe = observe
+        self._is_observed = observe is not nobody
+        self._began: dict[Claim, float] = {}
+        self._complained = False
+
+    def joined(self, seat: Seat, slots: int, listens: bool) -> None:
+        if self._is_observed:
+            self._tell(
+                WorkerJoined(
+                    **_of_worker(seat),
+                    pid=os.getpid(),
+                    slots=slots,
+                    definitions=seat.serves.definitions,
+                    listens=listens,
+                )
+            )
+
+    def listening(self, seat: Seat, listens: bool) -> None:
+        if self._is_observed:
+            self._tell(WorkerListening(**_of_worker(seat), listens=listens))
+
+    def left(self, seat: Seat) -> None:
+        if self._is_observed:
+            self._tell(WorkerLeft(**_of_worker(seat)))
+
+    def seat_lost(self, seat: Seat, why: str) -> None:
+        if self._is_observed:
+            self._tell(WorkerSeatLost(**_of_worker(seat), why=why))
+
+    def started(self, claim: Claim) -> None:
+        if self._is_observed:
+            self._began[claim] = monotonic()
+            waited = (claim.started_at - claim.queued_at).total_seconds() if claim.attempt == 1 else None
+            self._tell(JobStarted(**_of_job(claim), queued_at=claim.queued_at, waited=waited))
+
+    def said(self, claim: Claim, line: Line) -> None:
+        if self._is_observed:
+            self._tell(JobSaid(**_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
+
+    def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict) -> None:
+        """Only once the verdict is written."""
+        if not self._is_observed:
+            return
+        began = self._began.pop(claim, None)
+        if isinstance(outcome, Released):
+            self._tell(JobGivenBack(**_of_job(claim)))
+        else:
+            seconds = None if began is None else monotonic() - began
+            decided = _decided(verdict)
+            self._tell(JobEnded(**_of_job(claim), **decided, attempt_status=verdict.attempt, seconds=seconds))
+
+    def reclaimed(self, claim: Claim, verdict: Verdict, by: Seat) -> None:
+        if self._is_observed:
+            self._tell(JobReclaimed(**_of_job(claim), **_decided(verdict), by=by.worker))
+
+    def forgotten(self, claim: Claim) -> None:
+        """What was started, and is forgotten before its end was written, is discarded, for whatever reason."""
+        if self._is_observed and self._began.pop(claim, None) is not None:
+            self._tell(JobDiscarded(**_of_job(claim)))
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._observe(event)
+        except Exception:
+            if not self._complained:
+                log.exception("the observer raised at %s; it is told on, further errors are not logged", event.event)
+            self._complained = True
+
+
+def _of_worker(seat: Seat) -> dict[str, Any]:
+    return {"at": datetime.now(UTC), "worker": seat.worker}
+
+
+def _of_job(claim: Claim) -> dict[str, Any]:
+    return {
+        "at": datetime.now(UTC),
+        "worker": claim.worker,
+        "tenant": claim.tenant,
+        "job": claim.job,
+        "definition": claim.definition.key,
+        "attempt": claim.attempt,
+        "execution": claim.execution,
+        "max_attempts": claim.max_attempts,
+    }
+
+
+def _decided(verdict: Verdict) -> dict[str, Any]:
+    again = verdict.status is Status.QUEUED
+    return {
+        "status": verdict.status,
+        "error": verdict.error,
+        "error_code": verdict.error_code,
+        "retry_in": verdict.delay.total_seconds() if again else None,
+    }

@@ -1,0 +1,37 @@
+"""Fixtures for the command line: a queue with a bench beside it, and commands that are typed at it."""
+
+import pytest
+from tests.cli.terminal import CommandLine
+from tests.conftest import Clock
+from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
+
+from leasehold.engines import open_store
+from leasehold.model.definition import Definition
+from leasehold.store import Store
+
+ORDER = Definition(
+    "order",
+    description="Ships an order.",
+    schema={
+        "type": "object",
+        "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}, "gift": {"type": "boolean"}},
+        "required": ["sku"],
+        "additionalProperties": False,
+    },
+)
+
+
+@pytest.fixture
+def leasehold(database_url: str) -> CommandLine:
+    return CommandLine(database_url)
+
+
+@pytest.fixture
+async def bench(store: Store, database_url: str, clock: Clock) -> Bench:
+    """The tenant acme, workers for it, and the definitions report, email and order."""
+    await store.sync_definitions([REPORT, EMAIL, ORDER])
+
+    async def open_again() -> Store:
+        return await open_store(database_url, schema="leasehold")
+
+    return Bench(EngineUnderTest(store, open_again, clock.move))

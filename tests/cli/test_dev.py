@@ -1,0 +1,417 @@
+"""`leasehold dev`, as a process: what it shows, how it reloads, and that nothing outlives it."""
+
+import asyncio
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from tests.conftest import PATIENCE, eventually
+from tests.embedded.processes import no_process_of
+from tests.worker.shop import ACME, Process
+
+from leasehold.cli.dev import _without_secrets
+from leasehold.embedded.places import moved_to
+from leasehold.model.job import JobId, JobRecord, NewJob
+from leasehold.model.status import AttemptStatus, Status
+from leasehold.store import Store, TenantJobs
+
+APP = """
+import asyncio, os
+from pathlib import Path
+from leasehold import Job, Leasehold, Steps
+
+app = Leasehold()
+
+@app.job(backoff=Steps(0.05))
+async def report(job: Job, number: int = 0) -> str:
+    job.log(f"number {number}")
+    return "first"
+
+@app.job(backoff=Steps(0.05))
+async def wait(job: Job) -> None:
+    while not Path("go").exists():
+        await asyncio.sleep(0.02)
+
+@app.job(backoff=Steps(0.05))
+async def die(job: Job) -> None:
+    os._exit(9)
+"""
+Start = Callable[..., "Dev"]
+MAIN = "from leasehold.cli import main; main()"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for processes in /proc")
+
+
+class Dev(Process):
+    """`leasehold dev app.py` in a folder of its own."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], *options: str, prelude: str = "") -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+        program = f"import os; os.chdir({str(folder)!r}); {prelude}{MAIN}"
+        super().__init__(
+            [sys.executable, "-c", program, "dev", "app.py", *options], kept | environment, folder / "log"
+        )
+
+    @property
+    def news(self) -> list[dict[str, Any]]:
+        return [orjson.loads(line) for line in self.said.splitlines() if line.startswith('{"') and line.endswith("}")]
+
+    def told(self, event: str, **fields: Any) -> list[dict[str, Any]]:
+        return [each for each in self.news if each.items() >= {"event": event, **fields}.items()]
+
+    async def tells(self, event: str, **fields: Any) -> dict[str, Any]:
+        """The first of these, once it is told."""
+
+        async def told() -> bool:
+            assert not self.ended or self.told(event, **fields), f"it ended, and said: {self.said}"
+            return bool(self.told(event, **fields))
+
+        await eventually(told, what=f"{event} {fields} in {self.said}")
+        return self.told(event, **fields)[0]
+
+    async def is_ready(self) -> None:
+        await self.tells("dev.said", topic="watching")
+
+    async def stop(self) -> None:
+        self.send_to_group(signal.SIGINT)
+        assert await self.code() == 0, self.said
+
+
+@pytest.fixture
+async def started(tmp_path: Path, database_url: str) -> AsyncIterator[Start]:
+    """Starts it on this test's database. Whatever it leaves behind fails the test."""
+    (tmp_path / "app.py").write_text(APP)
+    running: list[Dev] = []
+
+    def start(*options: str, **how: Any) -> Dev:
+        running.append(Dev(tmp_path, {"LEASEHOLD_URL": database_url}, *options, **how))
+        return running[-1]
+
+    yield start
+    left = [pid for dev in running for pid in await dev.clear_up()]
+    assert left == [], f"processes were left behind: {left}"
+
+
+@pytest.fixture
+def door(store: Store) -> TenantJobs:
+    return store.tenant(ACME)
+
+
+async def enqueue(door: TenantJobs, definition: str = "report", **fields: Any) -> JobId:
+    (placed,) = await door.enqueue([NewJob(definition=definition, **fields)])
+    return placed.id
+
+
+async def ends(door: TenantJobs, job: JobId) -> JobRecord:
+    record = await door.ended(job, PATIENCE)
+    assert record is not None
+    return record
+
+
+# What it shows
+
+
+async def test_people_see_a_checklist_and_then_a_line_for_each_change(
+    tmp_path: Path, database_url: str, door: TenantJobs
+) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", MAIN, "dev", "app.py"],
+        cwd=tmp_path,
+        env=os.environ | {"LEASEHOLD_URL": database_url, "TERM": "xterm", "COLUMNS": "100"},
+        stdin=theirs,
+        stdout=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    screen = Screen(ours)
+    try:
+        await screen.shows("Ctrl-C quits")
+        job = await enqueue(door, payload={"number": 7})
+        await screen.shows(rf"✓ {job[-8:]} report acme")
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        code = await asyncio.to_thread(process.wait, 30)
+        await screen.shows("stopped after")
+        screen.close()
+    assert code == 0
+    title, database, migrations, worker, watching, *feed = [line for line in screen.lines if line]
+    assert re.fullmatch(r"  leasehold \S+ · python 3\.\d+ · app\.py → 3 jobs", title)
+    assert database.startswith("  ✓ database    postgresql://")
+    assert migrations == "  ✓ migrations  up to date"
+    assert worker == "  ✓ worker      1 process · 10 slots · wake-ups by LISTEN"
+    assert watching == "  watching *.py · Ctrl-C quits"
+    short = job[-8:]
+    expected = [
+        rf"▷ {short} report acme  queued",
+        rf"◐ {short} report acme  started after .+",
+        rf"│ {short} number 7",
+        rf"✓ {short} report acme  .+",
+        r"· stopping: .+",
+        r"✓ stopped after .+ · 1 succeeded",
+    ]
+    for line, pattern in zip(feed, expected, strict=True):
+        assert re.fullmatch(r"\d\d:\d\d:\d\d " + pattern, line), (line, pattern)
+
+
+class Screen:
+    """What a terminal shows, without colours."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._seen = b""
+        os.set_blocking(terminal, False)
+
+    @property
+    def lines(self) -> list[str]:
+        text = re.sub(r"\x1b\[[\d;]*m|\^C", "", self._seen.decode(errors="replace"))
+        return text.replace("\r", "").splitlines()
+
+    async def shows(self, pattern: str) -> None:
+        async def shown() -> bool:
+            try:
+                self._seen += os.read(self._terminal, 65536)
+            except BlockingIOError:
+                pass
+            except OSError:  # the other end is closed
+                assert re.search(pattern, "\n".join(self.lines)), self.lines
+            return re.search(pattern, "\n".join(self.lines)) is not None
+
+        await eventually(shown, what=f"{pattern!r} on the screen")
+
+    def close(self) -> None:
+        os.close(self._terminal)
+
+
+async def test_machines_get_a_job_from_its_enqueue_to_its_end_as_json(started: Start, door: TenantJobs) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    job = await enqueue(door, payload={"number": 3}, created_by="a test")
+    await dev.tells("job.ended", job=job, status="succeeded")
+    told = [each["event"] for each in dev.news if each.get("job") == job]
+    assert told == ["job.queued", "job.started", "job.said", "job.ended"]
+    await dev.stop()
+    assert [orjson.loads(line)["event"] for line in dev.said.splitlines()][-1] == "dev.said"
+    assert dev.news[-1]["topic"] == "stopped"
+
+
+async def test_without_a_terminal_there_is_logfmt(started: Start, door: TenantJobs) -> None:
+    dev = started()
+    await dev.says("topic=watching")
+    job = await enqueue(door)
+    await dev.says("event=job.ended")
+    ended = next(line for line in dev.said.splitlines() if "event=job.ended" in line)
+    assert f"job={job}" in ended
+    assert "status=succeeded" in ended
+    await dev.stop()
+
+
+async def test_a_job_that_waits_for_its_time_is_shown(started: Start, door: TenantJobs) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    job = await enqueue(door, delay=PATIENCE)
+    assert (await dev.tells("job.queued", job=job))["state"] == "scheduled"
+    await dev.stop()
+
+
+async def test_several_workers_share_the_work(started: Start, store: Store) -> None:
+    dev = started("--json", "--workers", "2", "--slots", "3")
+    await dev.is_ready()
+    assert [worker.facts.slots for worker in await store.workers()] == [3, 3]
+    assert (await dev.tells("dev.said", topic="worker"))["text"].startswith("2 processes · 3 slots")
+    await dev.stop()
+    assert await store.workers() == []
+
+
+@pytest.mark.parametrize("url", ["postgresql://ann:secret@db:5433/jobs?password=secret", "postgres://db:5433/jobs"])
+def test_a_password_is_not_shown(url: str) -> None:
+    assert _without_secrets(url).endswith("//db:5433/jobs")
+
+
+# Reload
+
+
+async def test_changed_code_is_run_without_a_restart_by_hand(
+    started: Start, door: TenantJobs, tmp_path: Path
+) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    assert (await ends(door, await enqueue(door))).result == "first"
+    (tmp_path / "app.py").write_text(APP.replace('"first"', '"second"'))
+    assert "app.py changed" in (await dev.tells("dev.said", topic="changed"))["text"]
+    await dev.tells("dev.said", topic="ready")
+    assert (await ends(door, await enqueue(door))).result == "second"
+    await dev.stop()
+
+
+async def test_a_job_that_runs_while_the_code_changes_may_end(
+    started: Start, door: TenantJobs, tmp_path: Path
+) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    job = await enqueue(door, "wait")
+    await dev.tells("job.started", job=job)
+    (tmp_path / "app.py").write_text(APP + "\n")
+    await dev.tells("dev.said", topic="changed")
+    (tmp_path / "go").touch()
+    await dev.tells("dev.said", topic="ready")
+    assert (await ends(door, job)).attempt == 1
+    await dev.stop()
+
+
+async def test_broken_code_is_told_of_with_its_line_and_works_again_when_it_is_mended(
+    started: Start, door: TenantJobs, tmp_path: Path
+) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    (tmp_path / "app.py").write_text("import no_such_module\n" + APP)
+    broken = (await dev.tells("dev.said", topic="broken"))["text"]
+    assert "No module named 'no_such_module'" in broken
+    assert "app.py:1" in broken
+    (tmp_path / "app.py").write_text(APP)
+    await dev.tells("dev.said", topic="ready")
+    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    await dev.stop()
+
+
+async def test_code_that_is_broken_from_the_start_is_waited_for(
+    started: Start, door: TenantJobs, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text("def broken(:")
+    dev = started("--json")
+    assert "line 1" in (await dev.tells("dev.said", topic="broken"))["text"]
+    (tmp_path / "app.py").write_text(APP)
+    await dev.is_ready()
+    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    await dev.stop()
+
+
+async def test_code_that_ends_its_process_when_imported_is_told_of(started: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("raise SystemExit(3)")
+    dev = started("--json")
+    assert "ended its process with 3" in (await dev.tells("dev.said", topic="broken"))["text"]
+    await dev.stop()
+
+
+async def test_without_reload_broken_code_is_an_error(started: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("def broken(:")
+    dev = started("--json", "--no-reload")
+    assert await dev.code() == 2
+    assert dev.news[-1]["error"]["code"] == "LH-5001"
+
+
+async def test_without_watchfiles_it_says_so_and_goes_on(started: Start, door: TenantJobs) -> None:
+    dev = started("--json", prelude="import sys; sys.modules['watchfiles'] = None; ")
+    assert "pip install 'leasehold[dev]'" in (await dev.tells("dev.said", topic="watching"))["text"]
+    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    await dev.stop()
+
+
+# Death
+
+
+async def test_a_worker_that_dies_is_begun_again(started: Start, door: TenantJobs) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    await enqueue(door, "die")
+    assert "ended with 9" in (await dev.tells("dev.said", topic="ended"))["text"]
+    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    assert len({joined["pid"] for joined in dev.told("worker.joined")}) == 2
+    await dev.stop()
+
+
+async def test_chaos_kills_and_the_job_still_succeeds(started: Start, door: TenantJobs, tmp_path: Path) -> None:
+    dev = started("--json", "--chaos", "--workers", "1")
+    await dev.is_ready()
+    job = await enqueue(door, "wait")
+    await dev.tells("worker.killed", running=1)
+    (tmp_path / "go").touch()
+    reclaimed = await dev.tells("job.reclaimed", job=job)
+    assert reclaimed["error_code"] == "lease_lost"
+    assert (await ends(door, job)).status is Status.SUCCEEDED
+    assert (await door.attempts(job))[0].status is AttemptStatus.CRASHED
+    await dev.stop()
+    assert "killed" in dev.news[-1]["text"]
+
+
+async def test_ctrl_c_lets_a_running_job_end_and_leaves_nobody(
+    started: Start, door: TenantJobs, store: Store, tmp_path: Path
+) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    job = await enqueue(door, "wait")
+    await dev.tells("job.started", job=job)
+    dev.send_to_group(signal.SIGINT)
+    await dev.tells("dev.said", topic="stopping")
+    (tmp_path / "go").touch()
+    assert await dev.code() == 0
+    assert dev.family() == []
+    assert (await ends(door, job)).attempt == 1
+    assert await store.workers() == []
+
+
+async def test_sigterm_to_it_alone_ends_its_workers_too(started: Start, door: TenantJobs) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    job = await enqueue(door, "wait")
+    await dev.tells("job.started", job=job)
+    dev.send(signal.SIGTERM)
+    await dev.tells("dev.said", topic="stopping")
+    dev.send(signal.SIGTERM)
+    assert await dev.code() == 0
+    assert dev.family() == []
+    assert len(dev.told("job.given_back", job=job)) == 1
+    record = await door.get(job)
+    assert record is not None
+    assert (record.status, record.forgiven) == (Status.QUEUED, 1)
+
+
+async def test_it_can_be_stopped_before_it_has_begun(started: Start) -> None:
+    dev = started("--json")
+    await dev.tells("dev.said", topic="app")
+    dev.send_to_group(signal.SIGINT)
+    assert await dev.code() == 0
+    assert dev.family() == []
+
+
+async def test_kill_9_leaves_no_worker_behind(started: Start, door: TenantJobs) -> None:
+    """Nor does one that is busy stay: nobody is there to tell it to stop, but its stdin ends."""
+    dev = started("--json", "--workers", "2")
+    await dev.is_ready()
+    job = await enqueue(door, "wait")
+    await dev.tells("job.started", job=job)
+    assert len(dev.children()) == 2
+    dev.send(signal.SIGKILL)
+
+    async def nobody() -> bool:
+        return dev.family() == []
+
+    await eventually(nobody, what="the end of the workers")
+    record = await door.get(job)
+    assert record is not None
+    assert record.status is Status.QUEUED, "it was not given back"
+
+
+async def test_without_a_url_it_has_a_postgres_of_its_own_and_takes_it_along(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    home = tmp_path / "data"
+    dev = Dev(tmp_path, {"LEASEHOLD_HOME": str(home)}, "--json")
+    try:
+        await dev.is_ready()
+        assert "started for you" in (await dev.tells("dev.said", topic="database"))["text"]
+        assert "applied 0001_foundation" in (await dev.tells("dev.said", topic="migrations"))["text"]
+        place = moved_to(home) or home
+        assert not no_process_of(place)
+        await dev.stop()
+    finally:
+        assert await dev.clear_up() == []
+    assert no_process_of(place)

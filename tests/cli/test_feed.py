@@ -1,0 +1,289 @@
+"""What `leasehold dev` shows for what happens, without any process."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from leasehold.cli.feed import REMEMBERED, DevSaid, Feed, JobQueued, Lines, News, Topic, WorkerKilled, logfmt
+from leasehold.model.job import JobId, JobRecord, LineKind, Source, TenantId, WorkerId
+from leasehold.model.status import AttemptStatus, DisplayState, Status
+from leasehold.telemetry import (
+    JobDiscarded,
+    JobEnded,
+    JobGivenBack,
+    JobReclaimed,
+    JobSaid,
+    JobStarted,
+    WorkerJoined,
+    WorkerLeft,
+)
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+JOB = JobId("0195abcd-0000-7000-8000-00006f46a1d8")
+ACME = TenantId("acme")
+ABOUT: dict[str, Any] = {
+    "at": NOON,
+    "worker": WorkerId("a worker"),
+    "tenant": ACME,
+    "job": JOB,
+    "definition": "sync",
+    "attempt": 1,
+    "execution": 1,
+    "max_attempts": 5,
+}
+STARTED = JobStarted(**ABOUT, queued_at=NOON, waited=0.009)
+ENDED = JobEnded(
+    **ABOUT,
+    status=Status.SUCCEEDED,
+    attempt_status=AttemptStatus.SUCCEEDED,
+    seconds=0.8,
+    error=None,
+    error_code=None,
+    retry_in=None,
+)
+FAILED = replace(
+    ENDED,
+    status=Status.QUEUED,
+    attempt_status=AttemptStatus.FAILED,
+    error="no row",
+    error_code="KeyError",
+    retry_in=30,
+)
+QUEUED = JobQueued(
+    at=NOON,
+    tenant=ACME,
+    job=JOB,
+    definition="sync",
+    state=DisplayState.READY,
+    due_in=0,
+    source=Source.MANUAL,
+    created_by=None,
+)
+RECLAIMED = JobReclaimed(
+    **ABOUT, by=WorkerId("another"), status=Status.QUEUED, error="", error_code="lease_lost", retry_in=2
+)
+
+
+def record(number: int = 1, **fields: Any) -> JobRecord:
+    defaults: dict[str, Any] = dict.fromkeys(JobRecord.__dataclass_fields__)
+    defaults |= {
+        "id": JobId(f"{JOB[:-8]}{number:08d}"),
+        "tenant": ACME,
+        "definition": "sync",
+        "status": Status.QUEUED,
+        "due": True,
+        "attempt": 0,
+        "scheduled_for": NOON,
+        "queued_at": NOON,
+        "source": Source.MANUAL,
+    }
+    return JobRecord(**defaults | fields)
+
+
+def shown(news: News, width: int = 100) -> str:
+    """Without its time of day, which depends on where we are."""
+    line = Lines(width).of(news)
+    assert line is not None
+    assert re.match(r"\d\d:\d\d:\d\d ", line.plain)
+    return line.plain[9:]
+
+
+# Lines for people
+
+
+@pytest.mark.parametrize(
+    ("news", "line"),
+    [
+        (QUEUED, "▷ 6f46a1d8 sync acme  queued"),
+        (replace(QUEUED, created_by="ann"), "▷ 6f46a1d8 sync acme  queued by ann"),
+        (replace(QUEUED, source=Source.SCHEDULE), "▷ 6f46a1d8 sync acme  queued by schedule"),
+        (replace(QUEUED, state=DisplayState.SCHEDULED, due_in=300), "◷ 6f46a1d8 sync acme  scheduled, in 5m"),
+        (replace(QUEUED, state=DisplayState.BLOCKED), "⏸ 6f46a1d8 sync acme  waits for other jobs"),
+        (STARTED, "◐ 6f46a1d8 sync acme  started after 9 ms"),
+        (replace(STARTED, execution=2, waited=None), "◐ 6f46a1d8 sync acme  started (attempt 2/5)"),
+        (ENDED, "✓ 6f46a1d8 sync acme  800 ms"),
+        (FAILED, "✕ 6f46a1d8 sync acme  KeyError: no row (attempt 1/5, again in 30 s)"),
+        (
+            replace(FAILED, status=Status.FAILED, error_code="Fail", retry_in=None),
+            "✕ 6f46a1d8 sync acme  failed: no row",
+        ),
+        (
+            replace(FAILED, status=Status.DEAD_LETTER, execution=5, retry_in=None),
+            "✕ 6f46a1d8 sync acme  dead letter: KeyError: no row (attempt 5/5)",
+        ),
+        (replace(ENDED, status=Status.CANCELED), "⊘ 6f46a1d8 sync acme  canceled"),
+        (
+            replace(ENDED, status=Status.QUEUED, attempt_status=AttemptStatus.SNOOZED, retry_in=5),
+            "◷ 6f46a1d8 sync acme  snoozed, again in 5.0 s",
+        ),
+        (
+            JobGivenBack(**ABOUT),
+            "▷ 6f46a1d8 sync acme  given back, its worker stops; the attempt costs nothing",
+        ),
+        (
+            JobDiscarded(**ABOUT),
+            "! 6f46a1d8 sync acme  discarded: its lease was lost, it is somebody else's now (LH-4001)",
+        ),
+        (
+            RECLAIMED,
+            "↻ 6f46a1d8 sync acme  reclaimed: its worker died (attempt 1/5, again in 2.0 s)",
+        ),
+        (
+            replace(RECLAIMED, status=Status.DEAD_LETTER, execution=5, retry_in=None),
+            "✕ 6f46a1d8 sync acme  reclaimed: its worker died; dead letter (attempt 5/5)",
+        ),
+        (JobSaid(**ABOUT, text="syncing /", kind=LineKind.LOG, progress=None), "│ 6f46a1d8 syncing /"),
+        (JobSaid(**ABOUT, text="page 3", kind=LineKind.PROGRESS, progress=0.3), "│ 6f46a1d8  30% page 3"),
+        (WorkerKilled(at=NOON, pid=123, running=2), "☠ killed worker 123 (2 jobs running)"),
+        (DevSaid(at=NOON, topic=Topic.CHANGED, text="app.py changed"), "↻ app.py changed"),
+    ],
+    ids=lambda value: value[13:] if isinstance(value, str) else "",
+)
+def test_news_is_one_line(news: News, line: str) -> None:
+    assert shown(news) == line
+
+
+def test_the_checklist_is_aligned() -> None:
+    lines = Lines(100)
+    steps = [DevSaid(at=NOON, topic=topic, text="…") for topic in (Topic.DATABASE, Topic.MIGRATIONS, Topic.WORKER)]
+    assert [str(lines.of(step)) for step in steps] == ["  ✓ database    …", "  ✓ migrations  …", "  ✓ worker      …"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        WorkerJoined(at=NOON, worker=WorkerId("w"), pid=1, slots=1, definitions=("sync",), listens=True),
+        WorkerLeft(at=NOON, worker=WorkerId("w")),
+    ],
+)
+def test_workers_that_come_and_go_are_no_news_for_people(event: News) -> None:
+    assert Lines(100).of(event) is None
+
+
+def test_the_time_is_that_of_the_wall() -> None:
+    assert str(Lines(100).of(QUEUED)).startswith(f"{NOON.astimezone():%H:%M:%S}")
+
+
+def test_columns_grow_with_what_they_hold_and_stay_so() -> None:
+    lines = Lines(100)
+    long = replace(QUEUED, definition="sync_folder", tenant=TenantId("globex"))
+    assert [str(lines.of(news))[9:] for news in (QUEUED, long, QUEUED)] == [
+        "▷ 6f46a1d8 sync acme  queued",
+        "▷ 6f46a1d8 sync_folder globex  queued",
+        "▷ 6f46a1d8 sync        acme    queued",
+    ]
+
+
+def test_the_definitions_of_a_worker_make_room_for_themselves() -> None:
+    lines = Lines(100)
+    lines.of(WorkerJoined(at=NOON, worker=WorkerId("w"), pid=1, slots=1, definitions=("sync_folder",), listens=True))
+    assert str(lines.of(QUEUED))[9:] == "▷ 6f46a1d8 sync        acme  queued"
+
+
+def test_a_long_error_is_cut_and_what_comes_of_it_stays() -> None:
+    line = shown(replace(FAILED, error="x" * 500 + "\nand more"), width=110)
+    assert len(line) == 110 - 9
+    assert line.endswith("x… (attempt 1/5, again in 30 s)")
+
+
+def test_in_a_narrow_terminal_an_error_still_says_something() -> None:
+    assert "KeyError: " in shown(replace(FAILED, error="x" * 500), width=20)
+
+
+def test_what_is_said_can_not_move_the_cursor() -> None:
+    for news in (
+        JobSaid(**ABOUT, text="\x1b[2J", kind=LineKind.LOG, progress=None),
+        replace(FAILED, error="\x1b[2J"),
+        replace(QUEUED, definition="\x1b[2J"),
+        DevSaid(at=NOON, topic=Topic.BROKEN, text="\x1b[2J"),
+    ):
+        assert "\x1b" not in shown(news)
+
+
+# Which of it is news
+
+
+def test_a_job_that_is_seen_is_news_once() -> None:
+    feed = Feed()
+    (queued,) = feed.seen([record()])
+    assert isinstance(queued, JobQueued)
+    assert (queued.job, queued.state) == (record().id, DisplayState.READY)
+    assert list(feed.seen([record()])) == []
+
+
+def test_the_oldest_is_told_of_first() -> None:
+    told = Feed().seen([record(3), record(2), record(1)])
+    assert [queued.job for queued in told if isinstance(queued, JobQueued)] == [record(n).id for n in (1, 2, 3)]
+
+
+def test_what_was_there_before_is_no_news() -> None:
+    feed = Feed()
+    feed.know([record()])
+    assert list(feed.seen([record()])) == []
+
+
+def test_jobs_of_one_id_and_two_tenants_are_two() -> None:
+    assert len(list(Feed().seen([record(), record(tenant=TenantId("globex"))]))) == 2
+
+
+def test_a_job_that_was_started_before_it_was_seen_is_announced_first() -> None:
+    feed = Feed()
+    assert [news.event for news in feed.heard(STARTED)] == ["job.queued", "job.started"]
+    assert list(feed.seen([record(id=JOB)])) == []
+
+
+def test_a_job_that_was_seen_before_it_was_started_is_not_announced_again() -> None:
+    feed = Feed()
+    list(feed.seen([record(id=JOB)]))
+    assert list(feed.heard(STARTED)) == [STARTED]
+
+
+def test_a_later_attempt_is_not_announced() -> None:
+    again = replace(STARTED, attempt=2, waited=None)
+    assert list(Feed().heard(again)) == [again]
+
+
+def test_a_job_that_is_not_due_is_scheduled() -> None:
+    later = NOON + timedelta(minutes=5)
+    (queued,) = Feed().seen([record(due=False, scheduled_for=later)])
+    assert isinstance(queued, JobQueued)
+    assert (queued.state, queued.due_in) == (DisplayState.SCHEDULED, 300)
+
+
+def test_a_scheduled_job_has_waited_since_it_was_due() -> None:
+    feed = Feed()
+    list(feed.seen([record(id=JOB, due=False, scheduled_for=NOON + timedelta(seconds=60))]))
+    (started,) = feed.heard(replace(STARTED, waited=60.25))
+    assert isinstance(started, JobStarted)
+    assert started.waited == 0.25
+
+
+def test_a_job_that_is_over_when_it_is_seen_was_queued_once() -> None:
+    (queued,) = Feed().seen([record(status=Status.SUCCEEDED)])
+    assert isinstance(queued, JobQueued)
+    assert queued.state is DisplayState.READY
+
+
+def test_its_memory_is_bounded() -> None:
+    feed = Feed()
+    feed.know(record(number) for number in range(REMEMBERED + 100))
+    assert len(feed._due_in) == REMEMBERED
+
+
+# For machines
+
+
+def test_logfmt_quotes_what_has_to_be_and_leaves_out_what_is_unknown() -> None:
+    line = logfmt(replace(FAILED, error='no "row"\nhere', seconds=None))
+    assert line.startswith("at=2026-03-01T12:00:00+00:00 event=job.ended worker=")
+    assert r'error="no \"row\"\nhere"' in line
+    assert "status=queued" in line
+    assert "seconds" not in line
+
+
+def test_logfmt_is_one_line_for_lists_and_switches_too() -> None:
+    joined = WorkerJoined(at=NOON, worker=WorkerId("w"), pid=1, slots=2, definitions=("a", "b"), listens=True)
+    assert logfmt(joined).endswith("pid=1 slots=2 definitions=a,b listens=true")

@@ -1,0 +1,98 @@
+"""Help that fits a screen, and words that nobody knows."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+from tests.cli.terminal import run
+
+from leasehold import __version__
+from leasehold.cli import app, output
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
+
+COMMANDS = {
+    "Run": ["dev", "worker", "migrate"],
+    "Jobs": ["enqueue", "jobs", "job", "logs", "retry", "cancel", "run-now"],
+    "Operate": ["workers", "definitions", "prune", "doctor"],
+}
+EVERY = [[command] for commands in COMMANDS.values() for command in commands] + [
+    ["definitions", command] for command in ("list", "show", "sync", "activate", "deactivate")
+]
+SCREEN = 40
+
+
+def test_help_fits_a_screen_and_groups_the_commands() -> None:
+    asked = run(["--help"], COLUMNS="100")
+    assert asked.code == 0
+    lines = asked.out.splitlines()
+    assert len(lines) <= SCREEN
+    headings = [line.split()[1] for line in lines if line.startswith("╭─")]
+    assert headings == ["Options", *COMMANDS]
+    words = [line.split()[1] for line in lines if line.startswith("│ ")]
+    assert set(words) >= {command for commands in COMMANDS.values() for command in commands}
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_the_help_of_each_command_fits_a_screen(words: list[str]) -> None:
+    asked = run([*words, "--help"], COLUMNS="100")
+    assert asked.code == 0
+    assert len(asked.out.splitlines()) <= SCREEN
+    assert "--json" in asked.out
+
+
+def test_the_version_is_printed() -> None:
+    asked = run(["--version"])
+    assert (asked.code, asked.out) == (0, f"leasehold {__version__}\n")
+
+
+def test_without_a_command_there_is_help() -> None:
+    assert "enqueue" in run([]).out
+
+
+def test_an_unknown_command_exits_with_2_and_the_nearest() -> None:
+    refused = run(["cancle"])
+    assert (refused.code, refused.out) == (2, "")
+    assert "Did you mean 'cancel'?" in refused.err
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_an_unknown_option_exits_with_2(words: list[str]) -> None:
+    refused = run([*words, "--no-such-option"])
+    assert (refused.code, refused.out) == (2, "")
+    assert "--no-such-option" in refused.err
+
+
+def documented(command: str) -> str:
+    """What the reference says about a command, with what it says about all of them."""
+    of_all = PAGE[PAGE.index("## For every command") : PAGE.index("## Run")]
+    (own,) = re.findall(rf"^### `{command}\b.*?(?=^##)", PAGE, re.MULTILINE | re.DOTALL)
+    return of_all + str(own)
+
+
+def options() -> Iterator[tuple[str, str]]:
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for each in (command, *getattr(command, "commands", {}).values()):
+            shown = (parameter for parameter in each.params if not getattr(parameter, "hidden", False))
+            yield from ((name, option) for parameter in shown for option in parameter.opts if option[0] == "-")
+
+
+def test_the_reference_has_every_command_and_every_option() -> None:
+    named = set(re.findall(r"^### `([a-z-]+)", PAGE, re.MULTILINE))
+    assert named == {command for commands in COMMANDS.values() for command in commands}
+    assert {(name, option) for name, option in options() if f"`{option}" not in documented(name)} == set()
+    assert len(list(options())) > 60
+
+
+def test_the_reference_has_no_option_that_is_not_there() -> None:
+    known = {option for _, option in options()} | {"--help", "--version", "--install-completion", "--show-completion"}
+    assert set(re.findall(r"--[a-z][a-z-]*", PAGE)) - known == set()
+
+
+def test_the_reference_has_every_exit_code() -> None:
+    used = {value for name, value in vars(output).items() if name.isupper() and isinstance(value, int)}
+    listed = set(re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE))
+    assert {int(code) for code in listed} == used
+    assert len(used) == 10

@@ -1,0 +1,250 @@
+"""`leasehold jobs` and `leasehold job`."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from tests.cli.terminal import CommandLine
+from tests.store.bench import HOUR, OTHER, UNKNOWN_ID, Bench
+
+from leasehold.model.job import JobId, Line, LineKind, NewJob
+
+
+async def one_of_each(bench: Bench) -> dict[str, JobId]:
+    """A job in each state that people see."""
+    jobs = {
+        "succeeded": await bench.succeeded(),
+        "failed": await bench.failed(),
+        "canceled": await bench.canceled(),
+        "dead letter": await bench.dead_lettered(),
+    }
+    tried = await bench.running()
+    await bench.fail(tried, "no luck")
+    jobs["retrying"] = tried.job
+    jobs["running"] = (await bench.running()).job
+    jobs["scheduled"] = await bench.enqueue(delay=HOUR)
+    jobs["ready"] = await bench.enqueue()
+    return jobs
+
+
+async def test_a_table_has_a_row_for_each_job_newest_first(leasehold: CommandLine, bench: Bench) -> None:
+    jobs = await one_of_each(bench)
+    listed = await leasehold("jobs", "--tenant", "acme")
+    assert listed.code == 0
+    assert [(row[0][2:], row[1]) for row in listed.rows] == list(reversed(jobs.items()))
+    assert "8 jobs · " in listed.err
+    assert " UTC" in listed.err
+
+
+async def test_the_heading_names_the_tenant_only_where_there_may_be_several(
+    leasehold: CommandLine, bench: Bench
+) -> None:
+    await bench.enqueue()
+    everywhere, of_acme = await leasehold("jobs"), await leasehold("jobs", "--tenant", "acme")
+    assert everywhere.out.splitlines()[0].split() == ["STATE", "ID", "TENANT", "DEFINITION", "QUEUED", "TRY", "WHY"]
+    assert of_acme.out.splitlines()[0].split() == ["STATE", "ID", "DEFINITION", "QUEUED", "TRY", "WHY"]
+
+
+async def test_a_row_says_how_often_it_was_tried_and_why_it_is_as_it_is(leasehold: CommandLine, bench: Bench) -> None:
+    claim = await bench.running()
+    await bench.fail(claim, "no luck\n" + "x" * 300)
+    (row,) = (await leasehold("jobs")).rows
+    assert row[0] == "↻ retrying"
+    assert row[1:4] == [claim.job, "acme", "report"]
+    assert row[5] == "1/3"
+    assert row[6].startswith("due in ")
+    assert row[6].endswith(", after Unlucky: no luck …")
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["ready", "scheduled", "retrying", "running", "succeeded", "failed", "canceled", "dead letter"],
+)
+async def test_of_each_state_there_are_the_jobs_in_it(leasehold: CommandLine, bench: Bench, state: str) -> None:
+    jobs = await one_of_each(bench)
+    for words in (["--tenant", "acme"], []):
+        found = await leasehold("jobs", "--json", "--state", state.replace(" ", "-"), *words)
+        assert [(job["id"], job["state"]) for job in found.document] == [(jobs[state], state)]
+
+
+async def test_states_may_be_named_together_and_in_other_spellings(leasehold: CommandLine, bench: Bench) -> None:
+    jobs = await one_of_each(bench)
+    found = await leasehold("jobs", "--json", "-s", "ready", "-s", "retrying", "-s", "done")
+    assert {job["id"] for job in found.document} == {jobs["ready"], jobs["retrying"], jobs["succeeded"]}
+    queued = await leasehold("jobs", "--json", "-s", "queued")
+    assert {job["state"] for job in queued.document} == {"ready", "retrying", "scheduled"}
+
+
+async def test_pages_of_states_that_no_single_filter_knows_are_complete(leasehold: CommandLine, bench: Bench) -> None:
+    """Between the wanted ones lie others that the store can't leave out."""
+    wanted = []
+    for _ in range(3):
+        wanted.append(await bench.enqueue())
+        (tried,) = await bench.claim(1)
+        await bench.fail(tried)
+        await bench.move_clock(HOUR)
+        wanted[-1:] = [tried.job]
+        await bench.enqueue(delay=HOUR * 24)
+        await bench.enqueue(delay=HOUR * 24)
+    found: list[JobId] = []
+    more: list[str] = []
+    for _ in range(3):
+        page = await leasehold("jobs", "--json", "-s", "ready", "-s", "retrying", "-n", "1", *more)
+        found += [job["id"] for job in page.document]
+        more = ["--cursor", page.err.partition("--cursor ")[2].strip()]
+    assert sorted(found) == sorted(wanted)
+
+
+async def test_a_state_that_is_none_exits_with_2_and_the_nearest(leasehold: CommandLine) -> None:
+    refused = await leasehold("jobs", "--state", "runing")
+    assert refused.code == 2
+    assert 'Did you mean "running"?' in refused.err
+
+
+async def test_jobs_are_found_by_definition_and_by_correlation_id(leasehold: CommandLine, bench: Bench) -> None:
+    report = await bench.enqueue("report", correlation_id="c-1")
+    email = await bench.enqueue("email")
+    of_email = await leasehold("jobs", "--json", "--definition", "email")
+    of_both = await leasehold("jobs", "--json", "-d", "email", "-d", "report")
+    correlated = await leasehold("jobs", "--json", "--correlation-id", "c-1")
+    assert [[job["id"] for job in each.document] for each in (of_email, of_both, correlated)] == [
+        [email],
+        [email, report],
+        [report],
+    ]
+
+
+async def test_a_tenant_from_the_environment_counts_unless_all_are_asked_for(
+    leasehold: CommandLine, bench: Bench
+) -> None:
+    mine = await bench.enqueue()
+    (others,) = await bench.store.tenant(OTHER).enqueue([NewJob(definition="report")])
+    some = await leasehold("jobs", "--json", LEASEHOLD_TENANT="acme")
+    every = await leasehold("jobs", "--json", "--all-tenants", LEASEHOLD_TENANT="acme")
+    assert [job["id"] for job in some.document] == [mine]
+    assert [job["id"] for job in every.document] == [others.id, mine]
+    unset = await leasehold("jobs", "--json", LEASEHOLD_TENANT="")
+    assert unset.document == every.document
+
+
+@pytest.mark.parametrize("whose", [["--tenant", "acme"], []])
+async def test_the_next_page_is_where_the_last_line_says(
+    leasehold: CommandLine, bench: Bench, whose: list[str]
+) -> None:
+    jobs = [await bench.enqueue() for _ in range(3)]
+    first = await leasehold("jobs", "--limit", "2", *whose)
+    assert [row[1] for row in first.rows] == [jobs[2], jobs[1]]
+    cursor = first.err.partition("more: the same with --cursor ")[2].strip()
+    last = await leasehold("jobs", "--limit", "2", "--cursor", cursor, *whose)
+    assert [row[1] for row in last.rows] == [jobs[0]]
+    assert "--cursor" not in last.err
+
+
+async def test_a_cursor_that_is_none_exits_with_2(leasehold: CommandLine) -> None:
+    refused = await leasehold("jobs", "--cursor", "x", "--json")
+    assert refused.code == 2
+    assert refused.error["message"] == "'x' is not a cursor of this listing."
+
+
+async def test_where_there_are_no_jobs_stdout_is_empty_and_json_an_empty_list(leasehold: CommandLine) -> None:
+    people, machines = await leasehold("jobs"), await leasehold("jobs", "--json")
+    assert (people.out, people.code) == ("", 0)
+    assert "0 jobs · " in people.err
+    assert machines.document == []
+
+
+async def test_times_are_iso_8601_in_utc_for_machines(leasehold: CommandLine, bench: Bench) -> None:
+    await bench.enqueue()
+    (job,) = (await leasehold("jobs", "--json")).document
+    assert job["queued_at"].endswith("Z")
+    assert datetime.fromisoformat(job["queued_at"]).utcoffset() == timedelta()
+    assert (job["status"], job["state"]) == ("queued", "ready")
+
+
+async def test_nothing_that_a_handler_said_reaches_the_terminal_raw(leasehold: CommandLine, bench: Bench) -> None:
+    await bench.fail(await bench.running(), "\x1b]0;owned\x07 [red]", final=True)
+    listed, whole = await leasehold("jobs"), await leasehold("job", (await leasehold("jobs")).rows[0][1])
+    assert "\x1b" not in listed.out + whole.out
+    assert "␛]0;owned␇ [red]" in listed.out
+    assert "␛]0;owned␇ [red]" in whole.out
+
+
+async def test_job_shows_all_that_is_known(leasehold: CommandLine, bench: Bench) -> None:
+    claim = await bench.running(
+        payload={"note": "ä", "page": 7}, correlation_id="c-1", dedupe=None, created_by="ann", priority=5
+    )
+    await bench.store.say([(claim, Line(number=n, text=f"line {n}", kind=LineKind.LOG)) for n in range(1, 15)])
+    await bench.fail(claim, "no luck\nat all")
+    await bench.move_clock(HOUR)
+    again = await bench.claim_one()
+    await bench.store.say([(again, Line(number=1, text="second time"))])
+    await bench.succeed(again, '{"pages": 7}')
+
+    shown = await leasehold("job", claim.job)
+    assert shown.code == 0
+    for part in (
+        "✓ succeeded  report  acme",
+        f"  id              {claim.job}\n",
+        "  definition      report, version 1\n",
+        "  tries           2/3\n",
+        "  priority        5\n",
+        "  created by      ann\n",
+        "  correlation id  c-1\n",
+        '    "note": "ä",\n    "page": 7\n',
+        '    "pages": 7\n',
+        "\nlast error\n  Unlucky: no luck\n  at all\n",
+        "  why             took ",
+        "last lines of attempt 2\n",
+        " second time\n",
+    ):
+        assert part in shown.out, part
+    first, second = (line for line in shown.out.splitlines() if line[:2] in ("1 ", "2 "))
+    assert "failed" in first
+    assert first.endswith("Unlucky: no luck …")
+    assert "succeeded" in second
+
+
+async def test_of_many_lines_the_last_are_shown(leasehold: CommandLine, bench: Bench) -> None:
+    claim = await bench.running()
+    await bench.store.say([(claim, Line(number=n, text=f"line {n}")) for n in range(1, 15)])
+    shown = (await leasehold("job", claim.job)).out
+    assert "line 14" in shown
+    assert "line 5" in shown
+    assert "line 4\n" not in shown
+
+
+async def test_the_error_of_an_ended_job_is_shown_whole(leasehold: CommandLine, bench: Bench) -> None:
+    await bench.fail(claim := await bench.running(), "no luck\nat all", final=True)
+    assert "\nerror\n  Unlucky: no luck\n  at all\n" in (await leasehold("job", claim.job[-8:])).out
+
+
+async def test_job_as_json_has_its_attempts_and_lines(leasehold: CommandLine, bench: Bench) -> None:
+    claim = await bench.running(payload={"page": 7})
+    await bench.store.say([(claim, Line(number=1, text="half", kind=LineKind.PROGRESS, progress=0.5))])
+    await bench.succeed(claim, "[1]")
+    found = (await leasehold("job", claim.job, "--json")).document
+    assert (found["id"], found["status"], found["payload"], found["result"]) == (
+        claim.job,
+        "succeeded",
+        {"page": 7},
+        [1],
+    )
+    assert [(attempt["number"], attempt["status"]) for attempt in found["attempts"]] == [(1, "succeeded")]
+    assert [(line["attempt"], line["kind"], line["progress"], line["text"]) for line in found["lines"]] == [
+        (1, "progress", 0.5, "half")
+    ]
+
+
+async def test_a_job_that_is_not_there_exits_with_3(leasehold: CommandLine, bench: Bench) -> None:
+    job = await bench.enqueue()
+    nobodys = await leasehold("job", UNKNOWN_ID, "--json")
+    anothers = await leasehold("job", job, "--tenant", "other", "--json")
+    assert (nobodys.code, nobodys.error["code"]) == (3, "LH-1008")
+    assert (anothers.code, anothers.error["code"]) == (3, "LH-1008")
+
+
+async def test_a_short_id_of_several_jobs_exits_with_2(leasehold: CommandLine, bench: Bench) -> None:
+    for begin in ("01890a5d", "01890a5e"):
+        await bench.enqueue(id=JobId(f"{begin}-ac96-774b-bcce-b302099a8057"))
+    refused = await leasehold("job", "a8057")
+    assert refused.code == 2
+    assert "01890a5e-ac96-774b-bcce-b302099a8057 (acme, report, ready)" in refused.err

@@ -1,0 +1,170 @@
+"""The command line as processes: what only shows between a real one and its pipes, signals and exit code."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+from tests.cli.terminal import NOWHERE
+from tests.cli.test_migrate import COMMAND
+from tests.store.bench import UNKNOWN_ID, Bench
+
+from leasehold.model.job import Line
+
+# Whoever starts the tests in the background makes their children deaf to Ctrl-C, unless they listen on purpose.
+INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from leasehold.cli import main; main()"
+)
+GREETER = """
+from leasehold import Job, Leasehold
+
+app = Leasehold()
+
+
+@app.job
+async def greet(job: Job, name: str, times: int = 1) -> list[str]:
+    job.log(f"greeting {name}")
+    return [f"Hello {name}!"] * times
+"""
+
+
+def environment(url: str | None, **more: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+    return inherited | ({"LEASEHOLD_URL": url} if url else {}) | more
+
+
+def run(
+    *words: str, url: str | None = None, folder: Path | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words],
+        env=environment(url, **more),
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+@contextmanager
+def started(*words: str, url: str, folder: Path | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """A command that goes on; ended with the block if it has not ended by then."""
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, *words],
+        env=environment(url),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+async def next_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return (await asyncio.to_thread(process.stdout.readline)).rstrip("\n")
+
+
+async def rest(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = await asyncio.to_thread(process.communicate, timeout=60)
+    return process.returncode, out, err
+
+
+def test_from_code_to_result_with_a_worker_beside_it(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "greeter.py").write_text(GREETER)
+    assert run("definitions", "sync", "greeter.py", url=database_url, folder=tmp_path).returncode == 0
+    with started("worker", "greeter.py", url=database_url, folder=tmp_path):
+        done = run("enqueue", "greet", "name=Ann", "times=2", "--follow", "-t", "acme", url=database_url)
+    assert done.returncode == 0, done.stderr
+    job, result = done.stdout.splitlines()
+    assert result == '["Hello Ann!","Hello Ann!"]'
+    assert "greeting Ann" in done.stderr
+    shown = run("job", job[-8:], "--json", url=database_url)
+    assert orjson.loads(shown.stdout)["status"] == "succeeded"
+
+
+def test_in_an_empty_folder_the_embedded_postgres_is_used_and_named(tmp_path: Path) -> None:
+    listed = run("jobs", "--json", folder=tmp_path)
+    assert (listed.returncode, listed.stdout) == (0, "[]\n"), listed.stderr
+    assert "an embedded Postgres in .leasehold, for want of LEASEHOLD_URL" in listed.stderr
+
+
+async def test_followed_lines_come_while_the_job_runs(bench: Bench, database_url: str) -> None:
+    claim = await bench.running()
+    with started("logs", claim.job, "-f", "--json", url=database_url) as process:
+        await bench.store.say([(claim, Line(number=1, text="one"))])
+        assert orjson.loads(await next_line(process))["text"] == "one"
+        await bench.store.say([(claim, Line(number=2, text="two"))])
+        assert orjson.loads(await next_line(process))["text"] == "two"
+        await bench.succeed(claim)
+        assert await rest(process) == (0, "", "")
+
+
+async def test_ctrl_c_while_following_exits_with_130_and_no_traceback(bench: Bench, database_url: str) -> None:
+    claim = await bench.running()
+    await bench.store.say([(claim, Line(number=1, text="one"))])
+    with started("logs", claim.job, "-f", url=database_url) as process:
+        assert (await next_line(process)).endswith(" one")
+        process.send_signal(signal.SIGINT)
+        assert await rest(process) == (130, "", "attempt 1\ninterrupted\n")
+
+
+async def test_ctrl_c_while_waiting_exits_with_130_and_says_that_the_job_goes_on(
+    bench: Bench, database_url: str
+) -> None:
+    with started("enqueue", "report", "--wait", "--tenant", "acme", url=database_url) as process:
+        job = await next_line(process)
+        process.send_signal(signal.SIGINT)
+        code, out, err = await rest(process)
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-2:] == [f"job {job} goes on. See: leasehold logs {job} -f", "interrupted"]
+    assert (await bench.job((await bench.claim_one()).job)).id == job
+
+
+async def test_a_pipe_that_is_closed_ends_it_without_a_word(bench: Bench, database_url: str) -> None:
+    claim = await bench.running()
+    await bench.store.say([(claim, Line(number=1, text="one"))])
+    with started("logs", claim.job, "-f", url=database_url) as process:
+        await next_line(process)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        await bench.store.say([(claim, Line(number=2, text="two"))])
+        code, _, err = await rest(process)
+    assert (code, err) == (1, "attempt 1\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["jobs"], 0),
+        (["doctor", "--schema", "fresh"], 1),
+        (["jobs", "--state", "nonsense"], 2),
+        (["job", UNKNOWN_ID], 3),
+        (["jobs", "--schema", "fresh"], 6),
+        (["jobs", "--url", NOWHERE], 7),
+    ],
+)
+def test_the_exit_code_is_that_of_the_process(database_url: str, words: list[str], code: int) -> None:
+    done = run(*words, url=database_url)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_a_terminal_that_has_no_such_characters_gets_others(bench: Bench, database_url: str) -> None:
+    job = await bench.dead_lettered(payload={"name": "Ünsal"})
+    people = run("jobs", url=database_url, PYTHONIOENCODING="ascii")
+    assert (people.returncode, people.stderr.count("Traceback")) == (0, 0)
+    assert f"? dead letter  {job}" in people.stdout
+    machines = run("job", job, "--json", url=database_url, PYTHONIOENCODING="ascii")
+    assert orjson.loads(machines.stdout)["payload"] == {"name": "Ünsal"}
