@@ -5,7 +5,11 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: test check test-faults format clean
+.PHONY: demo test check test-faults format clean
+
+# A shop with three tenants, whose workers are killed now and then. Ctrl-C ends it.
+demo: $(READY)
+	$(BIN)/python examples/demo/demo.py
 
 test: check
 	$(BIN)/pytest -n $(JOBS) -m "not faults"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -17,7 +18,8 @@ from tests.conftest import PATIENCE, eventually
 from tests.embedded.processes import no_process_of
 from tests.worker.shop import ACME, Process
 
-from leasehold.cli.dev import _without_secrets
+from leasehold.cli.crew import Crew
+from leasehold.cli.dev import Options, Supervisor, _without_secrets
 from leasehold.embedded.places import moved_to
 from leasehold.model.job import JobId, JobRecord, NewJob
 from leasehold.model.status import AttemptStatus, Status
@@ -373,6 +375,31 @@ async def test_sigterm_to_it_alone_ends_its_workers_too(started: Start, door: Te
     record = await door.get(job)
     assert record is not None
     assert (record.status, record.forgiven) == (Status.QUEUED, 1)
+
+
+async def test_it_stops_when_nobody_reads_it_any_more(started: Start, tmp_path: Path) -> None:
+    """As in `leasehold dev app.py | head`."""
+    os.mkfifo(tmp_path / "pipe")
+    to_pipe = "import sys; os.dup2(os.open('pipe', os.O_WRONLY), 1); sys.stdout = open(1, 'w', closefd=False); "
+    dev = started("--json", prelude=to_pipe)
+    with await asyncio.to_thread((tmp_path / "pipe").open) as pipe:
+        assert "dev.said" in await asyncio.to_thread(pipe.readline), dev.said
+    assert await dev.code() == 0
+    assert dev.family() == []
+    assert "Traceback" not in dev.said
+
+
+def test_a_second_signal_ends_the_grace_unless_it_comes_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C reaches the whole group, and whoever started us may pass it on as well."""
+    moments = iter([0.0, 100.0, 100.5, 101.5])
+    monkeypatch.setattr("leasehold.cli.dev.monotonic", lambda: next(moments))
+    options = Options("app.py", workers=1, slots=1, chaos=False, reload=False, url=None, schema=None)
+    supervisor, crew, told = Supervisor(options, lambda _: None), Mock(spec=Crew), list[int]()
+    supervisor._crew = crew
+    for _ in range(3):
+        supervisor._told_to_stop()
+        told.append(crew.tell_to_stop.call_count)
+    assert told == [0, 0, 1]
 
 
 async def test_it_can_be_stopped_before_it_has_begun(started: Start) -> None:

@@ -1,6 +1,8 @@
 """The engine under test, the bench, and the bystander that lives beside every test."""
 
+import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 from tests.conftest import Clock
@@ -8,16 +10,38 @@ from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 from tests.store.bystander import belongings, settle_in
 
 from leasehold.engines import open_store
+from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.status import Status
 from leasehold.store import Store
 
 
+class HostClock:
+    """A store looks for work a bounded share of the time, which it measures by this. It moves with the engine's."""
+
+    def __init__(self) -> None:
+        self.moved = timedelta()
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.moved.total_seconds()
+
+    def given_to(self, store: Store) -> Store:
+        assert isinstance(store, PostgresStore)
+        store._monotonic = self
+        return store
+
+
 @pytest.fixture
 async def engine(store: Store, database_url: str, clock: Clock) -> EngineUnderTest:
-    async def open_again() -> Store:
-        return await open_store(database_url, schema="leasehold")
+    host_clock = HostClock()
 
-    return EngineUnderTest(store, open_again, clock.move)
+    async def open_again() -> Store:
+        return host_clock.given_to(await open_store(database_url, schema="leasehold"))
+
+    async def move_clock(by: timedelta) -> None:
+        await clock.move(by)
+        host_clock.moved += by
+
+    return EngineUnderTest(host_clock.given_to(store), open_again, move_clock)
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ class Tenant:
     async def _retry(self, job: str, opened: Opened) -> None:
         seen = await self._get(job, opened)
         if not seen.status.final:
-            raise _not_in_a_state(seen, "retried", "It is not over yet: let it end, or make it due with run_now.")
+            raise _not_in_a_state(seen, "retried", "It is not over yet: let it end, or cancel it first.")
         (answer,) = (await opened.store.tenant(self.id).retry({seen.id: seen.attempt})).values()
         if answer is RetryAnswer.DUPLICATE:
             raise DuplicateJob(

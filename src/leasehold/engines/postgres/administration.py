@@ -28,7 +28,8 @@ class PostgresAdministration:
                 "two definitions have the same key. Nothing was registered.", fix="Give one of them another key."
             )
         with self._database.translated():
-            async with self._database.connection() as connection, connection.transaction():
+            # It must see what was committed while it waited for the lock, whatever isolation the database prefers.
+            async with self._database.connection() as connection, connection.transaction(isolation="read_committed"):
                 await self._database.fetch_on(connection, "administration/lock_definitions")
                 known = await self._database.fetch_on(connection, "administration/definitions")
                 current = {row["key"]: rows.registered(row) for row in known}

@@ -1,0 +1,175 @@
+"""What `leasehold doctor` finds out: does the promise hold on this database, and is somebody there to work?"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from asyncpg import Record
+
+from leasehold.engines.postgres.database import Database, closed
+from leasehold.engines.postgres.listen import PROBE_LIMIT
+from leasehold.engines.postgres.migrate import Standing, standing_of
+from leasehold.errors import CannotListen, SchemaMismatch
+
+OLDEST_SERVER = 14
+TOLERATED_SKEW = timedelta(seconds=1)
+COUNTED_RUNNING = 10_000
+SHOWN_DEFINITIONS = 5
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem breaks the promise or keeps work from being done; a warning is for somebody to know."""
+
+    check: str
+    verdict: Verdict
+    text: str
+    code: str | None = None
+    fix: str | None = None
+
+
+async def examine(url: str, schema: str) -> AsyncIterator[Finding]:
+    """One finding for each check, as they come. Changes nothing. Raises Unreachable: then nothing can be said.
+
+    Without a schema that this code can use, clock and workers are left out.
+    """
+    database = Database(url, schema)
+    await database.find_out_about_a_pooler()
+    try:
+        (server,) = await database.fetch("checkup/server")
+        yield await _server(database, server)
+        yield _durability(server)
+        schema_fits = _schema(await standing_of(database))
+        yield schema_fits
+        yield await _listener(database)
+        if schema_fits.verdict is Verdict.OK:
+            yield await _clock(database)
+            yield await _workers(database)
+    finally:
+        await database.close()
+
+
+async def _server(database: Database, server: Record) -> Finding:
+    version = f"PostgreSQL {server['version'].split()[0]}"
+    if server["major"] < OLDEST_SERVER:
+        return Finding(
+            "database",
+            Verdict.PROBLEM,
+            f"{version} is too old: Leasehold needs {OLDEST_SERVER} or newer",
+            fix="Upgrade the server.",
+        )
+    return Finding("database", Verdict.OK, f"{version}, {await _round_trip(database):.1f} ms")
+
+
+async def _round_trip(database: Database) -> float:
+    """In milliseconds; of a statement that is sent as it is, since to prepare it would be a trip of its own."""
+    with database.translated():
+        async with database.connection() as connection:
+            began = monotonic()
+            await connection.execute(database.statement("checkup/server").text)
+            return 1000 * (monotonic() - began)
+
+
+def _durability(server: Record) -> Finding:
+    if off := " and ".join(server["switched_off"]):
+        return Finding(
+            "durability",
+            Verdict.PROBLEM,
+            f"switched off: {off}; when the machine crashes, jobs may be lost and the database spoiled",
+            fix=f"Switch {off} on in postgresql.conf, and reload it.",
+        )
+    return Finding("durability", Verdict.OK, "what was enqueued survives a crash")
+
+
+def _schema(standing: Standing) -> Finding:
+    try:
+        standing.require_usable()
+    except SchemaMismatch as error:
+        return Finding("schema", Verdict.PROBLEM, error.happened, error.code, error.fix)
+    how = "current" if standing.current else f"newer than this version's {standing.known:04d}, which still works"
+    return Finding("schema", Verdict.OK, f"{standing.version:04d} ({how})")
+
+
+async def _listener(database: Database) -> Finding:
+    if await _hears_itself(database):
+        return Finding("listener", Verdict.OK, "a NOTIFY arrives: workers are woken")
+    polling = "workers poll instead of being woken, no job is lost"
+    fix = "Give workers a direct connection to Postgres."
+    if database.pooled:
+        why = f"behind a pooler in transaction mode, through which no NOTIFY arrives: {polling}"
+        return Finding("listener", Verdict.WARNING, why, CannotListen.code, fix)
+    why = f"a NOTIFY sent to ourselves did not arrive within {PROBE_LIMIT:g} s: {polling}"
+    return Finding("listener", Verdict.PROBLEM, why, CannotListen.code, fix)
+
+
+async def _hears_itself(database: Database) -> bool:
+    heard = asyncio.Event()
+    channel = f"{database.schema}:{uuid4().hex}"
+    connection = await database.connect()
+
+    def on_notify(*_: Any) -> None:
+        heard.set()
+
+    try:
+        with database.translated():
+            async with connection.transaction():  # else a pooler may part what the driver sends for one statement
+                await connection.add_listener(channel, on_notify)
+            await database.fetch("checkup/notify", channel=channel)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(heard.wait(), PROBE_LIMIT)
+        return heard.is_set()
+    finally:
+        await closed(connection)
+
+
+async def _clock(database: Database) -> Finding:
+    """The database answers at some moment between question and answer, so it is off by half of that at most."""
+    asked = datetime.now(UTC)
+    ((theirs,),) = await database.fetch("checkup/clock")
+    doubt = (datetime.now(UTC) - asked) / 2
+    ahead = asked + doubt - theirs
+    seconds = abs(ahead).total_seconds()
+    if abs(ahead) - doubt <= TOLERATED_SKEW:
+        return Finding("clock", Verdict.OK, f"this host and the database agree within {seconds:.3f} s")
+    where = "ahead of" if ahead > timedelta() else "behind"
+    return Finding(
+        "clock",
+        Verdict.WARNING,
+        f"this host is {seconds:.1f} s {where} the database; due times and leases use the database's clock, "
+        "so jobs are safe, but times that are logged here look wrong",
+        code="LH-3004",
+        fix="Check what sets this host's clock (NTP).",
+    )
+
+
+async def _workers(database: Database) -> Finding:
+    (fleet,) = await database.fetch("checkup/workers", most=COUNTED_RUNNING)
+    waiting = f"ready jobs of {_named(fleet['unserved'])}" if fleet["unserved"] else ""
+    start = "Start one: leasehold worker TARGET"
+    if not fleet["workers"]:
+        text = f"none lives, and {waiting} wait" if waiting else "none lives"
+        return Finding("workers", Verdict.WARNING, text, fix=f"{start}.")
+    slots = "1 slot" if fleet["slots"] == 1 else f"{fleet['slots']} slots"
+    text = f"{fleet['workers']} live, {slots}, {fleet['running']} running"
+    if waiting:
+        fix = f"{start}, with a target that has handlers for them."
+        return Finding("workers", Verdict.WARNING, f"{text}; none of them serves the {waiting}", fix=fix)
+    return Finding("workers", Verdict.OK, text)
+
+
+def _named(definitions: Sequence[str]) -> str:
+    more = len(definitions) - SHOWN_DEFINITIONS
+    shown = ", ".join(definitions[:SHOWN_DEFINITIONS])
+    return f"{shown} and {more} more" if more > 0 else shown

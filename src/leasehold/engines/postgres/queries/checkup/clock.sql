@@ -1,0 +1,2 @@
+-- What the engine's clock says.
+select leasehold.clock() as now

@@ -1,0 +1,92 @@
+"""The demo, as `make demo` runs it: jobs survive kills, the sum is right, and nothing is left."""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import eventually
+from tests.embedded.processes import no_process_of
+from tests.worker.shop import Process
+
+from leasehold.embedded.places import moved_to
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "examples/demo/demo.py"
+SHOPS = ("alpine", "harbor", "meadow")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for processes in /proc")
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Path]:
+    """Where the demo has its data; when the test is over, nothing may run there."""
+    yield tmp_path / "data"
+    place = moved_to(tmp_path / "data") or tmp_path / "data"
+
+    async def nobody() -> bool:
+        return no_process_of(place)
+
+    await eventually(nobody, what="the end of its Postgres")
+
+
+def demo(home: Path, *options: str) -> Process:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+    command = [sys.executable, str(DEMO), *options]
+    return Process(command, environment | {"LEASEHOLD_HOME": str(home)}, home.with_name("log"))
+
+
+def row(said: str, shop: str) -> list[int]:
+    (found,) = re.findall(rf"^{shop} +([\d ]+)$", said, re.MULTILINE)
+    return [int(number) for number in found.split()]
+
+
+async def test_no_job_is_lost_although_workers_are_killed(home: Path) -> None:
+    running = demo(home)
+    try:
+        await running.says("event=worker.killed")
+        await running.says("status=succeeded")
+        running.send_to_group(signal.SIGINT)
+        assert await running.code() == 0, running.said
+    finally:
+        assert await running.clear_up() == []
+    assert "Lost: 0." in running.said
+    enqueued, *fates, lost, _ = row(running.said, "all")
+    assert enqueued > 0
+    assert (sum(fates), lost) == (enqueued, 0)
+    assert [sum(column) for column in zip(*(row(running.said, s) for s in SHOPS), strict=True)] == row(
+        running.said, "all"
+    )
+
+
+async def test_it_ends_by_itself_and_can_be_run_again(home: Path) -> None:
+    for _ in range(2):
+        running = demo(home, "--seconds", "1")
+        try:
+            assert await running.code() == 0, running.said
+        finally:
+            assert await running.clear_up() == []
+        assert "Lost: 0." in running.said
+
+
+async def test_killed_with_kill_9_it_leaves_nothing_behind(home: Path) -> None:
+    running = demo(home)
+    try:
+        await running.says("event=job.started")
+        running.send(signal.SIGKILL)
+
+        async def nobody() -> bool:
+            return running.family() == []
+
+        await eventually(nobody, what="the end of its processes")
+    finally:
+        await running.clear_up()
+
+
+def test_make_demo_runs_it() -> None:
+    recipe = re.search(r"^demo: .*\n\t(.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    assert recipe[1] == f"$(BIN)/python {DEMO.relative_to(ROOT)}"
