@@ -200,9 +200,9 @@ def test_nan_for_a_number_is_refused() -> None:
 
 
 def test_more_than_256_kb_are_refused() -> None:
-    def handler(job: Job, text: str) -> None: ...
+    def handler(job: Job, texts: list[str]) -> None: ...
 
-    assert "300,011 bytes of JSON, at most 262,144 are kept" in refusal(handler, "x" * 300_000)
+    assert "300,014 bytes of JSON, at most 262,144 are kept" in refusal(handler, ["x" * 300_000])
 
 
 def test_a_secret_that_would_be_stored_as_stars_is_refused_and_not_printed() -> None:

@@ -33,7 +33,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-OPTIONS = {field.name for field in fields(Definition)} - {"key", "schema"}
+OPTIONS = {field.name for field in fields(Definition) if field.init} - {"key", "schema"}
 
 
 class Decorator(Protocol):

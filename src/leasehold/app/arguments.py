@@ -24,6 +24,8 @@ from leasehold.model.definition import SHOWN_PROBLEMS
 from leasehold.model.payload import encode
 from leasehold.worker.job import Job
 
+# JSON holds each of these as it is: most arguments are of these types, and need not be read back to see.
+_PLAIN = frozenset({str, int, bool, type(None)})
 # Bounded: an argument may be as large, or as deep, as it likes to be.
 _bounded = Repr()
 _bounded.maxlevel, _bounded.maxstring, _bounded.maxother = 3, 60, 80
@@ -50,6 +52,8 @@ class Arguments:
         given = self._given(args, kwargs)
         try:
             passed = self._validated(given)
+            if not self._whole and all(type(value) in _PLAIN for value in passed.__dict__.values()):
+                return dict(self._fields(passed))
             payload = self._dumped(passed)
             self._require_same(passed, self._model.model_validate_json(encode(payload)))
         except ValidationError as error:
@@ -111,6 +115,8 @@ class Arguments:
         return None
 
     def _require_same(self, passed: BaseModel, read: BaseModel) -> None:
+        if passed == read:
+            return
         changed = [
             f"{name}{place}: {_shown(was)} would come back from JSON as {_shown(now)}"
             for (name, before), (_, after) in zip(self._fields(passed), self._fields(read), strict=True)

@@ -123,15 +123,18 @@ class Tenant:
         return await self._enqueue(NewJob(definition=key, payload=payload, version=registered.version), opened)
 
     async def _enqueue_many(self, jobs: Iterable[NewJob], opened: Opened) -> list[Enqueued[Any]]:
-        chosen = [replace(job, **self._options) for job in jobs]
+        jobs = list(jobs)
         try:
-            return await self._place(chosen, opened)
+            return await self._place(jobs, opened)
         except UnknownDefinition:
             opened.forget()
-            return await self._place(chosen, opened)
+            return await self._place(jobs, opened)
 
     async def _place(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
-        pinned = [replace(job, version=job.version or await opened.version_of(job.definition)) for job in jobs]
+        pinned = [
+            replace(job, version=job.version or await opened.version_of(job.definition), **self._options)
+            for job in jobs
+        ]
         placed = await opened.store.tenant(self.id).enqueue(pinned)
         return [
             Enqueued(answer.id, answer.created, self.id, job.definition)

@@ -68,6 +68,7 @@ class Definition:
     priority: int = DEFAULT_PRIORITY
     retention: Retention = Retention()
     on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
+    _made: jsonschema_rs.Draft202012Validator | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         problems = [
@@ -103,14 +104,23 @@ class Definition:
     def check_schema(self) -> None:
         """Raises InvalidInput for a schema that can't be used; for whoever registers definitions, once."""
         if self.schema is not None:
-            _validator(_as_json(self.schema))
+            self._validator()
+
+    def _validator(self) -> jsonschema_rs.Draft202012Validator:
+        """Made once: finding it by the schema's text took as long as the check itself."""
+        if self._made is None:
+            object.__setattr__(self, "_made", _validator_for(_as_json(self.schema or {})))
+        assert self._made is not None
+        return self._made
 
     def check(self, payload: Mapping[str, Any]) -> None:
         """Raises PayloadInvalid, with every field that does not fit (the first 20) and the nearest known name."""
         if self.schema is None:
             return
-        validator = _validator(_as_json(self.schema))
+        validator = self._validator()
         try:
+            if validator.is_valid(payload):
+                return
             found = (line for error in validator.iter_errors(payload) for line in _describe(error, self.schema))
             problems = [_shortened(line) for line in islice(found, SHOWN_PROBLEMS)]
             problems += ["and more"] if next(found, None) else []
@@ -147,7 +157,7 @@ class Change:
 
 def differences(before: Definition, after: Definition) -> dict[str, tuple[Any, Any]]:
     """Field by field, for people who want to see what a sync will change."""
-    pairs = ((f.name, getattr(before, f.name), getattr(after, f.name)) for f in fields(Definition))
+    pairs = ((f.name, getattr(before, f.name), getattr(after, f.name)) for f in fields(Definition) if f.compare)
     return {name: (old, new) for name, old, new in pairs if old != new}
 
 
@@ -169,7 +179,7 @@ def _as_json(schema: Mapping[str, Any]) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator:
+def _validator_for(schema: bytes) -> jsonschema_rs.Draft202012Validator:
     """Formats are checked, patterns run in linear time, and a remote `$ref` is never fetched."""
     try:
         return jsonschema_rs.Draft202012Validator(

@@ -23,6 +23,7 @@ WorkerId = NewType("WorkerId", str)
 # Neither control characters (C0, DEL, C1) nor lone surrogates, which Postgres can't store.
 _NEVER = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 MAX_TEXT = 1000
+_AT_ONCE = timedelta()
 _TENANT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}]{{0,98}}[^\s{_NEVER}])?")
 
 
@@ -67,7 +68,7 @@ class NewJob:
     id: JobId | None = None
     priority: int | None = None
     max_attempts: int | None = None
-    delay: timedelta = timedelta()
+    delay: timedelta = _AT_ONCE
     at: datetime | None = None
     deadline: datetime | None = None
     dedupe: Dedupe | None = None
@@ -77,39 +78,30 @@ class NewJob:
     created_by: str | None = None
 
     def __post_init__(self) -> None:
-        problems = [problem for wrong, problem in self._problems() if wrong]
-        if problems:
+        if problems := list(self._problems()):
             raise InvalidInput(
                 f"The job of {self.definition!r} can't be enqueued: {'; '.join(problems)}.",
                 fix="Nothing was enqueued. Correct the values.",
             )
 
-    def _problems(self) -> Iterator[tuple[bool, str]]:
-        for name in ("at", "deadline"):
-            moment: datetime | None = getattr(self, name)
-            naive = moment is not None and moment.tzinfo is None
-            yield naive, f"{name}={moment} has no timezone and so names no moment, datetime.now(UTC) has one"
+    def _problems(self) -> Iterator[str]:
+        for name, moment in (("at", self.at), ("deadline", self.deadline)):
+            if moment is not None and moment.tzinfo is None:
+                yield f"{name}={moment} has no timezone and so names no moment, datetime.now(UTC) has one"
         for name in ("definition", "source_ref", "correlation_id", "created_by"):
-            text: str = getattr(self, name) or ""
-            yield len(text) > MAX_TEXT, f"{name} has {len(text)} characters, at most {MAX_TEXT} are kept"
-            yield not storable(text), f"{name} has a NUL character or a lone surrogate, which can't be stored"
-        yield (
-            not timedelta() <= self.delay <= LONGEST,
-            f"delay={self.delay} is not between zero and {LONGEST.days} days",
-        )
-        attempts, priority, version = self.max_attempts, self.priority, self.version
-        yield (
-            version is not None and not 1 <= version < 2**31,
-            f"version={version} is not at least 1, None stands for the current one",
-        )
-        yield (
-            attempts is not None and not 1 <= attempts < 2**31,
-            f"max_attempts={attempts} is not at least 1, it counts the first execution",
-        )
-        yield (
-            priority is not None and not -(2**15) <= priority < 2**15,
-            f"priority={priority} is not between -32768 and 32767, lower runs first",
-        )
+            text: str | None = getattr(self, name)
+            if text is not None and len(text) > MAX_TEXT:
+                yield f"{name} has {len(text)} characters, at most {MAX_TEXT} are kept"
+            if text is not None and not storable(text):
+                yield f"{name} has a NUL character or a lone surrogate, which can't be stored"
+        if not _AT_ONCE <= self.delay <= LONGEST:
+            yield f"delay={self.delay} is not between zero and {LONGEST.days} days"
+        if self.version is not None and not 1 <= self.version < 2**31:
+            yield f"version={self.version} is not at least 1, None stands for the current one"
+        if self.max_attempts is not None and not 1 <= self.max_attempts < 2**31:
+            yield f"max_attempts={self.max_attempts} is not at least 1, it counts the first execution"
+        if self.priority is not None and not -(2**15) <= self.priority < 2**15:
+            yield f"priority={self.priority} is not between -32768 and 32767, lower runs first"
 
 
 @dataclass(frozen=True, slots=True)
