@@ -40,6 +40,8 @@ class Arguments:
     def __init__(self, key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> None:
         self._key = key
         self._parameters = parameters
+        self._only_by_name = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        self._by_place = len(parameters) - len(self._only_by_name)
         self._whole = _the_single_model(parameters, hints)
         self._model = self._whole or _model_of(key, parameters, hints)
 
@@ -70,10 +72,8 @@ class Arguments:
                 fix="Nothing was run: who enqueued it and this worker have different code. "
                 "Deploy workers before producers.",
             ) from error
-        values = [read] if self._whole else [getattr(read, field) for field in type(read).model_fields]
-        bound = list(zip(self._parameters, values, strict=True))
-        by_place = tuple(value for parameter, value in bound if parameter.kind is not parameter.KEYWORD_ONLY)
-        return by_place, {p.name: value for p, value in bound if p.kind is p.KEYWORD_ONLY}
+        values = [read] if self._whole else list(read.__dict__.values())
+        return tuple(values[: self._by_place]), dict(zip(self._only_by_name, values[self._by_place :], strict=True))
 
     # ------------------------------------------------------------------------------------------------ call → payload
 

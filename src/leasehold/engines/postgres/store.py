@@ -279,25 +279,23 @@ class PostgresStore(PostgresAdministration):
 
     async def _requeue(self, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:
         verdicts = [verdict for _, verdict in again]
-        held = await self._finisher.fetch(
+        answer = await self._finisher.fetch(
             "fleet/requeue",
             **_verdict_columns(again),
             delays=[verdict.delay for verdict in verdicts],
             forgiven=[verdict.forgiven for verdict in verdicts],
         )
-        kept = {rows.fence(row) for row in held}
-        return [(claim, verdict) for claim, verdict in again if rows.fence_of(claim) not in kept]
+        return _refused(again, answer)
 
     async def _end(self, ended: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
-        held = await self._finisher.fetch(
+        answer = await self._finisher.fetch(
             "fleet/finish",
             **_verdict_columns(ended),
             statuses=[verdict.status.value for _, verdict in ended],
             results=[verdict.result for _, verdict in ended],
             keeps=[claim.definition.retention.keep(verdict.status) for claim, verdict in ended],
         )
-        kept = {rows.fence(row) for row in held}
-        return frozenset(claim for claim, _ in ended if rows.fence_of(claim) not in kept)
+        return frozenset(claim for claim, _ in _refused(ended, answer))
 
     async def say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
         held = await self._finisher.fetch(
@@ -318,6 +316,12 @@ class PostgresStore(PostgresAdministration):
             continue
         count: int = pruned
         return count
+
+
+def _refused(sent: Sequence[tuple[Claim, Verdict]], answer: Sequence[Record]) -> list[tuple[Claim, Verdict]]:
+    """Those whose number did not come back."""
+    held = set(answer[0]["held"] or ())
+    return [] if len(held) == len(sent) else [each for number, each in enumerate(sent, 1) if number not in held]
 
 
 def _is_due(row: Record) -> bool:

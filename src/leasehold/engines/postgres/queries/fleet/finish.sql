@@ -1,4 +1,4 @@
--- Ends claims for good: moves their jobs to jobs_done. Returns the fences that held.
+-- Ends claims for good: moves their jobs to jobs_done. Returns the numbers of the verdicts whose fence held.
 with moment as materialized (
     select leasehold.clock() as now from leasehold.durably()
 ),
@@ -7,7 +7,9 @@ verdict as materialized (
         :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :statuses::text[],
         :attempt_statuses::text[], :results::text[], :errors::text[], :error_codes::text[], :exit_codes::integer[],
         :keeps::interval[]
-    ) as v (tenant_id, job_id, attempt, worker_id, status, attempt_status, result, error, error_code, exit_code, keep)
+    ) with ordinality as v (
+        tenant_id, job_id, attempt, worker_id, status, attempt_status, result, error, error_code, exit_code, keep, number
+    )
 ),
 -- Why not plain equality: a plan made while `jobs` was empty would then walk over all of it, once for each verdict, and
 -- would be kept (959 buffers became 108,369). Ranges leave it no way but the key.
@@ -16,7 +18,8 @@ gone as (
     using verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
       and j.attempt = v.attempt and j.worker_id = v.worker_id
-    returning j.*, v.status as final_status, v.attempt_status, v.result, v.error, v.error_code, v.exit_code, v.keep
+    returning j.*, v.status as final_status, v.attempt_status, v.result, v.error, v.error_code, v.exit_code, v.keep,
+              v.number
 ),
 done as (
     insert into leasehold.jobs_done (
@@ -38,7 +41,8 @@ attempts as (
     from gone cross join moment
     where attempt_status <> 'succeeded' or exit_code is not null
 )
-select tenant_id, id, attempt, worker_id,
+-- One row with all numbers: to read a row for each cost the client more than to send them.
+select array_agg(number) as held,
        (select leasehold.wake_for_freed(array_agg(distinct tenant_id), array_agg(distinct definition)) from gone),
        (select count(pg_notify(leasehold.channel_for_results(), '')) from (select from gone where awaited limit 1) w)
 from gone

@@ -1,4 +1,4 @@
--- Queues claims again: for a retry, after a snooze, or given back. Leaves alone what is to be canceled.
+-- Queues claims again: for a retry, after a snooze, or given back. Leaves alone what is to be canceled. Returns numbers.
 with moment as materialized (
     select leasehold.clock() as now from leasehold.durably()
 ),
@@ -6,7 +6,9 @@ verdict as materialized (
     select * from unnest(
         :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :attempt_statuses::text[],
         :delays::interval[], :forgiven::integer[], :errors::text[], :error_codes::text[], :exit_codes::integer[]
-    ) as v (tenant_id, job_id, attempt, worker_id, attempt_status, delay, forgiven, error, error_code, exit_code)
+    ) with ordinality as v (
+        tenant_id, job_id, attempt, worker_id, attempt_status, delay, forgiven, error, error_code, exit_code, number
+    )
 ),
 -- Why not plain equality: see finish.sql. No detour by ctid either: a row that someone marks as awaited meanwhile must
 -- still be found, in its newest version.
@@ -23,7 +25,7 @@ queued as (
       and j.attempt = v.attempt and j.worker_id = v.worker_id
       and j.cancel_requested_at is null
     returning j.tenant_id, j.id, j.attempt, v.worker_id, j.definition, j.scheduled_for, j.started_at,
-              v.attempt_status, v.error, v.error_code, v.exit_code
+              v.attempt_status, v.error, v.error_code, v.exit_code, v.number
 ),
 attempts as (
     insert into leasehold.job_attempts (
@@ -35,7 +37,7 @@ attempts as (
 lane as (
     select definition, tenant_id, min(scheduled_for) as due from queued group by definition, tenant_id
 )
-select tenant_id, id, attempt, worker_id,
+select array_agg(number) as held,
        (select leasehold.wake(array_agg(definition), array_agg(tenant_id), array_agg(due)) from lane),
        (select leasehold.wake_for_freed(array_agg(distinct tenant_id), array_agg(distinct definition)) from queued)
 from queued
