@@ -18,15 +18,19 @@ from leasehold.errors import (
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.dedupe import Always, WhileActive, Within
 from leasehold.model.definition import Retention
-from leasehold.model.job import JobRecord
-from leasehold.model.status import Status
+from leasehold.model.job import JobRecord, NewJob
+from leasehold.model.status import DisplayState, Status
+from leasehold.store import CancelAnswer
 from leasehold.worker import Fail, Job, RetryLater, Snooze, WorkerSettings
+from leasehold.worker.heartbeat import Leases
 
 __version__ = VERSION
 
 __all__ = [
     "Always",
+    "CancelAnswer",
     "Conflict",
+    "DisplayState",
     "DuplicateJob",
     "Enqueued",
     "Exponential",
@@ -36,6 +40,8 @@ __all__ = [
     "JobRecord",
     "Leasehold",
     "LeaseholdError",
+    "Leases",
+    "NewJob",
     "PayloadInvalid",
     "Retention",
     "RetryLater",

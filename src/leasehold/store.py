@@ -162,6 +162,8 @@ class Fleet(Protocol):
 
 
 class CancelAnswer(StrEnum):
+    """Canceled at once, or requested of the worker that runs it; what had ended, or never was, stays as it is."""
+
     CANCELED = "canceled"
     REQUESTED = "requested"
     ENDED = "ended"

@@ -1,8 +1,13 @@
 """An app's doors: blocking and awaited, typed, and with nothing done where something is wrong."""
 
 import asyncio
+import gc
 import os
+import socket
+import threading
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -323,3 +328,132 @@ def test_a_scheduled_job_can_be_made_due(app: Leasehold) -> None:
     placed = acme.options(delay="1h", dedupe=Always()).enqueue(app.job(count_size), "p")
     acme.run_now(placed.id)
     assert acme.get(placed.id).display is DisplayState.READY
+
+
+# ------------------------------------------------------------------------------------------------------- wrong types
+
+WRONG: list[tuple[str, Enqueue]] = [
+    ("a number as delay", lambda app: door(app).options(delay=300)),
+    ("a text as moment", lambda app: door(app).options(at="2030-01-01")),
+    ("a text as priority", lambda app: door(app).options(priority="10")),
+    ("a number as correlation id", lambda app: door(app).options(correlation_id=5)),
+    ("a text as dedupe mode", lambda app: door(app).options(dedupe="while_active")),
+    ("delay and moment", lambda app: door(app).options(delay="5m", at=datetime.now(UTC))),
+    ("None as tenant", lambda app: app.tenant(None)),  # type: ignore[arg-type]
+    ("a number as job id", lambda app: door(app).get(5)),
+    ("a list as payload", lambda app: door(app).enqueue_key("count_size", ["p"])),
+    ("one id for two jobs", lambda app: door(app).options(id=str(uuid4())).enqueue_many([the(app).bind("p")] * 2)),
+]
+
+
+@pytest.mark.parametrize(("what", "call"), WRONG, ids=[what for what, _ in WRONG])
+def test_a_value_of_a_wrong_type_is_an_error_of_ours_too(what: str, call: Enqueue, app: Leasehold) -> None:
+    app.job(count_size)
+    with pytest.raises(InvalidInput, match="Nothing was"):
+        call(app)
+
+
+REGISTERED_WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("a number as timeout", {"timeout": 600}),
+    ("a text as max_attempts", {"max_attempts": "5"}),
+    ("a number as backoff", {"backoff": 30}),
+    ("a timedelta as retention", {"retention": timedelta(days=1)}),
+]
+
+
+@pytest.mark.parametrize(("what", "options"), REGISTERED_WRONG, ids=[what for what, _ in REGISTERED_WRONG])
+def test_an_option_of_a_wrong_type_is_refused_when_it_is_registered(what: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"can't be used: \w+=.*is not.*Nothing was registered"):
+        Leasehold().job(**options)(count_size)
+
+
+def test_a_uuid_is_fine_as_tenant_and_as_job_id(app: Leasehold) -> None:
+    door = app.tenant(UUID(int=7))
+    placed = door.options(id=uuid4()).enqueue(app.job(count_size), "p")
+    assert door.get(UUID(placed.id)).tenant == str(UUID(int=7))
+
+
+def test_options_said_one_after_the_other_add_up(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    acme = app.tenant("acme").options(dedupe_key="k").options(dedupe=Always())
+    first = acme.enqueue(sized, "p")
+    acme.cancel(first.id)
+    assert acme.enqueue(sized, "other").id == first.id
+    moment = datetime(2040, 1, 1, tzinfo=UTC)
+    later = app.tenant("acme").options(delay="5m").options(at=moment)
+    assert app.tenant("acme").get(later.enqueue(sized, "p").id).scheduled_for == moment
+
+
+def test_a_generator_of_jobs_runs_where_its_caller_is(app: Leasehold) -> None:
+    sized, threads = app.job(count_size), set()
+
+    def jobs() -> Any:
+        threads.add(threading.current_thread())
+        yield sized.bind("p")
+
+    app.tenant("acme").enqueue_many(jobs())
+    assert threads == {threading.current_thread()}
+
+
+def test_by_key_the_payload_is_the_whole_of_it_and_defaults_are_filled_in(app: Leasehold) -> None:
+    app.job(count_size)
+    placed = app.tenant("acme").enqueue_key("count_size", {"provider_id": "p"})
+    assert app.tenant("acme").get(placed.id).payload == {"provider_id": "p", "path": "/", "extra": None}
+
+
+def test_configured_anew_the_next_call_goes_elsewhere(app: Leasehold, database_url: str) -> None:
+    sized = app.job(count_size)
+    app.tenant("acme").enqueue(sized, "p")
+    app.configure(schema="absent")
+    with pytest.raises(SchemaMismatch):
+        app.tenant("acme").enqueue(sized, "p")
+
+
+def test_those_who_wait_for_a_database_that_is_away_are_told_together() -> None:
+    """A host that takes connections and never answers: each would else try for himself, one after the other."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        app = Leasehold(f"postgresql://127.0.0.1:{deaf.getsockname()[1]}/nobody")
+        sized = app.job(count_size)
+        accepted: list[socket.socket] = []
+        stop = threading.Thread(target=lambda: accepted.append(deaf.accept()[0]))
+        stop.start()
+
+        def refused() -> bool:
+            with pytest.raises(Unreachable):
+                app.tenant("acme").enqueue(sized, "p")
+            return True
+
+        with ThreadPoolExecutor(5) as threads:
+            waiting = [threads.submit(refused) for _ in range(5)]
+            stop.join()
+            accepted[0].close()
+            assert all(each.result() for each in waiting)
+        app.close()
+
+
+def test_an_app_that_nobody_has_any_more_is_gone(database_url: str) -> None:
+    def made() -> "weakref.ref[Leasehold]":
+        app = Leasehold(database_url)
+
+        @app.job
+        def uses_the_app(job: Job) -> None:
+            app.tenant("acme")
+
+        return weakref.ref(app)
+
+    gone = made()
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_thread_that_can_not_begin_hangs_nobody(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses() -> None:
+        raise OSError("too many open files")
+
+    sized = app.job(count_size)
+    with monkeypatch.context() as broken:
+        broken.setattr(asyncio, "new_event_loop", refuses)
+        broken.setattr(asyncio.events, "new_event_loop", refuses)
+        with pytest.raises(OSError, match="too many"):
+            app.tenant("acme").enqueue(sized, "p")
+    assert app.tenant("acme").enqueue(sized, "p").created

@@ -1,6 +1,7 @@
 """Handlers of an app, run by a worker in the user's own process."""
 
 import asyncio
+import functools
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
@@ -9,11 +10,14 @@ import pytest
 from pydantic import BaseModel
 from tests.conftest import PATIENCE, eventually
 
+import leasehold
 from leasehold import Fail, Job, JobRecord, Leasehold, Snooze, Status, Steps, WorkerSettings
+from leasehold.app import resident
 from leasehold.app.tenant import Enqueued
 from leasehold.errors import InvalidInput, UnusableHandler
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
+from leasehold.worker.tenure import Tenure
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 
@@ -239,3 +243,134 @@ async def test_a_payload_that_the_worker_s_code_can_not_take_is_retried_not_give
     assert job.status is Status.QUEUED
     assert job.last_error is not None
     assert "limit: unknown argument" in job.last_error
+
+
+# ------------------------------------------------------------------------------------------ opened by several, dying
+
+
+@pytest.mark.parametrize("first_out", ["first", "second"])
+async def test_opened_twice_on_one_loop_the_last_one_closes(app: Leasehold, first_out: str) -> None:
+    @app.job
+    async def noop(job: Job) -> None: ...
+
+    leave = {"first": asyncio.Event(), "second": asyncio.Event()}
+    inside = {"first": asyncio.Event(), "second": asyncio.Event()}
+
+    async def use(name: str) -> None:
+        async with app.open():
+            inside[name].set()
+            await leave[name].wait()
+
+    using = {name: asyncio.create_task(use(name)) for name in leave}
+    await asyncio.gather(*(event.wait() for event in inside.values()))
+    leave[first_out].set()
+    await using.pop(first_out)
+    assert app.store is not None
+    await app.tenant("acme").aenqueue(noop)
+    for event in leave.values():
+        event.set()
+    await asyncio.gather(*using.values())
+    with pytest.raises(InvalidInput):
+        _ = app.store
+
+
+async def test_a_worker_that_can_not_begin_says_so_at_once(app: Leasehold) -> None:
+    app.handlers.add(Definition("broken", schema={"type": 5}))(lambda job, payload: None)
+    with pytest.raises(InvalidInput, match="schema can't be used"):
+        async with app.open(worker=True):
+            pytest.fail("the block must not run")
+
+
+async def test_the_block_s_own_error_comes_out_as_it_is(app: Leasehold) -> None:
+    @app.job
+    async def noop(job: Job) -> None: ...
+
+    with pytest.raises(KeyError, match="mine"):
+        async with app.open(worker=True):
+            raise KeyError("mine")
+
+
+async def test_a_worker_that_dies_is_begun_again(
+    app: Leasehold, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident, "PAUSE", 0.01)
+
+    @app.job
+    async def noop(job: Job) -> str:
+        return "done"
+
+    serve = Tenure.serve
+    served: list[Tenure] = []
+
+    async def dies_once(tenure: Tenure, *arguments: asyncio.Event) -> None:
+        served.append(tenure)
+        if len(served) == 1:
+            raise RuntimeError("worn out")
+        await serve(tenure, *arguments)
+
+    monkeypatch.setattr(Tenure, "serve", dies_once)
+    async with app.open(worker=True):
+        job = await ended(app, await app.tenant("acme").aenqueue(noop))
+    assert job.result == "done"
+    assert "the worker in this process died" in caplog.text
+
+
+async def test_a_coroutine_under_an_ordinary_decorator_is_awaited(app: Leasehold) -> None:
+    def ordinary(handler: Any) -> Any:
+        @functools.wraps(handler)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return handler(*args, **kwargs)
+
+        return wrapper
+
+    @app.job
+    @ordinary
+    async def wrapped(job: Job, number: int) -> int:
+        return number + 1
+
+    async with app.open(worker=True):
+        job = await ended(app, await app.tenant("acme").aenqueue(wrapped, 1))
+    assert job.result == 2
+
+
+async def test_a_result_that_contains_itself_is_final_and_not_retried(app: Leasehold) -> None:
+    runs = []
+
+    @app.job(backoff=Steps(0))
+    async def endless(job: Job) -> list[Any]:
+        runs.append(job.attempt)
+        result: list[Any] = []
+        result.append(result)
+        return result
+
+    async with app.open(worker=True):
+        job = await ended(app, await app.tenant("acme").aenqueue(endless))
+    assert (job.status, runs) == (Status.FAILED, [1])
+
+
+def test_generators_are_no_handlers() -> None:
+    def produces(job: Job) -> Any:
+        yield 1
+
+    with pytest.raises(UnusableHandler, match="a generator does nothing"):
+        Leasehold().job(produces)
+
+
+@pytest.mark.parametrize("handler", [Summary(day="x"), Summary, object()], ids=["instance", "no handle", "object"])
+def test_what_is_no_handler_class_is_refused(handler: Any) -> None:
+    with pytest.raises(UnusableHandler, match="is no class with"):
+        Leasehold().add("wrong", handler)
+
+
+@pytest.mark.parametrize("handler", ["name", functools.partial(print)], ids=["text", "partial"])
+def test_what_has_no_name_is_no_handler(handler: Any) -> None:
+    with pytest.raises(UnusableHandler, match="is no function with a name"):
+        Leasehold().job(handler)
+
+
+async def test_the_environment_counts_beside_what_is_said_about_the_worker(
+    app: Leasehold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_NOTIFY", "off")
+    made = app._make_worker(WorkerSettings(slots=2), "postgresql://localhost/nobody")
+    assert (made._settings.slots, made._settings.notify, made._settings.version) == (2, False, leasehold.__version__)

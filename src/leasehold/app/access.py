@@ -1,6 +1,7 @@
 """The way to the database: where it is, a Postgres of our own where there is none, and the open store."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -12,6 +13,8 @@ from leasehold.app.opened import Opened
 from leasehold.config import Settings
 from leasehold.engines import open_store, prepare_store
 from leasehold.worker import Handlers
+
+log = logging.getLogger("leasehold")
 
 
 class Access:
@@ -35,7 +38,10 @@ class Access:
         if settings.url:
             yield settings.url
             return
+        new = not settings.home.exists()
         with embedded.postgres(settings.home) as server:
+            if new:  # someone may just have forgotten the URL, and would look for these jobs elsewhere
+                log.warning("LEASEHOLD_URL is not set: a new database was made in %s", settings.home.resolve())
             asyncio.run(prepare_store(server.url, settings.schema))
             yield server.url
 

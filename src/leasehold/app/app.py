@@ -2,25 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import fields
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
-from weakref import WeakKeyDictionary, finalize
+from uuid import UUID
+from weakref import WeakKeyDictionary, finalize, ref
 
 from pydantic import BaseModel
 
 from leasehold.app.access import Access
 from leasehold.app.background import Background
 from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of_function
-from leasehold.app.opened import Opened
+from leasehold.app.opened import Opened, Shared
+from leasehold.app.resident import working
 from leasehold.app.tenant import Enqueued, Tenant
 from leasehold.config import VERSION, Settings, read_duration
 from leasehold.engines import open_store
-from leasehold.errors import BlockingCall, InvalidInput, NoTenant
+from leasehold.errors import BlockingCall, InvalidInput, NoTenant, UnusableHandler
 from leasehold.model.backoff import Backoff
 from leasehold.model.definition import Definition, Retention
 from leasehold.model.job import tenant_id
@@ -74,14 +76,21 @@ class Leasehold:
         self._definitions: dict[str, TypedDefinition[..., Any]] = {}
         self._tenant = None if tenant is None else tenant_id(tenant)
         self._access = Access()
-        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, Opened] = WeakKeyDictionary()
-        self._background = Background(partial(self._access.open, self.handlers))
+        self._access.configure(url, schema, home)
+        self._open_store = partial(_open_store, self._access, ref(self.handlers))
+        self._shared: WeakKeyDictionary[asyncio.AbstractEventLoop, Shared] = WeakKeyDictionary()
+        self._background = Background(self._open_store)
         finalize(self, self._background.close)
-        self.configure(url=url, schema=schema, home=home)
 
     def configure(self, *, url: str | None = None, schema: str | None = None, home: Path | str | None = None) -> None:
-        """What is said here wins over what was said before, and over the environment."""
+        """What is said here wins over what was said before, and over the environment. Not while the app is open."""
+        if any(shared.opened for shared in self._shared.values()):
+            raise InvalidInput(
+                "the app is open, and would go on with what it was opened with. Nothing was changed.",
+                fix="Configure it before: async with app.open(): …",
+            )
         self._access.configure(url, schema, home)
+        self._background.close()
 
     @property
     def settings(self) -> Settings:
@@ -121,7 +130,13 @@ class Leasehold:
         """
 
         def decorate(handler: Callable[..., Any]) -> TypedDefinition[Any, Any]:
-            return self._add(of_function(_definition(key or handler.__name__, options), handler))
+            name = key or getattr(handler, "__name__", None)
+            if name is None or not callable(handler):
+                raise UnusableHandler(
+                    f"{handler!r} is no function with a name of its own. Nothing was registered.",
+                    fix='Write @app.job above a function, with options as in @app.job(key="sync-folder").',
+                )
+            return self._add(of_function(_definition(name, options), handler))
 
         return decorate if handler is None else decorate(handler)
 
@@ -142,7 +157,7 @@ class Leasehold:
 
     # ------------------------------------------------------------------------------------------------------- enqueue
 
-    def tenant(self, tenant: str) -> Tenant:
+    def tenant(self, tenant: str | UUID) -> Tenant:
         """The tenant's door. The tenant itself appears at its first enqueue."""
         return Tenant(tenant_id(tenant), self)
 
@@ -171,12 +186,12 @@ class Leasehold:
         jobs have their grace to end, the rest is given back at no cost.
         """
         loop = asyncio.get_running_loop()
+        shared = self._shared.setdefault(loop, Shared(self._open_store))
         async with AsyncExitStack() as stack:
-            if loop not in self._opened:
-                self._opened[loop] = await stack.enter_async_context(self._access.open(self.handlers))
-                stack.callback(self._opened.pop, loop)
+            opened = await stack.enter_async_context(shared.used())
             if worker:
-                await stack.enter_async_context(self._working(worker, self._opened[loop].url))
+                make = partial(self._make_worker, worker, opened.url)
+                await stack.enter_async_context(working(make))
             yield self
 
     @property
@@ -201,19 +216,13 @@ class Leasehold:
         settings = self.settings
         return WorkerSettings(notify=settings.notify, fallback=settings.fallback, version=VERSION)
 
-    @asynccontextmanager
-    async def _working(self, how: bool | WorkerSettings, url: str) -> AsyncIterator[None]:
-        settings = how if isinstance(how, WorkerSettings) else self.worker_settings()
-        worker = Worker(partial(open_store, url, self.settings.schema), self.handlers, settings)
-        running = asyncio.create_task(worker.run(), name="leasehold worker")
-        joined = asyncio.create_task(worker.joined.wait())
-        try:
-            await asyncio.wait([running, joined], return_when=asyncio.FIRST_COMPLETED)
-            yield
-        finally:
-            joined.cancel()
-            worker.stop()
-            await running
+    def _make_worker(self, how: bool | WorkerSettings, url: str) -> Worker:
+        """The environment's word counts beside what was said about the worker."""
+        own = self.worker_settings()
+        if isinstance(how, WorkerSettings):
+            notify, fallback = how.notify and own.notify, how.fallback or own.fallback
+            own = replace(how, notify=notify, fallback=fallback, version=how.version or own.version)
+        return Worker(partial(open_store, url, self.settings.schema), self.handlers, own)
 
     # ------------------------------------------------------------------------------------------------ for its doors
 
@@ -238,7 +247,14 @@ class Leasehold:
             raise
 
     def _opened_here(self) -> Opened | None:
-        return self._opened.get(asyncio.get_running_loop()) if _has_a_running_loop() else None
+        shared = self._shared.get(asyncio.get_running_loop()) if _has_a_running_loop() else None
+        return shared.opened if shared is not None else None
+
+
+def _open_store(access: Access, handlers: "ref[Handlers]") -> AbstractAsyncContextManager[Opened]:
+    """Knows no app: what is opened in the background must not keep alive an app that nobody else has any more."""
+    known = handlers()
+    return access.open(Handlers() if known is None else known)
 
 
 def _has_a_running_loop() -> bool:

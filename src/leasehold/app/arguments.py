@@ -62,6 +62,13 @@ class Arguments:
             raise self._misfit(self._described(error)) from error
         return payload
 
+    def filled(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, from JSON: validated, with defaults filled in."""
+        try:
+            return self._dumped(self._model.model_validate_json(encode(payload)))
+        except ValidationError as error:
+            raise self._misfit(self._described(error)) from error
+
     def call(self, payload: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call the handler with. Raises PayloadInvalid for a payload of some other signature."""
         try:
@@ -243,11 +250,14 @@ def _compares(value: object) -> bool:
 
 
 class _Schema(GenerateJsonSchema):
-    """JSON Schema's `date-time` and `time` insist on an offset, which Pydantic's datetimes may lack."""
+    """JSON Schema's `date-time` and `time` insist on an offset, its `duration` knows no fractions and no signs."""
 
     def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
         aware = schema.get("tz_constraint") == "aware"
         return {"type": "string", "format": "date-time" if aware else "iso-date-time"}
+
+    def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
+        return {"type": "string", "format": "iso-duration"}
 
     def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
         return {"type": "string", "format": "iso-time"}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from leasehold.app.opened import Opened
 
@@ -20,7 +21,7 @@ class Background:
         self._open_store = open_store
         self._life: _Life | None = None
         self._beginning = threading.Lock()
-        os.register_at_fork(after_in_child=self._forget)
+        _all.add(self)
 
     def submit(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> "Future[T]":
         with self._beginning:
@@ -34,8 +35,19 @@ class Background:
                 self._life.end()
                 self._life = None
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         self._life, self._beginning = None, threading.Lock()
+
+
+_all: WeakSet[Background] = WeakSet()
+
+
+def _forget_all() -> None:
+    for background in _all:
+        background.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 class _Life:
@@ -44,10 +56,14 @@ class _Life:
     def __init__(self, open_store: Callable[[], AbstractAsyncContextManager[Opened]]) -> None:
         self._open_store = open_store
         self._opened: Opened | None = None
+        self._opening: asyncio.Task[Opened] | None = None
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), name="leasehold-app", daemon=True)
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="leasehold-app", daemon=True)
         self._thread.start()
         self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
 
     def submit(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> "Future[T]":
         return asyncio.run_coroutine_threadsafe(self._ask(ask), self._loop)
@@ -56,14 +72,33 @@ class _Life:
         self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join()
 
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                runner.get_loop()  # may fail, and then there is nothing to run yet
+                runner.run(self._live())
+        except BaseException as error:  # out of files, say: whoever waits for us must not wait for ever
+            self._failure = error
+        finally:
+            self._ready.set()
+
     async def _live(self) -> None:
-        self._loop, self._ending, self._opening = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         async with AsyncExitStack() as self._stack:
             self._ready.set()
             await self._ending.wait()
 
     async def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
-        async with self._opening:
-            if self._opened is None:
-                self._opened = await self._stack.enter_async_context(self._open_store())
+        """Who comes while it is being opened shares what comes of it: nobody waits in turn for what is away."""
+        if self._opened is None:
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._stack.enter_async_context(self._open_store()))
+                self._opening.add_done_callback(self._has_opened)
+            await asyncio.shield(self._opening)
+        assert self._opened is not None
         return await ask(self._opened)
+
+    def _has_opened(self, opening: asyncio.Task[Opened]) -> None:
+        self._opening = None
+        if not opening.cancelled() and opening.exception() is None:
+            self._opened = opening.result()

@@ -1,7 +1,7 @@
 """What `@app.job` makes of a handler: a definition that knows how it may be called."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -23,6 +23,9 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 M = TypeVar("M", bound=BaseModel)
 M_co = TypeVar("M_co", bound=BaseModel, covariant=True)
+
+
+VERBS = ("payload_model", "handle")
 
 
 class TypedDefinition(Generic[P, R_co]):
@@ -49,6 +52,10 @@ class TypedDefinition(Generic[P, R_co]):
         self.definition.check(payload)
         return NewJob(definition=self.key, payload=payload)
 
+    def of_payload(self, payload: Mapping[str, Any]) -> NewJob:
+        """A job with this as its payload, as `bind` would make it, for whoever has no arguments but JSON."""
+        return NewJob(definition=self.key, payload=self._arguments.filled(payload))
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._handler(*args, **kwargs)
 
@@ -58,7 +65,7 @@ class TypedDefinition(Generic[P, R_co]):
     @cached_property
     def call(self) -> Call:
         """For a worker: takes the job and its payload."""
-        if inspect.iscoroutinefunction(self._handler):
+        if inspect.iscoroutinefunction(inspect.unwrap(self._handler)):
 
             async def acall(job: Job, payload: Any) -> Any:
                 args, kwargs = self._arguments.call(payload)
@@ -75,7 +82,7 @@ class TypedDefinition(Generic[P, R_co]):
     def _result(self, returned: Any) -> Any:
         """As JSON, by the type that the handler says it returns. What can't be so is for the worker to refuse."""
         if self._returns is not None and returned is not None:
-            with suppress(PydanticSerializationError):
+            with suppress(PydanticSerializationError, ValueError):  # a ValueError is a value that contains itself
                 return self._returns.dump_python(returned, mode="json", round_trip=True, warnings="none")
         return returned
 
@@ -104,11 +111,21 @@ class ClassHandler(Protocol[M_co]):
 
 
 def of_function(definition: Definition, handler: Callable[..., Any]) -> TypedDefinition[Any, Any]:
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise UnusableHandler(
+            f"{definition.key}: a generator does nothing when it is called. Nothing was registered.",
+            fix="Return the result, or report on the way with job.progress().",
+        )
     arguments = arguments_of(definition.key, handler)
     return _described(definition, arguments, handler)
 
 
 def of_class(definition: Definition, handler: type[ClassHandler[M]]) -> TypedDefinition[[M], Any]:
+    if not isinstance(handler, type) or not all(callable(getattr(handler, verb, None)) for verb in VERBS):
+        raise UnusableHandler(
+            f"{definition.key}: {handler!r} is no class with payload_model() and handle(). Nothing was registered.",
+            fix="Pass the class itself; for a function there is @app.job.",
+        )
     model = handler.payload_model()
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise UnusableHandler(

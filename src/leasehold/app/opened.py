@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from time import monotonic
 
 from leasehold.model.definition import Change, Registered, unknown_definition
@@ -58,6 +59,33 @@ class Opened:
         if key not in self._registered:
             raise unknown_definition(key, tuple(self._registered))
         return self._registered[key]
+
+
+class Shared:
+    """One open store for all who use it on one loop: opened by the first, closed by the last."""
+
+    def __init__(self, open_store: Callable[[], AbstractAsyncContextManager[Opened]]) -> None:
+        self._open_store = open_store
+        self._turn = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._users = 0
+        self.opened: Opened | None = None
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[Opened]:
+        async with self._turn:
+            if self.opened is None:
+                self.opened = await self._stack.enter_async_context(self._open_store())
+            self._users += 1
+            opened = self.opened
+        try:
+            yield opened
+        finally:
+            async with self._turn:
+                self._users -= 1
+                if not self._users:
+                    self.opened = None
+                    await self._stack.aclose()
 
 
 def described(changes: Sequence[Change]) -> list[str]:

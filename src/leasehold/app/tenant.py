@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from uuid import UUID
 
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.config import read_duration
 from leasehold.errors import DuplicateJob, InvalidInput, UnknownDefinition, UnknownJob, WrongState
-from leasehold.model.dedupe import Dedupe, Mode, WhileActive
+from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within
 from leasehold.model.job import JobId, JobRecord, NewJob, TenantId, job_id
 from leasehold.store import CancelAnswer, RescheduleAnswer, RetryAnswer, TenantJobs
 
@@ -19,6 +20,22 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "delay": (str, timedelta),
+    "at": (datetime,),
+    "priority": (int,),
+    "max_attempts": (int,),
+    "deadline": (datetime,),
+    "dedupe_key": (str,),
+    "dedupe": (WhileActive, Within, Always),
+    "correlation_id": (str,),
+    "created_by": (str,),
+    "id": (str, UUID),
+}
+# What is said last about when it is due counts.
+_OTHER = {"delay": "at", "at": "delay"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +72,7 @@ class Tenant:
         dedupe: Mode | None = None,
         correlation_id: str | None = None,
         created_by: str | None = None,
-        id: str | None = None,  # noqa: A002
+        id: str | UUID | None = None,  # noqa: A002
     ) -> "Tenant":
         """This door, with options for what is enqueued through it. What is not given stays as it was.
 
@@ -69,25 +86,48 @@ class Tenant:
         id              a UUID of yours: the same call repeated gives the same job
         """
         given: dict[str, Any] = {
-            "delay": read_duration(delay) if isinstance(delay, str) else delay,
+            "delay": delay,
             "at": at,
             "priority": priority,
             "max_attempts": max_attempts,
             "deadline": deadline,
-            "dedupe": Dedupe(dedupe_key, dedupe or WhileActive()) if dedupe_key is not None or dedupe else None,
+            "dedupe_key": dedupe_key,
+            "dedupe": dedupe,
             "correlation_id": correlation_id,
             "created_by": created_by,
-            "id": job_id(id) if id is not None else None,
+            "id": id,
         }
-        chosen = {name: value for name, value in given.items() if value is not None}
+        said = {name: value for name, value in given.items() if value is not None}
+        _require_types(said)
+        if delay is not None and at is not None:
+            raise InvalidInput(
+                f"delay={delay} and at={at} can't both be when it is due. Nothing was enqueued.", fix="Leave one out."
+            )
+        before = {
+            name: value for name, value in self._options.items() if said.keys().isdisjoint(_OTHER.get(name, ()))
+        }
+        chosen = replace(self, _options={**before, **said})
         try:
-            NewJob(definition="", **chosen)
+            chosen._chosen()
         except InvalidInput as error:
-            why = error.happened.partition("can't be enqueued: ")[2]
+            why = error.happened.partition("can't be enqueued: ")[2] or error.happened
             raise InvalidInput(
                 f"these options can't be used: {why}", fix="Nothing was enqueued. Correct the values."
             ) from error
-        return replace(self, _options={**self._options, **chosen})
+        return chosen
+
+    def _chosen(self) -> dict[str, Any]:
+        """The options, as fields of a job."""
+        fields = dict(self._options)
+        key, mode = fields.pop("dedupe_key", None), fields.pop("dedupe", None)
+        if key is not None or mode is not None:
+            fields["dedupe"] = Dedupe(key, mode or WhileActive())
+        if isinstance(fields.get("delay"), str):
+            fields["delay"] = read_duration(fields["delay"])
+        if "id" in fields:
+            fields["id"] = job_id(fields["id"])
+        NewJob(definition="", **fields)
+        return fields
 
     # ------------------------------------------------------------------------------------------------------- enqueue
 
@@ -107,23 +147,27 @@ class Tenant:
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
         """Enqueues what `definition.bind(…)` made: all of it or nothing, in one transaction."""
-        return self._app._wait(partial(self._enqueue_many, jobs), "aenqueue_many")
+        return self._app._wait(partial(self._enqueue_many, list(jobs)), "aenqueue_many")
 
     async def aenqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
-        return await self._app._ask(partial(self._enqueue_many, jobs))
+        return await self._app._ask(partial(self._enqueue_many, list(jobs)))
 
     async def _enqueue(self, job: NewJob, opened: Opened) -> Enqueued[Any]:
         return (await self._enqueue_many([job], opened))[0]
 
     async def _enqueue_key(self, key: str, payload: Mapping[str, Any], opened: Opened) -> Enqueued[Any]:
         if own := self._app.definition(key):
-            return await self._enqueue(own.bind(**payload), opened)
+            return await self._enqueue(own.of_payload(payload), opened)
         registered = await opened.registered(key)
         registered.definition.check(payload)
         return await self._enqueue(NewJob(definition=key, payload=payload, version=registered.version), opened)
 
-    async def _enqueue_many(self, jobs: Iterable[NewJob], opened: Opened) -> list[Enqueued[Any]]:
-        jobs = list(jobs)
+    async def _enqueue_many(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
+        if "id" in self._options and len(jobs) > 1:
+            raise InvalidInput(
+                f"{len(jobs)} jobs can't all have the id {self._options['id']}. Nothing was enqueued.",
+                fix="Enqueue them one by one, or leave the id out.",
+            )
         try:
             return await self._place(jobs, opened)
         except UnknownDefinition:
@@ -131,9 +175,9 @@ class Tenant:
             return await self._place(jobs, opened)
 
     async def _place(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
+        options = self._chosen()
         pinned = [
-            replace(job, version=job.version or await opened.version_of(job.definition), **self._options)
-            for job in jobs
+            replace(job, version=job.version or await opened.version_of(job.definition), **options) for job in jobs
         ]
         placed = await opened.store.tenant(self.id).enqueue(pinned)
         return [
@@ -143,14 +187,14 @@ class Tenant:
 
     # ---------------------------------------------------------------------------------------------------------- read
 
-    def get(self, job: str) -> JobRecord:
+    def get(self, job: str | UUID) -> JobRecord:
         """The job as it stands. Raises UnknownJob."""
         return self._app._wait(partial(self._get, job), "aget")
 
-    async def aget(self, job: str) -> JobRecord:
+    async def aget(self, job: str | UUID) -> JobRecord:
         return await self._app._ask(partial(self._get, job))
 
-    async def _get(self, job: str, opened: Opened) -> JobRecord:
+    async def _get(self, job: str | UUID, opened: Opened) -> JobRecord:
         record = await opened.store.tenant(self.id).get(job_id(job))
         if record is None:
             raise UnknownJob(
@@ -166,30 +210,30 @@ class Tenant:
 
     # -------------------------------------------------------------------------------------------------------- change
 
-    def cancel(self, job: str) -> CancelAnswer:
+    def cancel(self, job: str | UUID) -> CancelAnswer:
         """Cancels what waits; asks what runs to stop. Raises WrongState for a job that has ended."""
         return self._app._wait(partial(self._cancel, job), "acancel")
 
-    async def acancel(self, job: str) -> CancelAnswer:
+    async def acancel(self, job: str | UUID) -> CancelAnswer:
         return await self._app._ask(partial(self._cancel, job))
 
-    async def _cancel(self, job: str, opened: Opened) -> CancelAnswer:
+    async def _cancel(self, job: str | UUID, opened: Opened) -> CancelAnswer:
         (answer,) = (await opened.store.tenant(self.id).cancel([job_id(job)])).values()
         if answer not in (CancelAnswer.CANCELED, CancelAnswer.REQUESTED):
             raise _not_in_a_state(await self._get(job, opened), "canceled", "What has ended stays as it is.")
         return answer
 
-    def retry(self, job: str) -> None:
+    def retry(self, job: str | UUID) -> None:
         """Queues a job that has ended once more: same id, history kept, all its attempts anew.
 
         Raises WrongState for one that has not ended, DuplicateJob if another job holds its dedupe key now.
         """
         self._app._wait(partial(self._retry, job), "aretry")
 
-    async def aretry(self, job: str) -> None:
+    async def aretry(self, job: str | UUID) -> None:
         await self._app._ask(partial(self._retry, job))
 
-    async def _retry(self, job: str, opened: Opened) -> None:
+    async def _retry(self, job: str | UUID, opened: Opened) -> None:
         seen = await self._get(job, opened)
         if not seen.status.final:
             raise _not_in_a_state(seen, "retried", "It is not over yet: let it end, or cancel it first.")
@@ -204,18 +248,27 @@ class Tenant:
                 await self._get(job, opened), "retried", "Someone else retried it first: look at it again."
             )
 
-    def run_now(self, job: str) -> None:
+    def run_now(self, job: str | UUID) -> None:
         """Makes a waiting job due now. Raises WrongState for one that does not wait."""
         self._app._wait(partial(self._run_now, job), "arun_now")
 
-    async def arun_now(self, job: str) -> None:
+    async def arun_now(self, job: str | UUID) -> None:
         await self._app._ask(partial(self._run_now, job))
 
-    async def _run_now(self, job: str, opened: Opened) -> None:
+    async def _run_now(self, job: str | UUID, opened: Opened) -> None:
         moved = await opened.store.tenant(self.id).reschedule([job_id(job)], delay=timedelta())
         if RescheduleAnswer.RESCHEDULED not in moved.values():
             seen = await self._get(job, opened)
             raise _not_in_a_state(seen, "run now", "Only what waits can be; retry what has ended.")
+
+
+def _require_types(said: Mapping[str, Any]) -> None:
+    for name, value in said.items():
+        if not isinstance(value, _TYPES[name]):
+            raise InvalidInput(
+                f"{name}={value!r:.80} is a {type(value).__name__}. Nothing was enqueued.",
+                fix=f"{name} is {' or '.join(kind.__name__ for kind in _TYPES[name])}.",
+            )
 
 
 def _bound(definition: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:

@@ -60,6 +60,11 @@ class Dedupe:
     mode: Mode = WhileActive()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.mode, WhileActive | Within | Always):
+            raise InvalidInput(
+                f"{self.mode!r} is no way to dedupe.",
+                fix="Nothing was enqueued. There are WhileActive(), Within(window) and Always().",
+            )
         if self.key is not None and not 0 < len(self.key) <= MAX_KEY:
             raise InvalidInput(
                 f"A dedupe key of {len(self.key)} characters can't be used; it has 1 to {MAX_KEY}.",

@@ -14,7 +14,7 @@ import orjson
 
 from leasehold.errors import InvalidInput, PayloadInvalid, UnknownDefinition
 from leasehold.model import backoff as backoffs
-from leasehold.model.backoff import Backoff
+from leasehold.model.backoff import Backoff, Exponential, Steps
 from leasehold.model.payload import storable
 from leasehold.model.status import Status
 
@@ -71,35 +71,35 @@ class Definition:
     _made: jsonschema_rs.Draft202012Validator | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        problems = [
-            problem
-            for wrong, problem in (
-                (not 0 < len(self.key) <= MAX_KEY, f"its key has 1 to {MAX_KEY} characters"),
-                (not storable(self.key), "its key has no NUL character and no lone surrogate"),
-                (not storable(self.description), "its description has no NUL character and no lone surrogate"),
-                (self.timeout <= timedelta(), f"timeout={self.timeout} is not longer than zero"),
-                (
-                    not 1 <= self.max_attempts < 2**31,
-                    f"max_attempts={self.max_attempts} is not at least 1, it counts the first execution",
-                ),
-                (
-                    not -(2**15) <= self.priority < 2**15,
-                    f"priority={self.priority} is not between -32768 and 32767",
-                ),
-                (
-                    self.on_exhausted not in set(OnExhausted),
-                    f"on_exhausted={self.on_exhausted!r} is neither 'dead_letter' nor 'failed'",
-                ),
-            )
-            if wrong
-        ]
-        if problems:
+        if problems := list(self._wrong_types()) or list(self._problems()):
             raise InvalidInput(
                 f"The definition {self.key!r} can't be used: {'; '.join(problems)}.",
                 fix="Nothing was registered. Correct the definition.",
             )
         # People write on_exhausted="failed".
         object.__setattr__(self, "on_exhausted", OnExhausted(self.on_exhausted))
+
+    def _wrong_types(self) -> Iterator[str]:
+        for name, kinds in _TYPES.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds):
+                yield f"{name}={value!r:.80} is not {' or '.join(kind.__name__ for kind in kinds)}"
+
+    def _problems(self) -> Iterator[str]:
+        if not 0 < len(self.key) <= MAX_KEY:
+            yield f"its key has 1 to {MAX_KEY} characters"
+        if not storable(self.key):
+            yield "its key has no NUL character and no lone surrogate"
+        if not storable(self.description):
+            yield "its description has no NUL character and no lone surrogate"
+        if self.timeout <= timedelta():
+            yield f"timeout={self.timeout} is not longer than zero"
+        if not 1 <= self.max_attempts < 2**31:
+            yield f"max_attempts={self.max_attempts} is not at least 1, it counts the first execution"
+        if not -(2**15) <= self.priority < 2**15:
+            yield f"priority={self.priority} is not between -32768 and 32767"
+        if self.on_exhausted not in set(OnExhausted):
+            yield f"on_exhausted={self.on_exhausted!r} is neither 'dead_letter' nor 'failed'"
 
     def check_schema(self) -> None:
         """Raises InvalidInput for a schema that can't be used; for whoever registers definitions, once."""
@@ -131,6 +131,18 @@ class Definition:
                 f"{self.key}: {'; '.join(problems)}.",
                 fix=f"Nothing was enqueued. Its schema: leasehold definitions show {self.key}",
             )
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "key": (str,),
+    "description": (str,),
+    "timeout": (timedelta,),
+    "max_attempts": (int,),
+    "backoff": (Exponential, Steps),
+    "priority": (int,),
+    "retention": (Retention,),
+    "on_exhausted": (str,),
+}
 
 
 @dataclass(frozen=True, slots=True)

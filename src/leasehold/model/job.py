@@ -27,23 +27,29 @@ _AT_ONCE = timedelta()
 _TENANT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}]{{0,98}}[^\s{_NEVER}])?")
 
 
-def tenant_id(text: str) -> TenantId:
-    if not _TENANT.fullmatch(text):
+def tenant_id(text: str | UUID) -> TenantId:
+    if isinstance(text, UUID):
+        return TenantId(str(text))
+    if not isinstance(text, str) or not _TENANT.fullmatch(text):
         raise InvalidInput(
-            f"{text[:120]!r} is not a tenant id: 1 to 100 characters, no control characters, no outer spaces.",
+            f"{_shown(text)} is not a tenant id: 1 to 100 characters, no control characters, no outer spaces.",
             fix="Nothing was changed. Use the tenant's slug or UUID.",
         )
     return TenantId(text)
 
 
-def job_id(text: str) -> JobId:
+def job_id(text: str | UUID) -> JobId:
     """Any spelling of a UUID, as the one that is stored."""
     try:
-        return JobId(str(UUID(text)))
+        return JobId(str(UUID(str(text))))
     except ValueError as error:
         raise InvalidInput(
-            f"{text[:120]!r} is not a job id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
+            f"{_shown(text)} is not a job id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
         ) from error
+
+
+def _shown(value: object) -> str:
+    return repr(value[:120]) if isinstance(value, str) else f"{value!r:.120}"
 
 
 class Source(StrEnum):

@@ -35,6 +35,8 @@ ONE_PLAN = {
 }
 
 POOL_SIZE = 10
+# The driver would wait a minute for a host that never answers, and so would whoever enqueues.
+CONNECTING = 10.0
 CLOSING = 0.5
 # It may go better in a moment: away, starting, stopping, failed over, full.
 _UNREACHABLE = (
@@ -123,8 +125,8 @@ class Database:
     def _options(self, settings: Mapping[str, str]) -> dict[str, Any]:
         named = {"application_name": "leasehold"}
         if self.pooled:
-            return {"server_settings": named, "statement_cache_size": 0}
-        return {"server_settings": named | dict(settings)}
+            return {"server_settings": named, "statement_cache_size": 0, "timeout": CONNECTING}
+        return {"server_settings": named | dict(settings), "timeout": CONNECTING}
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None

@@ -1,0 +1,64 @@
+"""A worker in the user's own process."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from leasehold.worker import Worker
+
+log = logging.getLogger("leasehold")
+
+PAUSE = 5.0
+
+
+@asynccontextmanager
+async def working(make: Callable[[], Worker]) -> AsyncIterator[None]:
+    """Works while the block lasts, then drains. One that can't even begin raises; later there is nobody to raise to.
+
+    Nor is there a supervisor that would start the process again: a worker that dies is begun again here.
+    """
+    resident = _Resident(make)
+    running = asyncio.create_task(resident.run(), name="leasehold worker")
+    joined = asyncio.create_task(resident.joined.wait())
+    try:
+        await asyncio.wait([running, joined], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        yield
+    finally:
+        joined.cancel()
+        resident.stop()
+        await asyncio.wait([running])
+        if not running.cancelled() and running.exception() is not None:
+            log.debug("the worker ended with %r", running.exception())
+
+
+class _Resident:
+    def __init__(self, make: Callable[[], Worker]) -> None:
+        self._make = make
+        self._worker = make()
+        self._stopping = asyncio.Event()
+        self.joined = self._worker.joined
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._worker.stop()
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self._worker.run()
+            except Exception:
+                if not self.joined.is_set():
+                    raise
+                log.exception("the worker in this process died; it is begun again in %g s", PAUSE)
+                await self._pause()
+                self._worker = self._make()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(PAUSE):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
