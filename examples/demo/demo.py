@@ -111,8 +111,17 @@ async def fate(job: Enqueued[Any]) -> str:
     return record.display if record.status.final else "waiting"
 
 
+def forget_settings() -> None:
+    """What is exported here may name a database that others use; the demo has one of its own, always."""
+    for name in list(os.environ):
+        if name.startswith("LEASEHOLD_") and name != "LEASEHOLD_HOME":
+            del os.environ[name]
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, help="end by itself after so long")
+    arguments = parser.parse_args()
+    forget_settings()
     os.chdir(ROOT)  # the data is in .leasehold/ there
-    sys.exit(asyncio.run(main(parser.parse_args().seconds)))
+    sys.exit(asyncio.run(main(arguments.seconds)))

@@ -2,6 +2,7 @@
 
     worker = Worker(open_store, handlers, observe=lambda event: print(event.as_json()))
 
+definition.changed   what the code says of a job is new or different; said before the worker joins
 worker.joined ──▶ job.started ──▶ job.said … ──┬──▶ job.ended        its verdict is written
                                                ├──▶ job.given_back   the worker stops; it costs no attempt
                                                └──▶ job.discarded    its lease was lost; nothing is written
@@ -70,6 +71,17 @@ class WorkerSeatLost(OfWorker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionChanged(OfWorker):
+    """`worker`, which is about to join, has registered what its code says; `text` has the difference, for people."""
+
+    event: Literal["definition.changed"] = "definition.changed"
+    definition: str
+    version: int
+    created: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfJob(OfWorker):
     """About one attempt, by its claim: `worker` is who holds it or held it."""
 
@@ -104,7 +116,8 @@ class JobSaid(OfJob):
 class JobEnded(OfJob):
     """The attempt's verdict is written. `status` queued: the job runs again, `retry_in` seconds later.
 
-    Such a job ends as canceled instead when someone asks for that in the very moment of its verdict.
+    Such a job ends as canceled instead when someone asks for that in the very moment of its verdict. `where` is the
+    place in the app's code that an error came from: `app.py:14 in fetch`.
     """
 
     event: Literal["job.ended"] = "job.ended"
@@ -113,6 +126,7 @@ class JobEnded(OfJob):
     seconds: float | None
     error: str | None
     error_code: str | None
+    where: str | None = None
     retry_in: float | None
 
 
@@ -143,7 +157,8 @@ class JobReclaimed(OfJob):
 
 
 Event = (
-    WorkerJoined
+    DefinitionChanged
+    | WorkerJoined
     | WorkerListening
     | WorkerLeft
     | WorkerSeatLost

@@ -100,6 +100,7 @@ async def test_an_unknown_key_exits_with_3_and_the_nearest(leasehold: CommandLin
     refused = await leasehold("definitions", verb, "ordr", "--json")
     assert (refused.code, refused.error["code"]) == (3, "LH-1002")
     assert 'Did you mean "order"?' in refused.error["message"]
+    assert refused.error["message"].endswith("Nothing was changed.")
 
 
 async def test_a_definition_is_deactivated_and_activated_again(leasehold: CommandLine, bench: Bench) -> None:

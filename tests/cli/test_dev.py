@@ -146,11 +146,13 @@ async def test_people_see_a_checklist_and_then_a_line_for_each_change(
         await screen.shows("stopped after")
         screen.close()
     assert code == 0
-    title, database, migrations, worker, watching, *feed = [line for line in screen.lines if line]
+    registered = re.compile(r"\d\d:\d\d:\d\d \+ \w+: registered as version 1")
+    lines = [line for line in screen.lines if line and not registered.fullmatch(line)]
+    title, database, migrations, worker, watching, *feed = lines
     assert re.fullmatch(r"  leasehold \S+ · python 3\.\d+ · app\.py → 3 jobs", title)
     assert database.startswith("  ✓ database    postgresql://")
     assert migrations == "  ✓ migrations  up to date"
-    assert worker == "  ✓ worker      1 process · 10 slots · wake-ups by LISTEN"
+    assert worker == "  ✓ worker      1 process · 10 slots · wakes by LISTEN"
     assert watching == "  watching *.py · Ctrl-C quits"
     short = job[-8:]
     expected = [
@@ -234,9 +236,40 @@ async def test_several_workers_share_the_work(started: Start, store: Store) -> N
     assert await store.workers() == []
 
 
-@pytest.mark.parametrize("url", ["postgresql://ann:secret@db:5433/jobs?password=secret", "postgres://db:5433/jobs"])
-def test_a_password_is_not_shown(url: str) -> None:
-    assert _without_secrets(url).endswith("//db:5433/jobs")
+SHOWN_URLS = {
+    "postgresql://ann:secret@db:5433/jobs?password=secret": "postgresql://db:5433/jobs",
+    "postgres://db:5433/jobs": "postgres://db:5433/jobs",
+    "postgresql://ann:sec@ret@[::1]:5433/jobs": "postgresql://[::1]:5433/jobs",
+    "postgresql://ann:secret@/jobs?host=/run/pg&port=5433&password=secret": "postgresql:///jobs?host=/run/pg&port=5433",
+    "postgresql:///jobs": "postgresql:///jobs",
+}
+
+
+@pytest.mark.parametrize("url", SHOWN_URLS)
+def test_of_a_url_the_place_is_shown_and_no_password(url: str) -> None:
+    assert _without_secrets(url) == SHOWN_URLS[url]
+
+
+@pytest.mark.parametrize("url", ["postgresql://localhost:abc/db", "postgresql://[::1/db", "mysql://localhost/db"])
+async def test_a_url_that_can_not_be_used_is_an_error_and_no_traceback(started: Start, url: str) -> None:
+    dev = started("--json", "--url", url)
+    assert await dev.code() == 2, dev.said
+    assert dev.news[-1]["error"]["code"] == "LH-1000"
+    assert "Traceback" not in dev.said
+
+
+async def test_an_app_without_jobs_is_warned_of_until_it_has_some(
+    started: Start, door: TenantJobs, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text("from leasehold import Leasehold\napp = Leasehold()\n")
+    dev = started("--json")
+    await dev.is_ready()
+    assert "app.py has no jobs: no worker was started." in (await dev.tells("dev.said", topic="no_jobs"))["text"]
+    assert await store.workers() == []
+    (tmp_path / "app.py").write_text(APP)
+    await dev.tells("dev.said", topic="ready")
+    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    await dev.stop()
 
 
 # Reload

@@ -11,6 +11,7 @@ from leasehold.cli.feed import REMEMBERED, DevSaid, Feed, JobQueued, Lines, News
 from leasehold.model.job import JobId, JobRecord, LineKind, Source, TenantId, WorkerId
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.telemetry import (
+    DefinitionChanged,
     JobDiscarded,
     JobEnded,
     JobGivenBack,
@@ -61,6 +62,14 @@ QUEUED = JobQueued(
     due_in=0,
     source=Source.MANUAL,
     created_by=None,
+)
+CHANGED = DefinitionChanged(
+    at=NOON,
+    worker=WorkerId("a worker"),
+    definition="sync",
+    version=2,
+    created=False,
+    text="sync: now version 2 (timeout: 0:10:00 → 0:20:00)",
 )
 RECLAIMED = JobReclaimed(
     **ABOUT, by=WorkerId("another"), status=Status.QUEUED, error="", error_code="lease_lost", retry_in=2
@@ -137,6 +146,7 @@ def shown(news: News, width: int = 100) -> str:
         ),
         (JobSaid(**ABOUT, text="syncing /", kind=LineKind.LOG, progress=None), "│ 6f46a1d8 syncing /"),
         (JobSaid(**ABOUT, text="page 3", kind=LineKind.PROGRESS, progress=0.3), "│ 6f46a1d8  30% page 3"),
+        (CHANGED, "≠ sync: now version 2 (timeout: 0:10:00 → 0:20:00)"),
         (WorkerKilled(at=NOON, pid=123, running=2), "☠ killed worker 123 (2 jobs running)"),
         (DevSaid(at=NOON, topic=Topic.CHANGED, text="app.py changed"), "↻ app.py changed"),
     ],
@@ -144,6 +154,12 @@ def shown(news: News, width: int = 100) -> str:
 )
 def test_news_is_one_line(news: News, line: str) -> None:
     assert shown(news) == line
+
+
+def test_a_failure_says_below_where_it_happened() -> None:
+    first, second = shown(replace(FAILED, where="app.py:14 in fetch")).split("\n")
+    assert first == shown(FAILED)
+    assert second == "           app.py:14 in fetch"
 
 
 def test_the_checklist_is_aligned() -> None:
@@ -157,9 +173,10 @@ def test_the_checklist_is_aligned() -> None:
     [
         WorkerJoined(at=NOON, worker=WorkerId("w"), pid=1, slots=1, definitions=("sync",), listens=True),
         WorkerLeft(at=NOON, worker=WorkerId("w")),
+        replace(CHANGED, created=True, version=1),
     ],
 )
-def test_workers_that_come_and_go_are_no_news_for_people(event: News) -> None:
+def test_workers_that_come_and_go_and_what_the_title_has_counted_are_no_news_for_people(event: News) -> None:
     assert Lines(100).of(event) is None
 
 
@@ -197,6 +214,7 @@ def test_what_is_said_can_not_move_the_cursor() -> None:
     for news in (
         JobSaid(**ABOUT, text="\x1b[2J", kind=LineKind.LOG, progress=None),
         replace(FAILED, error="\x1b[2J"),
+        replace(FAILED, where="\x1b[2J"),
         replace(QUEUED, definition="\x1b[2J"),
         DevSaid(at=NOON, topic=Topic.BROKEN, text="\x1b[2J"),
     ):

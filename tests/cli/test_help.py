@@ -21,14 +21,14 @@ COMMANDS = {
 EVERY = [[command] for commands in COMMANDS.values() for command in commands] + [
     ["definitions", command] for command in ("list", "show", "sync", "activate", "deactivate")
 ]
-SCREEN = 40
+SCREEN, FIRST_SCREEN = 40, 30
 
 
 def test_help_fits_a_screen_and_groups_the_commands() -> None:
-    asked = run(["--help"], COLUMNS="100")
+    asked = run(["--help"], COLUMNS="80")
     assert asked.code == 0
     lines = asked.out.splitlines()
-    assert len(lines) <= SCREEN
+    assert len(lines) <= FIRST_SCREEN
     headings = [line.split()[1] for line in lines if line.startswith("╭─")]
     assert headings == ["Options", *COMMANDS]
     words = [line.split()[1] for line in lines if line.startswith("│ ")]
@@ -37,10 +37,22 @@ def test_help_fits_a_screen_and_groups_the_commands() -> None:
 
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
 def test_the_help_of_each_command_fits_a_screen(words: list[str]) -> None:
-    asked = run([*words, "--help"], COLUMNS="100")
+    asked = run([*words, "--help"], COLUMNS="80")
     assert asked.code == 0
     assert len(asked.out.splitlines()) <= SCREEN
     assert "--json" in asked.out
+    assert "<bool>" not in asked.out
+
+
+def test_a_shell_can_be_taught_although_the_first_screen_does_not_say_so() -> None:
+    assert "completion" not in run(["--help"]).out
+    known = {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
+    assert known >= {"--install-completion", "--show-completion"}
+
+
+def test_the_help_of_enqueue_names_all_that_goes_to_stdout() -> None:
+    asked = " ".join(run(["enqueue", "--help"], COLUMNS="100").out.split())
+    assert "Its id goes to stdout, with --wait its result too." in asked
 
 
 def test_the_version_is_printed() -> None:

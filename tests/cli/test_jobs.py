@@ -1,12 +1,16 @@
 """`leasehold jobs` and `leasehold job`."""
 
+import shlex
 from datetime import datetime, timedelta
 
 import pytest
 from tests.cli.terminal import CommandLine
 from tests.store.bench import HOUR, OTHER, UNKNOWN_ID, Bench
 
+from leasehold.cli.states import as_filters, matching, read_states
 from leasehold.model.job import JobId, Line, LineKind, NewJob
+from leasehold.model.outcome import Raised, Trace
+from leasehold.store import Filter, Page
 
 
 async def one_of_each(bench: Bench) -> dict[str, JobId]:
@@ -74,24 +78,64 @@ async def test_states_may_be_named_together_and_in_other_spellings(leasehold: Co
     assert {job["state"] for job in queued.document} == {"ready", "retrying", "scheduled"}
 
 
-async def test_pages_of_states_that_no_single_filter_knows_are_complete(leasehold: CommandLine, bench: Bench) -> None:
-    """Between the wanted ones lie others that the store can't leave out."""
-    wanted = []
-    for _ in range(3):
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+@pytest.mark.parametrize("whose", [["--tenant", "acme"], []], ids=["one tenant", "all tenants"])
+async def test_pages_of_states_that_no_single_filter_knows_are_complete_and_in_order(
+    leasehold: CommandLine, bench: Bench, whose: list[str], limit: int
+) -> None:
+    wanted: list[JobId] = []
+    for _ in range(2):
+        await bench.fail(tried := await bench.running())
+        wanted += [tried.job, await bench.failed()]
+        await bench.enqueue(delay=HOUR * 24)
+        await bench.succeeded()
+    for _ in range(2):
         wanted.append(await bench.enqueue())
-        (tried,) = await bench.claim(1)
-        await bench.fail(tried)
-        await bench.move_clock(HOUR)
-        wanted[-1:] = [tried.job]
         await bench.enqueue(delay=HOUR * 24)
-        await bench.enqueue(delay=HOUR * 24)
+    states = ["-s", "ready", "-s", "retrying", "-s", "failed"]
     found: list[JobId] = []
     more: list[str] = []
-    for _ in range(3):
-        page = await leasehold("jobs", "--json", "-s", "ready", "-s", "retrying", "-n", "1", *more)
+    while not found or more:
+        page = await leasehold("jobs", "--json", *states, "-n", str(limit), *whose, *more)
+        assert len(page.document) == min(limit, len(wanted) - len(found))
         found += [job["id"] for job in page.document]
-        more = ["--cursor", page.err.partition("--cursor ")[2].strip()]
-    assert sorted(found) == sorted(wanted)
+        more = shlex.split(page.err.partition("the same with ")[2])
+    assert found == list(reversed(wanted))
+
+
+async def test_what_one_state_has_left_is_listed_when_the_other_is_used_up(
+    leasehold: CommandLine, bench: Bench
+) -> None:
+    await bench.fail(tried := await bench.running())
+    ready = await bench.enqueue()
+    first = await leasehold("jobs", "--json", "-s", "ready", "-s", "retrying", "-n", "1")
+    more = shlex.split(first.err.partition("the same with ")[2])
+    second = await leasehold("jobs", "--json", "-s", "ready", "-s", "retrying", "-n", "1", *more)
+    assert [job["id"] for job in first.document + second.document] == [ready, tried.job]
+    assert "--cursor" not in second.err
+
+
+async def test_among_many_that_are_scheduled_the_few_others_are_found_at_once(
+    bench: Bench,
+) -> None:
+    ready = await bench.enqueue()
+    for _ in range(9):
+        await bench.enqueue(delay=HOUR)
+    asked: list[int] = []
+
+    async def find(where: Filter, cursor: str | None, limit: int) -> Page:
+        asked.append(limit)
+        return await bench.door.find(where, cursor, limit)
+
+    page = await matching(find, as_filters(read_states(["ready", "failed"])), None, 2)
+    assert ([job.id for job in page.jobs], page.next, asked) == ([ready], None, [2])
+
+
+@pytest.mark.parametrize("cursor", ["x", "[]", "[1, 2]", "7"])
+async def test_a_cursor_of_other_states_exits_with_2(leasehold: CommandLine, cursor: str) -> None:
+    refused = await leasehold("jobs", "-s", "ready", "-s", "retrying", "--cursor", cursor)
+    assert (refused.code, refused.out) == (2, "")
+    assert "is not a cursor of this listing" in refused.err
 
 
 async def test_a_state_that_is_none_exits_with_2_and_the_nearest(leasehold: CommandLine) -> None:
@@ -215,6 +259,20 @@ async def test_of_many_lines_the_last_are_shown(leasehold: CommandLine, bench: B
 async def test_the_error_of_an_ended_job_is_shown_whole(leasehold: CommandLine, bench: Bench) -> None:
     await bench.fail(claim := await bench.running(), "no luck\nat all", final=True)
     assert "\nerror\n  Unlucky: no luck\n  at all\n" in (await leasehold("job", claim.job[-8:])).out
+
+
+async def test_job_shows_where_attempts_failed_and_the_last_traceback(leasehold: CommandLine, bench: Bench) -> None:
+    for number in (1, 2):
+        claim = await bench.running() if number == 1 else await bench.claim_one()
+        trace = Trace(f"app.py:{number} in fetch", f"Traceback of attempt {number}:\n  …")
+        await bench.finish(claim, Raised("KeyError", "no row\nat all", trace=trace))
+        await bench.move_clock(HOUR)
+    shown = (await leasehold("job", claim.job)).out
+    first, second = (line for line in shown.splitlines() if line[:2] in ("1 ", "2 "))
+    assert first.endswith("KeyError: no row … (app.py:1 in fetch)")
+    assert second.endswith("KeyError: no row … (app.py:2 in fetch)")
+    assert "\ntraceback of attempt 2\n  Traceback of attempt 2:\n    …\n" in shown
+    assert "Traceback of attempt 1" not in shown
 
 
 async def test_job_as_json_has_its_attempts_and_lines(leasehold: CommandLine, bench: Bench) -> None:

@@ -82,7 +82,7 @@ def test_a_database_that_is_away_exits_with_7() -> None:
 def test_a_url_that_names_no_postgres_exits_with_2() -> None:
     done = leasehold("migrate", url="mysql://127.0.0.1/nobody")
     assert done.returncode == 2
-    assert "Nothing was changed" in done.stderr
+    assert "names no engine. Nothing was opened" in done.stderr
 
 
 def test_without_a_url_the_embedded_postgres_is_used(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from tests.cli.terminal import NOWHERE, CommandLine
 from tests.store.bench import DAY, Bench, all_jobs
 
 from leasehold.cli import doctor, operate
-from leasehold.engines.postgres.checkup import Finding, Verdict
+from leasehold.engines.report import Finding, Verdict
 from leasehold.store import Serves, WorkerFacts
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 from tests.cli.terminal import NOWHERE
+from tests.cli.terminal import run as in_this_process
 from tests.cli.test_migrate import COMMAND
 from tests.store.bench import UNKNOWN_ID, Bench
 
@@ -93,10 +94,48 @@ def test_from_code_to_result_with_a_worker_beside_it(database_url: str, tmp_path
     assert orjson.loads(shown.stdout)["status"] == "succeeded"
 
 
-def test_in_an_empty_folder_the_embedded_postgres_is_used_and_named(tmp_path: Path) -> None:
+LOOKING = [
+    ["jobs"],
+    ["job", UNKNOWN_ID],
+    ["logs", UNKNOWN_ID],
+    ["retry", UNKNOWN_ID],
+    ["cancel", UNKNOWN_ID],
+    ["run-now", UNKNOWN_ID],
+    ["workers"],
+    ["prune"],
+    ["doctor"],
+    ["definitions"],
+    ["definitions", "show", "greet"],
+    ["definitions", "activate", "greet"],
+    ["definitions", "sync", "greeter.py"],
+]
+
+
+@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+def test_who_only_looks_makes_no_database(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "greeter.py").write_text(GREETER)
+    monkeypatch.chdir(tmp_path)
+    refused = in_this_process([*words, "--json"])
+    assert (refused.code, refused.error["code"]) == (7, "LH-3010")
+    assert "LEASEHOLD_URL is not set, and there is no .leasehold in " in refused.error["message"]
+    assert not (tmp_path / ".leasehold").exists()
+
+
+def test_in_an_empty_folder_the_embedded_postgres_is_made_used_and_named(tmp_path: Path) -> None:
+    assert run("migrate", folder=tmp_path).returncode == 0
     listed = run("jobs", "--json", folder=tmp_path)
     assert (listed.returncode, listed.stdout) == (0, "[]\n"), listed.stderr
     assert "an embedded Postgres in .leasehold, for want of LEASEHOLD_URL" in listed.stderr
+    examined = run("doctor", "--json", folder=tmp_path)
+    first, *_ = orjson.loads(examined.stdout)["findings"]
+    assert (first["check"], first["verdict"]) == ("url", "warning")
+    assert "for development" in first["text"]
+
+
+def test_an_enqueue_may_be_what_makes_the_database(tmp_path: Path) -> None:
+    refused = run("enqueue", "greet", "--tenant", "acme", "--json", folder=tmp_path)
+    assert (refused.returncode, orjson.loads(refused.stdout)["error"]["code"]) == (3, "LH-1002")
+    assert (tmp_path / ".leasehold").is_dir()
 
 
 async def test_followed_lines_come_while_the_job_runs(bench: Bench, database_url: str) -> None:

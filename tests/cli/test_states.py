@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.cli.states import WAITING, as_filter, read_states
+from leasehold.cli.states import WAITING, as_filters, read_states
 from leasehold.errors import InvalidInput
 from leasehold.model.status import DisplayState, Status
 
@@ -39,22 +39,27 @@ def test_what_is_no_state_is_refused_with_the_nearest() -> None:
         read_states(["runing"])
 
 
+QUEUED, FAILED, RUNNING = Status.QUEUED, DisplayState.FAILED, DisplayState.RUNNING
+
+
 @pytest.mark.parametrize(
-    ("states", "statuses", "due", "tried"),
+    ("states", "filters"),
     [
-        (set(), (), None, None),
-        ({READY}, (Status.QUEUED,), True, None),
-        ({SCHEDULED}, (Status.QUEUED,), False, False),
-        ({RETRYING}, (Status.QUEUED,), False, True),
-        ({SCHEDULED, RETRYING}, (Status.QUEUED,), False, None),
-        ({READY, RETRYING}, (Status.QUEUED,), None, None),
-        (WAITING, (Status.QUEUED,), None, None),
-        ({READY, DisplayState.RUNNING}, (Status.QUEUED, Status.RUNNING), None, None),
-        ({DisplayState.DEAD_LETTER}, (Status.DEAD_LETTER,), None, None),
+        (set(), [((), None, None)]),
+        ({READY}, [((QUEUED,), True, None)]),
+        ({SCHEDULED}, [((QUEUED,), False, False)]),
+        ({RETRYING}, [((QUEUED,), False, True)]),
+        ({SCHEDULED, RETRYING}, [((QUEUED,), False, None)]),
+        (WAITING, [((QUEUED,), None, None)]),
+        ({DisplayState.DEAD_LETTER}, [((Status.DEAD_LETTER,), None, None)]),
+        ({READY, FAILED, RUNNING}, [((QUEUED, Status.FAILED, Status.RUNNING), True, None)]),
+        (WAITING | {FAILED}, [((QUEUED, Status.FAILED), None, None)]),
+        ({READY, RETRYING}, [((QUEUED,), True, None), ((QUEUED,), False, True)]),
+        ({SCHEDULED, FAILED}, [((Status.FAILED,), None, None), ((QUEUED,), False, False)]),
+        ({READY, SCHEDULED, FAILED}, [((QUEUED, Status.FAILED), True, None), ((QUEUED,), False, False)]),
     ],
 )
-def test_a_filter_is_as_narrow_as_it_can_be(
-    states: set[DisplayState], statuses: tuple[Status, ...], due: bool | None, tried: bool | None
+def test_filters_leave_nothing_to_be_left_out_later(
+    states: set[DisplayState], filters: list[tuple[tuple[Status, ...], bool | None, bool | None]]
 ) -> None:
-    where = as_filter(frozenset(states))
-    assert (where.statuses, where.due, where.tried) == (statuses, due, tried)
+    assert [(each.statuses, each.due, each.tried) for each in as_filters(frozenset(states))] == filters

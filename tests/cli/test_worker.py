@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 from tests.cli.test_migrate import leasehold
+from tests.cli.test_processes import run
 from tests.worker.shop import ACME
 
 from leasehold.model.job import NewJob
@@ -68,6 +69,29 @@ def test_a_duration_that_can_not_be_read_is_a_message(database_url: str, jobs: P
     assert "is not a duration" in done.stderr
 
 
+REFUSED = {
+    "a typo": (["no_such_file.py"], 2, "LH-5001"),
+    "a missing schema": (["jobs.py:app", "--schema", "absent"], 6, "LH-2001"),
+    "no duration": (["jobs.py:app", "--lease", "soon"], 2, "LH-1000"),
+    "no jobs": (["jobs.py:other"], 2, "LH-1000"),
+    "an end when imported": (["ending.py"], 2, "LH-5001"),
+    "no URL": (["jobs.py:app", "--url", "postgresql://localhost:abc/db"], 2, "LH-1000"),
+}
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(("words", "code", "error"), REFUSED.values(), ids=REFUSED)
+def test_what_can_not_start_ends_at_once_and_tells_machines_why(
+    database_url: str, jobs: Path, words: list[str], code: int, error: str, processes: str
+) -> None:
+    (jobs.parent / "ending.py").write_text("raise SystemExit")
+    done = run("worker", *words, "--json", "--processes", processes, url=database_url, folder=jobs.parent)
+    assert done.returncode == code, done.stderr
+    assert orjson.loads(done.stdout)["error"]["code"] == error
+    assert error in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # As JSON
 
 
@@ -101,7 +125,7 @@ def told(process: "subprocess.Popen[bytes]", until: str) -> list[str]:
 
 async def test_events_have_stdout_for_themselves(store: Store, database_url: str, jobs: Path) -> None:
     with working(jobs, "--json", LEASEHOLD_URL=database_url) as process:
-        assert told(process, until="worker.joined") == ["worker.joined"]
+        told(process, until="worker.joined")
         await store.tenant(ACME).enqueue([NewJob(definition="talk")])
         assert told(process, until="job.ended") == ["job.started", "job.said", "job.ended"]
         process.send_signal(signal.SIGTERM)
@@ -112,9 +136,18 @@ async def test_events_have_stdout_for_themselves(store: Store, database_url: str
         assert f"printed {who}" in log
 
 
+def test_the_events_of_several_processes_share_a_stdout(database_url: str, jobs: Path) -> None:
+    with working(jobs, "--json", "--processes=2", "--until-stdin-ends", LEASEHOLD_URL=database_url) as process:
+        for event in ("worker.joined", "worker.joined"):
+            told(process, until=event)
+        process.send_signal(signal.SIGTERM)
+        assert told(process, until="worker.left") + told(process, until="worker.left") == 2 * ["worker.left"]
+        assert process.wait() == 0
+
+
 def test_an_embedded_postgres_is_migrated_before_it_works(jobs: Path, tmp_path: Path) -> None:
     with working(jobs, "--json", LEASEHOLD_HOME=str(tmp_path / "data")) as process:
-        assert told(process, until="worker.joined") == ["worker.joined"]
+        told(process, until="worker.joined")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
 

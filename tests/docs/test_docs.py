@@ -16,6 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import asyncpg
+import orjson
 import pytest
 
 import leasehold
@@ -81,6 +82,10 @@ class Command:
         return self.words[0] == "leasehold" and self.words[1] in LASTING
 
     @property
+    def processes(self) -> int:
+        return int(self.words[self.words.index("--processes") + 1]) if "--processes" in self.words else 1
+
+    @property
     def expected_code(self) -> Iterator[int]:
         if "--check" in self.words:
             yield 6
@@ -93,6 +98,13 @@ def commands(page: Path) -> Iterator[Command]:
         starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
         for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
             yield Command(lines[start].removeprefix("$ "), [line for line in lines[start + 1 : end] if line.strip()])
+
+
+def session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
 
 
 class Terminal:
@@ -139,10 +151,24 @@ class Terminal:
             )
         self._lasting[kind] = process, log
         deadline = time.monotonic() + PATIENCE
-        while "worker" not in log.read_text():
+        while not self._works(command, process.pid, log.read_text()):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
+
+    def _works(self, command: Command, session: int, said: str) -> bool:
+        """`dev` says when its workers are there; of `worker` the database knows, and each has the session's id."""
+        if command.words[1] == "dev":
+            return " topic=worker " in said
+        listed = subprocess.run(
+            [sys.executable, "-c", LEASEHOLD, "workers", "--json"],
+            cwd=self._folder,
+            env=without_settings() | command.settings,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+        pids = [worker["pid"] for worker in orjson.loads(listed.stdout)] if listed.returncode == 0 else []
+        return sum(session_of(pid) == session for pid in pids) == command.processes
 
     def end(self, kind: str) -> None:
         if kind in self._lasting:
@@ -201,6 +227,11 @@ def test_everything_public_has_a_docstring_and_errors_have_their_place_in_the_tr
 def test_every_setting_is_documented(page: str) -> None:
     named = set(re.findall(r"^\| `LEASEHOLD_(\w+)`", (ROOT / page).read_text(), re.MULTILINE))
     assert named == {field.name.upper() for field in fields(Settings)}
+
+
+def test_the_variable_that_only_the_command_line_reads_is_documented_beside_the_settings() -> None:
+    page = (ROOT / "docs/reference/settings.md").read_text()
+    assert "The command line also reads `LEASEHOLD_TENANT`" in page
 
 
 async def test_every_column_of_ours_on_the_map_exists(database_url: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.cli.terminal import NOWHERE
 from tests.conftest import eventually
 from tests.embedded.processes import no_process_of
 from tests.worker.shop import Process
@@ -33,10 +34,10 @@ async def home(tmp_path: Path) -> AsyncIterator[Path]:
     await eventually(nobody, what="the end of its Postgres")
 
 
-def demo(home: Path, *options: str) -> Process:
+def demo(home: Path, *options: str, **settings: str) -> Process:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
     command = [sys.executable, str(DEMO), *options]
-    return Process(command, environment | {"LEASEHOLD_HOME": str(home)}, home.with_name("log"))
+    return Process(command, environment | settings | {"LEASEHOLD_HOME": str(home)}, home.with_name("log"))
 
 
 def row(said: str, shop: str) -> list[int]:
@@ -70,6 +71,15 @@ async def test_it_ends_by_itself_and_can_be_run_again(home: Path) -> None:
         finally:
             assert await running.clear_up() == []
         assert "Lost: 0." in running.said
+
+
+async def test_it_leaves_alone_the_database_that_others_use(home: Path) -> None:
+    running = demo(home, "--seconds", "1", LEASEHOLD_URL=NOWHERE, LEASEHOLD_SCHEMA="theirs", LEASEHOLD_FALLBACK="x")
+    try:
+        assert await running.code() == 0, running.said
+    finally:
+        assert await running.clear_up() == []
+    assert "Lost: 0." in running.said
 
 
 async def test_killed_with_kill_9_it_leaves_nothing_behind(home: Path) -> None:

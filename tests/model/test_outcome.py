@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from leasehold.model.definition import Definition, OnExhausted
 from leasehold.model.job import Claim
 from leasehold.model.outcome import (
     SHOWN_ERROR,
+    SHOWN_TRACEBACK,
     Canceled,
     LeaseLost,
     Outcome,
@@ -23,9 +25,11 @@ from leasehold.model.outcome import (
     Snoozed,
     Succeeded,
     TimedOut,
+    Trace,
     Verdict,
     decide,
 )
+from leasehold.model.payload import require_json
 from leasehold.model.status import AttemptStatus, Status
 
 MINUTE = timedelta(minutes=1)
@@ -297,6 +301,34 @@ def test_any_error_text_is_utf_8_without_nul_and_bounded(text: str, times: int) 
     error.encode("utf-8")
     assert "\0" not in error
     assert len(error) <= SHOWN_ERROR
+
+
+TRACE = Trace("app.py:14 in fetch", "Traceback (most recent call last):\n  …")
+
+
+@pytest.mark.parametrize("attempt", [1, 5], ids=["queued again", "given up"])
+@pytest.mark.parametrize(
+    "outcome", [Raised("E", "e", trace=TRACE), TimedOut(MINUTE, TRACE)], ids=["error", "timeout"]
+)
+def test_the_place_of_an_error_goes_into_the_details(outcome: Outcome, attempt: int) -> None:
+    details = judge(outcome, a_claim(attempt=attempt, max_attempts=5)).details
+    assert details is not None
+    assert orjson.loads(details) == {"where": TRACE.where, "traceback": TRACE.traceback}
+
+
+def test_a_final_error_says_where_it_was_raised() -> None:
+    assert judge(Raised("Fail", "no use", final=True, trace=TRACE)).details is not None
+
+
+def test_without_a_trace_there_are_no_details() -> None:
+    assert judge(ERROR).details is None
+
+
+@given(st.text(st.characters(), max_size=200), st.integers(1, 2000))
+def test_any_trace_is_json_that_can_be_stored_and_bounded(text: str, times: int) -> None:
+    details = Trace(text * times, text * times).as_json()
+    require_json(details)
+    assert len(orjson.loads(details)["traceback"]) <= SHOWN_TRACEBACK
 
 
 @pytest.mark.parametrize("text", ["nope", "", "{", '"\\u0000"', "NaN"])

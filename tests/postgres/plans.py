@@ -510,6 +510,7 @@ def _verdicts(numbers: Sequence[int], attempt_status: str) -> dict[str, Any]:
         "errors": [None] * count,
         "error_codes": [None] * count,
         "exit_codes": [None] * count,
+        "details": [None] * count,
     }
 
 

@@ -15,8 +15,9 @@ from tests.store.bench import HOUR, LEASE, Bench
 
 from leasehold import embedded
 from leasehold.engines.postgres import checkup
-from leasehold.engines.postgres.checkup import Finding, Verdict, examine
+from leasehold.engines.postgres.checkup import examine
 from leasehold.engines.postgres.migrate import migrations
+from leasehold.engines.report import Finding, Verdict
 from leasehold.errors import Unreachable
 from leasehold.model.definition import Definition
 from leasehold.store import Store

@@ -8,7 +8,8 @@ import asyncpg
 import pytest
 
 from leasehold.engines import open_store
-from leasehold.engines.postgres.migrate import Standing, migrate, migrations, script, standing
+from leasehold.engines.postgres.migrate import migrate, migrations, script, standing
+from leasehold.engines.report import Standing
 from leasehold.errors import InvalidInput, SchemaMismatch
 from leasehold.model.job import tenant_id
 

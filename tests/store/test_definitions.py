@@ -175,8 +175,10 @@ async def test_a_sync_does_not_make_an_inactive_definition_active(bench: Bench) 
 
 
 async def test_an_unknown_definition_can_not_be_activated(bench: Bench) -> None:
-    with pytest.raises(UnknownDefinition, match="no-such-thing"):
-        await bench.store.activate("no-such-thing", True)
+    with pytest.raises(UnknownDefinition, match='"reprt"') as refused:
+        await bench.store.activate("reprt", True)
+    assert 'Did you mean "report"?' in refused.value.happened
+    assert refused.value.happened.endswith("Nothing was changed.")
 
 
 async def test_what_was_enqueued_before_a_definition_changed_can_still_end(bench: Bench) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.store.bench import HOUR, OTHER, SECOND, UNKNOWN_ID, Bench, EngineUnderTest
 
 from leasehold.model.job import Claim, Line, LineKind
-from leasehold.model.outcome import Released, Snoozed
+from leasehold.model.outcome import Raised, Released, Snoozed, Trace
 from leasehold.model.status import AttemptStatus
 
 
@@ -80,6 +80,26 @@ async def test_an_error_of_any_characters_is_kept(bench: Bench) -> None:
     await bench.fail(claim, text)
     assert (await bench.last_attempt(claim.job)).error == text
     assert (await bench.job(claim.job)).last_error == text
+
+
+@pytest.mark.parametrize("final", [False, True], ids=["queued again", "given up"])
+async def test_an_attempt_keeps_where_its_error_came_from(bench: Bench, final: bool) -> None:
+    trace = Trace("app.py:14 in fetch", 'File "app.py", line 14, in fetch\n  \0 \ud800 ü {} \\')
+    claim, other = await bench.running(), await bench.running()
+    await bench.finish_all(
+        [(claim, Raised("Unlucky", "no luck", final=final, trace=trace)), (other, Raised("E", "e"))]
+    )
+    details = (await bench.last_attempt(claim.job)).details
+    assert details["where"] == "app.py:14 in fetch"
+    assert details["traceback"].startswith('File "app.py", line 14, in fetch\n')
+    assert (await bench.last_attempt(other.job)).details == {}
+
+
+async def test_what_is_canceled_instead_of_tried_again_keeps_where_its_error_came_from(bench: Bench) -> None:
+    claim = await bench.running()
+    await bench.door.cancel([claim.job])
+    await bench.finish(claim, Raised("Unlucky", "no luck", trace=Trace("app.py:14 in fetch", "…")))
+    assert (await bench.last_attempt(claim.job)).details["where"] == "app.py:14 in fetch"
 
 
 async def test_lines_are_kept_in_the_order_of_their_numbers(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from leasehold import Leasehold
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
-from leasehold.worker import Job
+from leasehold.worker import Fail, Job
 
 app = Leasehold()
 handlers = app.handlers
@@ -47,6 +47,11 @@ def hang_in_thread(job: Job, payload: dict[str, Any]) -> None:
     write_down("began", job, payload)
     while True:
         time.sleep(0.02)
+
+
+@handlers.add(Definition("fail", max_attempts=1))
+async def fail(job: Job, payload: dict[str, Any]) -> None:
+    raise Fail("broken on purpose")
 
 
 @handlers.add(Definition("poison", backoff=SOON, max_attempts=3))

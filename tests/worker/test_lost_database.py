@@ -380,7 +380,7 @@ async def test_each_outage_is_told_and_begins_with_short_pauses(
     """Also the second one, after a tenure that ended by a lost seat."""
     proxy.refuse()
     with caplog.at_level(logging.WARNING, "leasehold.worker"):
-        async with at_work(proxy.url, seen, lease=timedelta(seconds=0.6)) as worker:
+        async with at_work(proxy.url, seen, lease=timedelta(seconds=1)) as worker:
             await asyncio.sleep(0.5)
             proxy.heal()
             await worker.joined.wait()

@@ -19,6 +19,7 @@ from leasehold.model.job import LineKind
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Serves, WorkerFacts
 from leasehold.telemetry import (
+    DefinitionChanged,
     Event,
     JobDiscarded,
     JobEnded,
@@ -76,8 +77,25 @@ async def test_a_worker_that_joins_says_what_it_serves_and_leaves_under_the_same
         joined = await heard.first(WorkerJoined)
         assert [worker.id for worker in await shop.store.workers()] == [joined.worker]
     assert (joined.pid, joined.slots, joined.definitions, joined.listens) == (os.getpid(), 7, ("report",), True)
-    assert heard.names == ["worker.joined", "worker.left"]
+    assert heard.names == ["definition.changed", "worker.joined", "worker.left"]
     assert heard.of(WorkerLeft)[0].worker == joined.worker
+
+
+async def test_a_worker_says_what_its_code_changes_and_nothing_where_nothing_changes(
+    shop: Shop, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    short, long = timedelta(minutes=10), timedelta(minutes=20)
+    with caplog.at_level(logging.INFO, "leasehold.worker"):
+        for timeout in (short, short, long):
+            async with shop.working(only(done, timeout=timeout), observe=heard):
+                await heard.first(WorkerJoined)
+    registered, changed = heard.of(DefinitionChanged)
+    assert (registered.definition, registered.version, registered.created) == ("report", 1, True)
+    assert (changed.definition, changed.version, changed.created) == ("report", 2, False)
+    assert changed.text == "report: now version 2 (timeout: 0:10:00 → 0:20:00)"
+    assert changed.worker == heard.of(WorkerJoined)[-1].worker
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert told == [registered.text, changed.text]
 
 
 async def test_a_worker_that_does_not_listen_says_so(shop: Shop, heard: Heard) -> None:
@@ -94,7 +112,7 @@ async def test_a_worker_that_finds_that_it_can_not_listen_says_so_once(shop: Sho
         return instead
 
     shop.doors.step_in("wakes", deaf)
-    async with shop.working(only(done), observe=heard, fallback=timedelta(milliseconds=20)):
+    async with shop.working(only(done), observe=heard, fallback=timedelta(milliseconds=100)):
         assert not (await heard.first(WorkerListening)).listens
         await shop.ended(await shop.enqueue())
     assert heard.names.count("worker.listening") == 1
@@ -130,7 +148,7 @@ async def test_a_job_is_started_speaks_and_ends(shop: Shop, heard: Heard) -> Non
     async with shop.working(only(report, max_attempts=3), observe=heard):
         job = await shop.enqueue()
         ended = await heard.first(JobEnded)
-    assert heard.names == ["worker.joined", "job.started", "job.said", "job.said", "job.ended", "worker.left"]
+    assert heard.names[1:] == ["worker.joined", "job.started", "job.said", "job.said", "job.ended", "worker.left"]
     (started,) = heard.of(JobStarted)
     for event in (started, ended, *heard.of(JobSaid)):
         assert (event.job, event.tenant, event.definition, event.attempt) == (job, ACME, "report", 1)
@@ -261,7 +279,7 @@ async def test_a_job_that_runs_when_its_worker_stops_is_given_back(shop: Shop, h
     async with shop.working(only(report), observe=heard):
         job = await shop.enqueue()
         await asyncio.wait_for(began.wait(), 30)
-    assert heard.names == ["worker.joined", "job.started", "job.given_back", "worker.left"]
+    assert heard.names[1:] == ["worker.joined", "job.started", "job.given_back", "worker.left"]
     assert heard.of(JobGivenBack)[0].job == job
 
 
@@ -308,7 +326,7 @@ async def test_an_observer_that_raises_does_no_harm_and_is_logged_once(
             records = await shop.all_ended(await shop.enqueue_many(20))
     assert {record.status for record in records} == {Status.SUCCEEDED}
     assert [record.getMessage() for record in caplog.records if "observer" in record.getMessage()] == [
-        "the observer raised at worker.joined; it is told on, further errors are not logged"
+        "the observer raised at definition.changed; it is told on, further errors are not logged"
     ]
 
 

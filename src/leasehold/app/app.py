@@ -27,6 +27,7 @@ from leasehold.model.backoff import Backoff
 from leasehold.model.definition import Definition, Retention
 from leasehold.model.job import tenant_id
 from leasehold.store import Store
+from leasehold.telemetry import Observer, nobody
 from leasehold.worker import Handlers, Job, Worker, WorkerSettings
 
 M = TypeVar("M", bound=BaseModel)
@@ -215,6 +216,17 @@ class Leasehold:
     def worker_settings(self) -> WorkerSettings:
         settings = self.settings
         return WorkerSettings(notify=settings.notify, fallback=settings.fallback, version=VERSION)
+
+    def make_worker(self, url: str, settings: WorkerSettings, observe: Observer = nobody) -> Worker:
+        """A worker for a process of its own, on whose loop the app is open for its handlers."""
+
+        async def open_and_lend() -> Store:
+            store = await open_store(url, self.settings.schema)
+            shared = self._shared.setdefault(asyncio.get_running_loop(), Shared(self._open_store))
+            shared.opened = Opened(store, url, self.handlers)
+            return store
+
+        return Worker(open_and_lend, self.handlers, settings, observe)
 
     def _make_worker(self, how: bool | WorkerSettings, url: str) -> Worker:
         """The environment's word counts beside what was said about the worker."""

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from time import monotonic
 
-from leasehold.model.definition import Change, Registered, unknown_definition
+from leasehold.model.definition import Registered, described, unknown_definition
 from leasehold.store import Store
 from leasehold.worker import Handlers
 
@@ -86,20 +86,3 @@ class Shared:
                 if not self._users:
                     self.opened = None
                     await self._stack.aclose()
-
-
-def described(changes: Sequence[Change]) -> list[str]:
-    """For people: one line for each definition that is new or different."""
-    return [_described(change) for change in changes if change.created or change.fields]
-
-
-def _described(change: Change) -> str:
-    if change.created:
-        return f"{change.key}: registered as version {change.version}"
-    fields = (f"{name}: {_short(before)} → {_short(after)}" for name, (before, after) in change.fields.items())
-    return f"{change.key}: now version {change.version} ({'; '.join(fields)})"
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 120 else text[:119] + "…"

@@ -9,8 +9,9 @@ import typer
 
 from leasehold import __version__
 from leasehold.cli import act, definitions, dev, doctor, enqueue, jobs, logs, migrate, operate, worker
+from leasehold.cli.help import Command, Group
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Group, no_args_is_help=True, pretty_exceptions_enable=False)
 
 GROUPS: dict[str, list[Callable[..., None]]] = {
     "Run": [dev.dev, worker.worker, migrate.migrate],
@@ -19,7 +20,7 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
 }
 for group, commands in GROUPS.items():
     for command in commands:
-        app.command(rich_help_panel=group)(command)
+        app.command(cls=Command, rich_help_panel=group)(command)
 app.add_typer(definitions.commands, name="definitions", rich_help_panel="Operate")
 
 
@@ -35,7 +36,7 @@ def leasehold(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Durable background jobs for multi-tenant Python apps, in the Postgres you already run."""
+    """Durable background jobs for multi-tenant Python apps, in your own Postgres."""
 
 
 def main() -> None:

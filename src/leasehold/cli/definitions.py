@@ -10,28 +10,29 @@ from rich.text import Text
 
 from leasehold.app import Leasehold
 from leasehold.cli import documents
+from leasehold.cli.help import Command, Group
 from leasehold.cli.options import Json, Schema, Url, ask, reached
 from leasehold.cli.output import explained, print_json, said, shown
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.target import load_app
 from leasehold.cli.words import counted, span
-from leasehold.model.definition import Change, Definition, Registered, differences, unknown_definition
+from leasehold.model.definition import Change, Definition, Registered, differences, no_such_definition
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The definition.")]
 
-commands = typer.Typer(invoke_without_command=True)
+commands = typer.Typer(cls=Group, invoke_without_command=True)
 
 
 @commands.callback()
 def definitions(context: typer.Context, url: Url = None, schema: Schema = None, json: Json = False) -> None:
-    """List the kinds of jobs there are; show, sync or (de)activate one."""
+    """List the kinds of jobs; show, sync or (de)activate them."""
     if context.invoked_subcommand is None:
         _list(url, schema, json)
     elif url or schema or json:
         raise typer.BadParameter(f"options belong after {context.invoked_subcommand}, not before it")
 
 
-@commands.command("list")
+@commands.command("list", cls=Command)
 def list_all(url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """List all definitions."""
     _list(url, schema, json)
@@ -61,7 +62,7 @@ def _row(registered: Registered) -> list[Cell]:
     ]
 
 
-@commands.command()
+@commands.command(cls=Command)
 def show(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """Show a definition as JSON, its schema included."""
     with explained(json):
@@ -72,13 +73,13 @@ def show(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -
             show_line(shown, documents.as_json(documents.definition(registered), indented=True).decode())
 
 
-@commands.command()
+@commands.command(cls=Command)
 def activate(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """Take new jobs of a definition again, and let go on what waits."""
     _set_active(key, True, url, schema, json)
 
 
-@commands.command()
+@commands.command(cls=Command)
 def deactivate(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """Take no new jobs of a definition; what waits is held, what runs goes on."""
     _set_active(key, False, url, schema, json)
@@ -101,11 +102,11 @@ def _set_active(key: str, active: bool, url: str | None, schema: str | None, jso
 async def _registered(app: Leasehold, key: str) -> Registered:
     known = {registered.definition.key: registered for registered in await app.store.definitions()}
     if key not in known:
-        raise unknown_definition(key, tuple(known))
+        raise no_such_definition(key, tuple(known))
     return known[key]
 
 
-@commands.command()
+@commands.command(cls=Command)
 def sync(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="file.py or package.module, or either:name.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the difference, change nothing.")] = False,

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import uniform
 from time import monotonic
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import orjson
 import typer
@@ -25,11 +25,11 @@ from leasehold.cli.crew import Crew
 from leasehold.cli.feed import DevSaid, Feed, Lines, News, Topic, WorkerKilled, logfmt
 from leasehold.cli.options import Schema, Url
 from leasehold.cli.output import explained, shown
-from leasehold.cli.target import load_app
+from leasehold.cli.target import ended_when_imported, load_app
 from leasehold.cli.words import counted, span, utc_now
 from leasehold.cli.worker import Slots, Target, command_line
 from leasehold.config import VERSION
-from leasehold.engines import open_store, prepare_store
+from leasehold.engines import open_store, prepare_store, require_usable_url
 from leasehold.errors import CannotLoad, LeaseholdError
 from leasehold.model.status import Status
 from leasehold.store import Filter, Store
@@ -62,7 +62,10 @@ def dev(
     schema: Schema = None,
     until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
 ) -> None:
-    """Run everything on this machine, for development: database, migrations, workers, reload."""
+    """Run everything on this machine, for development.
+
+    Database, migrations, workers, reload, and what happens.
+    """
     if until_stdin_ends:
         end_with_stdin()
     with explained(json):
@@ -127,18 +130,18 @@ class Supervisor:
             if app := await self._importable_app():
                 self._say(Topic.APP, self._title(app))
                 async with self._database(app) as url, self._store(url, app) as store:
-                    await self._serve(store, dict(os.environ, LEASEHOLD_URL=url))
+                    await self._serve(app, store, dict(os.environ, LEASEHOLD_URL=url))
         self._say(Topic.STOPPED, self._result())
 
-    async def _serve(self, store: Store, environment: Mapping[str, str]) -> None:
+    async def _serve(self, app: App, store: Store, environment: Mapping[str, str]) -> None:
         newest = (await store.everywhere(Filter(), None, MOST_SEEN)).jobs
         self._feed.know(newest)
         async with _alongside(looking=partial(self._look, store), chaos=self._kill_now_and_then):
             try:
-                await self._start_crew(environment, Topic.WORKER)
+                await self._start_crew(app, environment, Topic.WORKER)
                 self._say(Topic.WATCHING, self._how_to_go_on())
-                while await self._has_changed():
-                    await self._start_crew(environment, Topic.READY)
+                while changed := await self._changed_app():
+                    await self._start_crew(changed, environment, Topic.READY)
             finally:
                 if self._crew:
                     await self._crew.stop()
@@ -162,6 +165,7 @@ class Supervisor:
     @asynccontextmanager
     async def _database(self, app: App) -> AsyncIterator[str]:
         if url := self._options.url or app.url:
+            require_usable_url(url)
             self._say(Topic.DATABASE, _without_secrets(url))
             yield url
             return
@@ -183,21 +187,24 @@ class Supervisor:
         finally:
             await store.close()
 
-    async def _start_crew(self, environment: Mapping[str, str], topic: Topic) -> None:
+    async def _start_crew(self, app: App, environment: Mapping[str, str], topic: Topic) -> None:
+        if not app.definitions:
+            self._say(Topic.NO_JOBS, _no_jobs(self._options.target))
+            return
         size = self._options.workers
         self._crew = Crew(self._options.worker_command(), environment, size, self._hear, self._say)
         if joined := await self._unless_interrupted(self._crew.start()):
             processes = f"{size} process" if size == 1 else f"{size} processes"
-            wakes = "wake-ups by LISTEN" if joined.listens else "polling"
+            wakes = "wakes by LISTEN" if joined.listens else "polling"
             ready = "ready: " if topic is Topic.READY else ""
             self._say(topic, f"{ready}{processes} · {counted(joined.slots, 'slot')} · {wakes}")
 
-    async def _has_changed(self) -> bool:
-        """Waits for a change, ends the crew, and waits for a change that can be imported; False: told to stop."""
+    async def _changed_app(self) -> App | None:
+        """Waits for a change, ends the crew, and waits for a change that can be imported; None: told to stop."""
         await first_of(self._changed.wait(), self._stopping.wait())
-        assert self._crew is not None
-        await self._crew.stop()
-        return await self._importable_app() is not None
+        if self._crew:
+            await self._crew.stop()
+        return await self._importable_app()
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:
         """None: the code has changed meanwhile, or we are told to stop."""
@@ -311,8 +318,15 @@ def _print(line: str) -> None:
 
 def _without_secrets(url: str) -> str:
     parts = urlsplit(url)
-    place = parts.hostname or "localhost"
-    return f"{parts.scheme}://{place}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    place = [(name, value) for name, value in parse_qsl(parts.query) if name in ("host", "port")]
+    shown = urlencode(place, safe="/:,")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" + (f"?{shown}" if shown else "")
+
+
+def _no_jobs(target: str) -> str:
+    return (
+        f"{target} has no jobs: no worker was started. Write @app.job above a function, in it or in what it imports."
+    )
 
 
 @asynccontextmanager
@@ -353,10 +367,7 @@ async def _described(target: str) -> App:
             process.kill()
             await process.wait()
     if not answer:
-        raise CannotLoad(
-            f"{target} ended its process with {code} when it was imported. Nothing was started.",
-            fix="What shall only happen when it is run as a script belongs below: if __name__ == '__main__'.",
-        )
+        raise ended_when_imported(target, code)
     told = orjson.loads(answer)
     if error := told.get("error"):
         raise CannotLoad(error["message"], fix=error["fix"], code=error["code"])

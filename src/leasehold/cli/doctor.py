@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 
 import typer
 from rich.text import Text
@@ -12,7 +13,8 @@ from leasehold.cli.options import Json, Schema, Url, reached
 from leasehold.cli.output import FAILED, OK, explained, print_json, shown
 from leasehold.cli.tables import show_line
 from leasehold.cli.words import counted, printable
-from leasehold.engines.postgres.checkup import Finding, Verdict, examine
+from leasehold.engines import examine
+from leasehold.engines.report import Finding, Verdict
 
 
 def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
@@ -23,7 +25,7 @@ def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
     with explained(json):
         app = reached(Leasehold(url, schema=schema))
         with app.database() as where:
-            findings = asyncio.run(_examine(where, app.settings.schema, json))
+            findings = asyncio.run(_examine(app, where, json))
         verdicts = Counter(finding.verdict for finding in findings)
         problems, warnings = verdicts[Verdict.PROBLEM], verdicts[Verdict.WARNING]
         if json:
@@ -34,14 +36,26 @@ def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
     raise typer.Exit(FAILED if problems else OK)
 
 
-async def _examine(url: str, schema: str, json: bool) -> list[Finding]:
+async def _examine(app: Leasehold, url: str, json: bool) -> list[Finding]:
     """One after the other, as they come: some take a while."""
     findings = []
-    async for finding in examine(url, schema):
+    async for finding in _found(app, url):
         findings.append(finding)
         if not json:
             _show_finding(finding)
     return findings
+
+
+async def _found(app: Leasehold, url: str) -> AsyncIterator[Finding]:
+    if not app.settings.url:
+        yield Finding(
+            "url",
+            Verdict.WARNING,
+            f"LEASEHOLD_URL is not set: this is the embedded Postgres in {app.settings.home}, for development",
+            fix="Set LEASEHOLD_URL to use a server of yours.",
+        )
+    async for finding in examine(url, app.settings.schema):
+        yield finding
 
 
 def _show_finding(finding: Finding) -> None:

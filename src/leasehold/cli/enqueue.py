@@ -75,7 +75,7 @@ def enqueue(
 ) -> None:
     """Enqueue a job, and wait for its end if asked to.
 
-    It is checked against its definition's schema. Its id goes to stdout, all else to stderr.
+    Checked against its definition's schema. Its id goes to stdout, with --wait its result too.
     """
     with explained(json):
         _require_at_most_one({"NAME=VALUE": fields or None, "--payload": payload})
@@ -91,7 +91,7 @@ def enqueue(
         whose = _required(tenant, key)
         patience = _patience(wait, follow, timeout)
         order = Order(key, fields or [], None if payload is None else read_document(payload), options)
-        code = ask(url, schema, lambda app: _enqueue(app, whose, order, patience, json))
+        code = ask(url, schema, lambda app: _enqueue(app, whose, order, patience, json), may_create=True)
     raise typer.Exit(code)
 
 

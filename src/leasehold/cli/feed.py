@@ -4,6 +4,8 @@
 14:00:41 ◐ 6f46a1d8 sync_folder acme  started after 9 ms
 14:00:42 │ 6f46a1d8 syncing / for acme
 14:00:42 ✓ 6f46a1d8 sync_folder acme  0.8 s
+14:03:10 ✕ 9c1e77b0 sync_folder acme  TimeoutError: GET … (attempt 1/5, again in 30 s)
+           app.py:14 in fetch
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,6 +21,7 @@ from leasehold.cli.words import STYLES, SYMBOLS, counted, error_of, first_line, 
 from leasehold.model.job import JobId, JobRecord, LineKind, Source, TenantId
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.telemetry import (
+    DefinitionChanged,
     Event,
     Happened,
     JobDiscarded,
@@ -32,6 +35,7 @@ from leasehold.telemetry import (
 
 REMEMBERED = 10_000
 LEAST_OF_AN_ERROR = 40
+BELOW_A_SYMBOL = " " * len("14:00:41 ✕ ")
 
 
 # What happens around the workers, beside what they tell themselves
@@ -69,6 +73,7 @@ class Topic(StrEnum):
     CHANGED = "changed"
     READY = "ready"
     BROKEN = "broken"
+    NO_JOBS = "no_jobs"
     ENDED = "ended"
     STOPPING = "stopping"
     STOPPED = "stopped"
@@ -176,6 +181,8 @@ class Lines:
             case WorkerKilled():
                 killed = f"killed worker {news.pid} ({counted(news.running, 'job')} running)"
                 return Text.assemble(_time(news.at), ("☠ ", "bold red"), killed)
+            case DefinitionChanged(created=False):
+                return Text.assemble(_time(news.at), ("≠ ", "yellow"), printable(news.text))
             case JobSaid():
                 return Text.assemble(_time(news.at), ("│ ", "dim"), (f"{short(news.job)} ", "dim"), _spoken(news))
             case JobQueued() | JobStarted() | JobEnded() | JobGivenBack() | JobDiscarded() | JobReclaimed():
@@ -199,7 +206,10 @@ class Lines:
         )
         room = max(LEAST_OF_AN_ERROR, self._width - line.cell_len - len(words.after))
         line.append(_shortened(words.error, room))
-        return line.append(words.after, style="dim")
+        line.append(words.after, style="dim")
+        if isinstance(news, JobEnded) and news.where:
+            line.append(f"\n{BELOW_A_SYMBOL}{printable(news.where)}", style="dim")
+        return line
 
 
 def words_of(news: JobQueued | JobStarted | JobEnded | JobGivenBack | JobDiscarded | JobReclaimed) -> Words:
@@ -290,6 +300,7 @@ _MARKS = {
     Topic.CHANGED: ("↻", "yellow"),
     Topic.READY: ("✓", "green"),
     Topic.BROKEN: ("✕", "red"),
+    Topic.NO_JOBS: ("!", "bold yellow"),
     Topic.ENDED: ("!", "yellow"),
     Topic.STOPPING: ("·", "dim"),
     Topic.STOPPED: ("✓", "green"),

@@ -1,5 +1,6 @@
 """`leasehold jobs` and `leasehold job`: reading."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +16,7 @@ from leasehold.cli.ids import find_job
 from leasehold.cli.logs import Spoken, line_text, spoken
 from leasehold.cli.options import ForTenant, Json, OfTenant, Schema, TheJob, Url, ask, named
 from leasehold.cli.output import explained, print_json, said, shown
-from leasehold.cli.states import as_filter, matching, read_states
+from leasehold.cli.states import as_filters, matching, read_states
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.words import (
     ATTEMPT_STYLES,
@@ -61,13 +62,13 @@ def jobs(
 ) -> None:
     """List jobs, newest first: of one tenant, or of all."""
     with explained(json):
-        states = read_states(state or [])
-        where = as_filter(states, definitions=tuple(definition or ()), correlation_id=correlation_id)
+        more = {"definitions": tuple(definition or ()), "correlation_id": correlation_id}
+        filters = as_filters(read_states(state or []), **more)
         whose = None if all_tenants else named(tenant)
 
         async def found(app: Leasehold) -> Page:
             find = app.store.tenant(whose).find if whose else app.store.everywhere
-            return await matching(find, where, states, cursor, limit)
+            return await matching(find, filters, cursor, limit)
 
         page = ask(url, schema, found)
         if json:
@@ -140,8 +141,10 @@ async def _read(app: Leasehold, text: str, tenant: TenantId | None) -> Story:
     door = app.tenant(address.tenant)
     record = await door.aget(address.job)
     attempts = list(await door.jobs.attempts(address.job))
-    lines = [said async for said in spoken(door.jobs, address.job, record.attempt)]
-    return Story(record, attempts, lines[-LAST_LINES:])
+    lines: deque[Spoken] = deque(maxlen=LAST_LINES)
+    async for each in spoken(door.jobs, address.job, record.attempt):
+        lines.append(each)
+    return Story(record, attempts, list(lines))
 
 
 def _document(story: Story) -> dict[str, Any]:
@@ -170,6 +173,8 @@ def _show(story: Story) -> None:
             ["ATTEMPT", "STATUS", "STARTED", "TOOK", "WORKER", "ERROR"],
             [_attempt(attempt, now) for attempt in story.attempts],
         )
+    if traced := [attempt for attempt in story.attempts if attempt.details.get("traceback")]:
+        _show_part(f"traceback of attempt {traced[-1].number}", traced[-1].details["traceback"])
     if story.lines:
         show_line(shown, f"\nlast lines of attempt {story.lines[-1][0]}")
         for _, line in story.lines:
@@ -212,8 +217,13 @@ def _attempt(attempt: Attempt, now: datetime) -> list[Cell]:
         ago(attempt.started_at, now),
         span(took),
         short(attempt.worker) if attempt.worker else "–",
-        first_line(error_of(attempt.error_code, attempt.error)),
+        first_line(error_of(attempt.error_code, attempt.error)) + _where(attempt),
     ]
+
+
+def _where(attempt: Attempt) -> str:
+    where = attempt.details.get("where")
+    return f" ({where})" if where else ""
 
 
 def _show_json(title: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -9,7 +10,8 @@ import typer
 from leasehold.cli.options import Json, Schema, Url, database
 from leasehold.cli.output import explained, print_json, said
 from leasehold.config import Settings
-from leasehold.engines.postgres import migrate as migrations
+from leasehold.engines import migration_script, prepare_store, standing
+from leasehold.engines.report import Standing
 from leasehold.errors import InvalidInput
 
 
@@ -33,13 +35,13 @@ def migrate(
                 fix="Nothing was changed. Use one of them.",
             )
         if sql:
-            _print_script(migrations.script(schema), schema, json)
+            _print_script(migration_script(url or settings.url, schema), schema, json)
             return
         with database(url, settings) as found:
             if check:
-                _report_standing(asyncio.run(migrations.standing(found, schema)), json)
+                _report_standing(asyncio.run(standing(found, schema)), json)
             else:
-                _report_applied(asyncio.run(migrations.migrate(found, schema)), schema, json)
+                _report_applied(asyncio.run(prepare_store(found, schema)), schema, json)
 
 
 def _print_script(script: str, schema: str, json: bool) -> None:
@@ -49,7 +51,7 @@ def _print_script(script: str, schema: str, json: bool) -> None:
         sys.stdout.write(script)
 
 
-def _report_standing(standing: migrations.Standing, json: bool) -> None:
+def _report_standing(standing: Standing, json: bool) -> None:
     standing.require_usable()
     if json:
         print_json({"schema": standing.schema, "version": standing.version, "known": standing.known})
@@ -57,10 +59,10 @@ def _report_standing(standing: migrations.Standing, json: bool) -> None:
         said.print(f'✓ schema "{standing.schema}" is at {standing.version:04d}, as this version needs it')
 
 
-def _report_applied(applied: list[migrations.Migration], schema: str, json: bool) -> None:
+def _report_applied(applied: Sequence[str], schema: str, json: bool) -> None:
     if json:
-        print_json({"schema": schema, "applied": [migration.title for migration in applied]})
+        print_json({"schema": schema, "applied": list(applied)})
     elif applied:
-        said.print(f'✓ schema "{schema}": applied {", ".join(migration.title for migration in applied)}')
+        said.print(f'✓ schema "{schema}": applied {", ".join(applied)}')
     else:
         said.print(f'✓ schema "{schema}" is up to date, nothing to do')

@@ -12,6 +12,7 @@ from leasehold import embedded
 from leasehold.app import Leasehold
 from leasehold.cli.output import said
 from leasehold.config import Settings
+from leasehold.errors import EmbeddedError
 from leasehold.model.job import TenantId, tenant_id
 
 T = TypeVar("T")
@@ -37,11 +38,13 @@ JobIds = Annotated[list[str], typer.Argument(metavar="ID…", help="Whole ids, o
 TheJob = Annotated[str, typer.Argument(metavar="ID", help="The whole id, or its last 4 or more characters.")]
 
 
-def ask(url: str | None, schema: str | None, question: Callable[[Leasehold], Awaitable[T]]) -> T:
+def ask(
+    url: str | None, schema: str | None, question: Callable[[Leasehold], Awaitable[T]], *, may_create: bool = False
+) -> T:
     """Opens the database for as long as the question takes."""
 
     async def asked() -> T:
-        async with reached(Leasehold(url, schema=schema)).open() as app:
+        async with reached(Leasehold(url, schema=schema), may_create=may_create).open() as app:
             return await question(app)
 
     return asyncio.run(asked())
@@ -52,15 +55,25 @@ def named(tenant: str | None) -> TenantId | None:
     return None if tenant is None else tenant_id(tenant)
 
 
-def reached(app: Leasehold) -> Leasehold:
-    """Who forgot LEASEHOLD_URL shall not take an empty database of our own for theirs."""
-    if not app.settings.url:
-        said.print(
-            f"database: an embedded Postgres in {app.settings.home}, for want of LEASEHOLD_URL",
-            style="dim",
-            markup=False,
+def reached(app: Leasehold, *, may_create: bool = False) -> Leasehold:
+    """Who forgot LEASEHOLD_URL shall not take an empty database of our own for theirs, nor get one by looking."""
+    settings = app.settings
+    if settings.url:
+        return app
+    if not may_create and not settings.home.exists():
+        raise EmbeddedError(
+            f"There is no database here: LEASEHOLD_URL is not set, and there is no {_home(settings)}.",
+            fix="Set LEASEHOLD_URL, go to the folder of your app, or begin one here: leasehold migrate. "
+            "Nothing was changed.",
         )
+    said.print(
+        f"database: an embedded Postgres in {settings.home}, for want of LEASEHOLD_URL", style="dim", markup=False
+    )
     return app
+
+
+def _home(settings: Settings) -> str:
+    return str(settings.home) if settings.home.is_absolute() else f"{settings.home} in {Path.cwd()}"
 
 
 @contextmanager

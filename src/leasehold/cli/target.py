@@ -27,6 +27,23 @@ def load_app(target: str) -> Leasehold:
     return next(iter(found.values()))
 
 
+def require_jobs(app: Leasehold, target: str) -> None:
+    """An app that others fill, but which was loaded a second time here, would wait for ever for what it can't run."""
+    if not app.handlers.keys:
+        raise InvalidInput(
+            f"{target} has no jobs, so there is nothing to run. Nothing was started.",
+            fix="Write @app.job above a function, and import the modules that do so where the app is. If they import "
+            "the app as package.module, name it so here too, or put an __init__.py beside the file.",
+        )
+
+
+def ended_when_imported(place: str, code: object) -> CannotLoad:
+    return CannotLoad(
+        f"{place} ended its process with {code!r} when it was imported. Nothing was started.",
+        fix="What shall only happen when it is run as a script belongs below: if __name__ == '__main__'.",
+    )
+
+
 def _listed(found: Mapping[str, Leasehold]) -> str:
     if not found:
         return "no Leasehold app"
@@ -41,6 +58,8 @@ def _loaded(place: str) -> ModuleType:
         return _load_file(Path(place)) if place.endswith(".py") else import_module(place)
     except InvalidInput:
         raise
+    except SystemExit as error:
+        raise ended_when_imported(place, error.code or 0) from error
     except Exception as error:
         raise CannotLoad(
             f"{place} can't be imported ({type(error).__name__}: {error}{_where(error)}). Nothing was started.",
@@ -51,12 +70,39 @@ def _loaded(place: str) -> ModuleType:
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    spec = spec_from_file_location(path.stem, path)
+    folder, name = _name_in_package(path.resolve())
+    sys.path.insert(0, str(folder))
+    return _load_from_package(path, name) if name else _load_alone(path)
+
+
+def _name_in_package(path: Path) -> tuple[Path, str]:
+    """The folder to import from, and the name there, as in `shop.app`; none for what is in no package."""
+    names = [] if path.stem == "__init__" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(names) if folder != path.parent else ""
+
+
+def _load_from_package(path: Path, name: str) -> ModuleType:
+    """As others import it: loaded once more under another name, it would be an app without their jobs."""
+    module = import_module(name)
+    if module.__file__ is None or not path.samefile(module.__file__):
+        raise ImportError(f"{name} is another module already, {module.__file__}: rename its package")
+    return module
+
+
+def _load_alone(path: Path) -> ModuleType:
+    """Under its own name, unless that is taken: a queue.py must not become everybody's `queue`."""
+    name = path.stem
+    while name in sys.modules:
+        name = f"_{name}"
+    spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent.resolve()))
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 

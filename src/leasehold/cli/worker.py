@@ -5,24 +5,23 @@ import io
 import logging
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from leasehold.cli.options import Schema, Url
 from leasehold.cli.output import explained, said
-from leasehold.cli.target import load_app
+from leasehold.cli.target import load_app, require_jobs
 from leasehold.config import read_duration
-from leasehold.engines import open_store
-from leasehold.engines.postgres import migrate as migrations
+from leasehold.engines import standing
 from leasehold.errors import Unreachable
 from leasehold.telemetry import Event, Observer, nobody
-from leasehold.worker import Worker
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.process import Parent, end_with_stdin, leave, serve
+from leasehold.worker.report import events_log
 
 Target = Annotated[str, typer.Argument(help="Where the app is: file.py or package.module, or either:name.")]
 Slots = Annotated[int, typer.Option(help="How many jobs run at once, in each process.", min=1)]
@@ -40,16 +39,19 @@ def worker(
     json: Annotated[bool, typer.Option("--json", help="What happens, one JSON object per line on stdout.")] = False,
     until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
 ) -> None:
-    """Run jobs until stopped. SIGTERM drains: running jobs end within the grace, the rest is given back."""
+    """Run jobs until stopped.
+
+    SIGTERM drains: running jobs end within the grace, the rest is given back.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    events_log.disabled = json  # they are on stdout then
     if until_stdin_ends:
         end_with_stdin()
-    with explained(json=False):
-        if processes > 1:
-            leave(Parent(command_line(*_without_processes(sys.argv[1:])), processes).run())
-        observe = _events_on_stdout() if json else nobody
+    with explained(json), ExitStack() as aside:
+        observe = aside.enter_context(_events_on_stdout()) if json else nobody
         app = load_app(target)
         app.configure(url=url, schema=schema)
+        require_jobs(app, target)
         options = replace(
             app.worker_settings(),
             slots=slots,
@@ -59,13 +61,16 @@ def worker(
         home, schema = None if app.settings.url else app.settings.home, app.settings.schema
         with app.database() as where:
             with suppress(Unreachable):  # a database that is away is waited for
-                asyncio.run(migrations.standing(where, schema)).require_usable()
+                asyncio.run(standing(where, schema)).require_usable()
+            if processes > 1:  # only now: a child that can't start would be begun again for ever
+                aside.close()
+                leave(Parent(command_line(*_without_processes(sys.argv[1:])), processes).run())
             if home:
                 said.print(f"✓ database  started for you, data in {home}", markup=False)
                 app.configure(url=where)
             if not json:
                 said.print(f"✓ worker    {slots} slots for {', '.join(app.handlers.keys)}", markup=False)
-            leave(serve(lambda: Worker(partial(open_store, where, schema), app.handlers, options, observe)))
+            leave(serve(lambda: app.make_worker(where, options, observe)))
 
 
 def command_line(*arguments: str) -> list[str]:
@@ -73,18 +78,23 @@ def command_line(*arguments: str) -> list[str]:
     return [sys.executable, "-c", _CHILD, *arguments]
 
 
-def _events_on_stdout() -> Observer:
-    """Events have stdout for themselves: what handlers and their children print goes to stderr from now on."""
-    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
+@contextmanager
+def _events_on_stdout() -> Iterator[Observer]:
+    """Events have stdout for themselves: what handlers and their children print goes to stderr meanwhile."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
+        os.dup2(2, 1)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)
 
-    def print_event(event: Event) -> None:
-        events.write(f"{event.as_json()}\n")
-        events.flush()
+        def print_event(event: Event) -> None:
+            events.write(f"{event.as_json()}\n")
+            events.flush()
 
-    return print_event
+        try:
+            yield print_event
+        finally:
+            sys.stdout.flush()
+            os.dup2(events.fileno(), 1)
 
 
 def _without_processes(arguments: list[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """Engines. `open_store` takes a URL and names the engine, so that nobody else has to."""
 
-from collections.abc import Sequence
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator, Sequence
 
+from leasehold.engines.report import Finding, Standing
 from leasehold.errors import InvalidInput
 from leasehold.store import Store
 
@@ -23,8 +23,41 @@ async def prepare_store(url: str, schema: str = "leasehold") -> Sequence[str]:
     return [migration.title for migration in await migrate(url, schema)]
 
 
+async def standing(url: str, schema: str = "leasehold") -> Standing:
+    """How far what the URL names is. Changes nothing."""
+    _require_postgres(url)
+    from leasehold.engines.postgres import migrate
+
+    return await migrate.standing(url, schema)
+
+
+def migration_script(url: str | None, schema: str = "leasehold") -> str:
+    """All that `prepare_store` would do to an empty database, as a script for its own tools. Without a URL: SQL."""
+    if url:
+        _require_postgres(url)
+    from leasehold.engines.postgres.migrate import script
+
+    return script(schema)
+
+
+def examine(url: str, schema: str = "leasehold") -> AsyncIterator[Finding]:
+    """What `leasehold doctor` shows, as it is found out. Changes nothing."""
+    _require_postgres(url)
+    from leasehold.engines.postgres import checkup
+
+    return checkup.examine(url, schema)
+
+
+def require_usable_url(url: str) -> None:
+    """Raises InvalidInput for a URL that no engine can open. Opens nothing."""
+    _require_postgres(url)
+    from leasehold.engines.postgres.database import Database
+
+    Database(url, "leasehold")
+
+
 def _require_postgres(url: str) -> None:
-    scheme = urlsplit(url).scheme
+    scheme = url.partition("://")[0].lower() if "://" in url else ""
     if scheme not in ("postgres", "postgresql"):
         has = f"the scheme {scheme!r}" if scheme else "no scheme"
         raise InvalidInput(

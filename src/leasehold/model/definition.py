@@ -22,6 +22,7 @@ MAX_KEY = 100
 DEFAULT_PRIORITY = 100
 SHOWN_PROBLEMS = 20
 SHOWN_PROBLEM = 300
+SHOWN_VALUE = 120
 
 
 class OnExhausted(StrEnum):
@@ -173,14 +174,41 @@ def differences(before: Definition, after: Definition) -> dict[str, tuple[Any, A
     return {name: (old, new) for name, old, new in pairs if old != new}
 
 
+def described(changes: Sequence[Change]) -> list[str]:
+    """For people: one line for each definition that is new or different."""
+    return [_described(change) for change in changes if change.created or change.fields]
+
+
+def _described(change: Change) -> str:
+    if change.created:
+        return f"{change.key}: registered as version {change.version}"
+    fields = (f"{name}: {_short(before)} → {_short(after)}" for name, (before, after) in change.fields.items())
+    return f"{change.key}: now version {change.version} ({'; '.join(fields)})"
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN_VALUE else text[: SHOWN_VALUE - 1] + "…"
+
+
+IF_IT_IS_NEW = "If it is new in the code, run: leasehold definitions sync app.py"
+
+
 def unknown_definition(key: str, known: Sequence[str]) -> UnknownDefinition:
+    """For who wanted to enqueue."""
+    return UnknownDefinition(f"{_not_among(key, known)} Nothing was enqueued.", fix=IF_IT_IS_NEW)
+
+
+def no_such_definition(key: str, known: Sequence[str]) -> UnknownDefinition:
+    """For who asked for the definition itself."""
+    return UnknownDefinition(f"{_not_among(key, known)} Nothing was changed.", fix=IF_IT_IS_NEW)
+
+
+def _not_among(key: str, known: Sequence[str]) -> str:
     near = get_close_matches(key, known, n=1)
     hint = f' Did you mean "{near[0]}"?' if near else ""
     more = f" (+{len(known) - 5})" if len(known) > 5 else ""
-    return UnknownDefinition(
-        f'there is no definition "{key}".{hint} Known: {", ".join(known[:5]) or "none"}{more}. Nothing was enqueued.',
-        fix="If it is new in the code, run: leasehold definitions sync app.py",
-    )
+    return f'there is no definition "{key}".{hint} Known: {", ".join(known[:5]) or "none"}{more}.'
 
 
 def _as_json(schema: Mapping[str, Any]) -> bytes:

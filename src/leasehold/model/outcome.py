@@ -1,8 +1,10 @@
 """What happened in an attempt → `decide` → what to write. Rules return values; engines write values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import assert_never
+
+import orjson
 
 from leasehold.model.backoff import LONGEST
 from leasehold.model.definition import OnExhausted
@@ -11,6 +13,24 @@ from leasehold.model.payload import made_storable, require_json
 from leasehold.model.status import AttemptStatus, Status
 
 SHOWN_ERROR = 10_000
+SHOWN_PLACE = 300
+SHOWN_TRACEBACK = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where an error was raised, `app.py:14 in fetch`, and how the handler came there. For people."""
+
+    where: str
+    traceback: str
+
+    def as_json(self) -> str:
+        """For the attempt's details: whatever its text holds, it can be stored."""
+        details = {
+            "where": made_storable(self.where, SHOWN_PLACE),
+            "traceback": made_storable(self.traceback, SHOWN_TRACEBACK),
+        }
+        return orjson.dumps(details).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +53,15 @@ class Raised:
     message: str
     retry_in: timedelta | None = None
     final: bool = False
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
+    """`trace`: where it was; of a handler in a thread, that is not known."""
+
     after: timedelta
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +102,7 @@ class Verdict:
     """What to write. It holds delays, never instants: the engine owns the clock.
 
     `forgiven` raises the job's allowance: the attempt costs nothing, and yet its number, which fences, only goes up.
+    `details` is JSON text, as `Trace.as_json` makes it.
     """
 
     status: Status
@@ -88,6 +113,7 @@ class Verdict:
     error: str | None = None
     error_code: str | None = None
     exit_code: int | None = None
+    details: str | None = None
 
 
 def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
@@ -99,16 +125,15 @@ def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
     match outcome:
         case Succeeded(result):
             return Verdict(Status.SUCCEEDED, AttemptStatus.SUCCEEDED, result=result)
-        case Raised(code, message, retry_in, final):
-            if final:
-                return _given_up(Status.FAILED, AttemptStatus.FAILED, code, message)
-            return _again_or_exhausted(claim, AttemptStatus.FAILED, code, message, luck, retry_in)
-        case TimedOut(after):
+        case Raised(code, message, retry_in, final, trace):
+            failed = _given_up(AttemptStatus.FAILED, code, message, trace)
+            return failed if final else _again_or_exhausted(failed, claim, luck, retry_in)
+        case TimedOut(after, trace):
             message = f"ran longer than its timeout of {after.total_seconds():g} s"
-            return _again_or_exhausted(claim, AttemptStatus.TIMEOUT, "timeout", message, luck)
+            return _again_or_exhausted(_given_up(AttemptStatus.TIMEOUT, "timeout", message, trace), claim, luck)
         case LeaseLost():
             message = f"worker {claim.worker} was not heard of for a whole lease; it may have crashed"
-            return _again_or_exhausted(claim, AttemptStatus.CRASHED, "lease_lost", message, luck)
+            return _again_or_exhausted(_given_up(AttemptStatus.CRASHED, "lease_lost", message), claim, luck)
         case Canceled():
             return Verdict(Status.CANCELED, AttemptStatus.CANCELED)
         case Snoozed(delay):
@@ -116,37 +141,27 @@ def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
         case Released():
             return Verdict(Status.QUEUED, AttemptStatus.SNOOZED, forgiven=1)
         case Rejected(code, message):
-            return _given_up(Status.FAILED, AttemptStatus.FAILED, code, message)
+            return _given_up(AttemptStatus.FAILED, code, message)
         case _:
             assert_never(outcome)
 
 
-def _again_or_exhausted(
-    claim: Claim,
-    attempt: AttemptStatus,
-    code: str,
-    message: str,
-    luck: float,
-    chosen: timedelta | None = None,
-) -> Verdict:
-    if claim.execution >= claim.max_attempts:
-        exhausted = claim.definition.on_exhausted
-        status = Status.FAILED if exhausted is OnExhausted.FAILED else Status.DEAD_LETTER
-        return _given_up(status, attempt, code, message)
-    delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.execution, luck)
+def _given_up(attempt: AttemptStatus, code: str, message: str, trace: Trace | None = None) -> Verdict:
     return Verdict(
-        Status.QUEUED,
+        Status.FAILED,
         attempt,
-        delay=delay,
         error=made_storable(message, SHOWN_ERROR),
         error_code=made_storable(code, SHOWN_ERROR),
+        details=trace.as_json() if trace else None,
     )
 
 
-def _given_up(status: Status, attempt: AttemptStatus, code: str, message: str) -> Verdict:
-    return Verdict(
-        status, attempt, error=made_storable(message, SHOWN_ERROR), error_code=made_storable(code, SHOWN_ERROR)
-    )
+def _again_or_exhausted(wrong: Verdict, claim: Claim, luck: float, chosen: timedelta | None = None) -> Verdict:
+    if claim.execution >= claim.max_attempts:
+        exhausted = claim.definition.on_exhausted
+        return replace(wrong, status=Status.FAILED if exhausted is OnExhausted.FAILED else Status.DEAD_LETTER)
+    delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.execution, luck)
+    return replace(wrong, status=Status.QUEUED, delay=delay)
 
 
 def _bounded(delay: timedelta) -> timedelta:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from random import random
 from time import monotonic
 
-from leasehold.errors import Unreachable
+from leasehold.errors import InvalidInput, Unreachable
 from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.store import Renewal, Seat, Store
@@ -19,6 +19,7 @@ log = logging.getLogger("leasehold.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 DEATHS_IN_A_ROW = 3
+SHORTEST_LEASE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,14 @@ class Leases:
 
     busy: timedelta = timedelta(seconds=60)
     idle: timedelta = timedelta(seconds=180)
+
+    def __post_init__(self) -> None:
+        if (shortest := min(self.busy, self.idle)) < SHORTEST_LEASE:
+            raise InvalidInput(
+                f"A lease of {shortest.total_seconds():g} s is shorter than {SHORTEST_LEASE.total_seconds():g} s: "
+                "a worker would lose its seat, and its jobs, whenever a heartbeat is a moment late.",
+                fix="Nothing was started. Use a longer lease; 60s is the default.",
+            )
 
     @property
     def margin(self) -> float:

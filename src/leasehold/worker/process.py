@@ -1,6 +1,7 @@
 """Worker processes: signals, exit codes, and a parent that keeps several alive."""
 
 import asyncio
+import gc
 import logging
 import os
 import select
@@ -23,16 +24,38 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 # Ctrl-C and systemd signal the whole group, and the parent passes it on as well: what comes so soon is no second one.
 SAME_SIGNAL = 1.0
 LAST_PATIENCE = 10.0
+COLLECT_RARELY = (20_000, 20, 20)
 
 
 def serve(make_worker: Callable[[], Worker]) -> int:
     """Runs a worker until SIGTERM or SIGINT: 0 after a drain, 1 if it can't go on. A second signal ends the grace."""
+    _spare_the_collector()
     try:
-        asyncio.run(_serve(make_worker))
+        with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+            runner.run(_serve(make_worker))
     except Exception:
         log.exception("the worker can't go on")
         return FAILED
     return 0
+
+
+def _spare_the_collector() -> None:
+    """What is loaded by now stays, and jobs leave few cycles behind: looking for them every 700 objects took 7 % of a
+    worker's time. Only for processes that are nothing but workers.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_RARELY)
+
+
+def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return None
+    make: Callable[[], asyncio.AbstractEventLoop] = new_event_loop
+    return make
 
 
 async def _serve(make_worker: Callable[[], Worker]) -> None:

@@ -1,16 +1,19 @@
-"""What a worker tells whoever observes it."""
+"""What a worker tells whoever observes it, and what of it goes into the log: what fails, and what has changed."""
 
 import logging
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+from leasehold.model.definition import Change, described
 from leasehold.model.job import Claim, Line
-from leasehold.model.outcome import Outcome, Released, Verdict
+from leasehold.model.outcome import Outcome, Raised, Released, TimedOut, Verdict
 from leasehold.model.status import Status
 from leasehold.store import Seat
 from leasehold.telemetry import (
+    DefinitionChanged,
     Event,
     JobDiscarded,
     JobEnded,
@@ -27,6 +30,10 @@ from leasehold.telemetry import (
 )
 
 log = logging.getLogger("leasehold.worker")
+# Of its own, so that whoever shows the events need not show them twice.
+events_log = logging.getLogger("leasehold.worker.events")
+
+SHOWN_ERROR = 500
 
 
 class Report:
@@ -37,6 +44,21 @@ class Report:
         self._is_observed = observe is not nobody
         self._began: dict[Claim, float] = {}
         self._complained = False
+
+    def synced(self, seat: Seat, changes: Sequence[Change]) -> None:
+        for change in changes:
+            for text in described([change]):
+                events_log.info("%s", text)
+                if self._is_observed:
+                    self._tell(
+                        DefinitionChanged(
+                            **_of_worker(seat),
+                            definition=change.key,
+                            version=change.version,
+                            created=change.created,
+                            text=text,
+                        )
+                    )
 
     def joined(self, seat: Seat, slots: int, listens: bool) -> None:
         if self._is_observed:
@@ -74,6 +96,8 @@ class Report:
 
     def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict) -> None:
         """Only once the verdict is written."""
+        if verdict.error_code is not None:
+            _log_failure(claim, verdict, _where(outcome))
         if not self._is_observed:
             return
         began = self._began.pop(claim, None)
@@ -81,10 +105,18 @@ class Report:
             self._tell(JobGivenBack(**_of_job(claim)))
         else:
             seconds = None if began is None else monotonic() - began
-            decided = _decided(verdict)
-            self._tell(JobEnded(**_of_job(claim), **decided, attempt_status=verdict.attempt, seconds=seconds))
+            self._tell(
+                JobEnded(
+                    **_of_job(claim),
+                    **_decided(verdict),
+                    attempt_status=verdict.attempt,
+                    seconds=seconds,
+                    where=_where(outcome),
+                )
+            )
 
     def reclaimed(self, claim: Claim, verdict: Verdict, by: Seat) -> None:
+        _log_failure(claim, verdict, None)
         if self._is_observed:
             self._tell(JobReclaimed(**_of_job(claim), **_decided(verdict), by=by.worker))
 
@@ -102,6 +134,30 @@ class Report:
             self._complained = True
 
 
+def _log_failure(claim: Claim, verdict: Verdict, where: str | None) -> None:
+    again = verdict.status is Status.QUEUED
+    events_log.log(
+        logging.WARNING if again else logging.ERROR,
+        "job %s of %s, %s: %s at attempt %d/%d: %s: %s%s%s",
+        claim.job,
+        claim.tenant,
+        claim.definition.key,
+        "failed" if again else verdict.status.value.replace("_", " "),
+        claim.execution,
+        claim.max_attempts,
+        verdict.error_code,
+        _on_one_line(verdict.error or ""),
+        f" ({where})" if where else "",
+        f"; again in {verdict.delay.total_seconds():.1f} s" if again else "; not tried again",
+    )
+
+
+def _on_one_line(text: str) -> str:
+    """Nor may it move a terminal's cursor."""
+    shown = text if len(text) <= SHOWN_ERROR else text[: SHOWN_ERROR - 1] + "…"
+    return "".join(letter if letter.isprintable() else " " for letter in shown)
+
+
 def _of_worker(seat: Seat) -> dict[str, Any]:
     return {"at": datetime.now(UTC), "worker": seat.worker}
 
@@ -117,6 +173,11 @@ def _of_job(claim: Claim) -> dict[str, Any]:
         "execution": claim.execution,
         "max_attempts": claim.max_attempts,
     }
+
+
+def _where(outcome: Outcome) -> str | None:
+    trace = outcome.trace if isinstance(outcome, Raised | TimedOut) else None
+    return trace.where if trace else None
 
 
 def _decided(verdict: Verdict) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import Executor
+from datetime import timedelta
 from functools import partial
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Snoozed, Succeeded, TimedOut
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Fail, Job, RetryLater, Snooze
+from leasehold.worker.traces import trace_of
 
 
 class Run:
@@ -89,12 +91,12 @@ class Run:
         except Snooze as snooze:
             return Snoozed(snooze.delay)
         except RetryLater as later:
-            return Raised("RetryLater", _message(later), retry_in=later.delay)
+            return _raised(later, "RetryLater", retry_in=later.delay)
         except Fail as failure:
-            return Raised("Fail", _message(failure), final=True)
+            return _raised(failure, "Fail", final=True)
         except BaseException as error:  # SystemExit, and whatever else a handler may find to raise
             if self._timed_out and not self._stopped:
-                return TimedOut(self.claim.definition.timeout)
+                return TimedOut(self.claim.definition.timeout, trace_of(error))
             if isinstance(error, asyncio.CancelledError):
                 raise
             return _raised(error)
@@ -134,8 +136,10 @@ def _in_thread(call: Callable[[], Any]) -> Any:
         raise RuntimeError(f"the handler raised {type(error).__name__}") from error
 
 
-def _raised(error: BaseException) -> Raised:
-    return Raised(type(error).__name__, _message(error))
+def _raised(
+    error: BaseException, code: str | None = None, retry_in: timedelta | None = None, final: bool = False
+) -> Raised:
+    return Raised(code or type(error).__name__, _message(error), retry_in, final, trace_of(error))
 
 
 def _message(error: BaseException) -> str:

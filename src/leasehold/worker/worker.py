@@ -4,13 +4,12 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import random
 
-from leasehold.errors import LeaseholdError, SeatLost, Unreachable
+from leasehold.errors import InvalidInput, LeaseholdError, SeatLost, Unreachable
 from leasehold.model.job import TenantId
 from leasehold.store import Serves, Store, WorkerFacts
 from leasehold.telemetry import Observer, nobody
@@ -18,12 +17,14 @@ from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.report import Report
 from leasehold.worker.tenure import Tenure
+from leasehold.worker.threads import Threads
 
 log = logging.getLogger("leasehold.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 # Handlers in threads that nobody waits for any more, after a timeout or a lost lease, keep their thread to the end.
 MOST_ABANDONED = 1000
+SHORTEST_FALLBACK = timedelta(seconds=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,20 @@ class WorkerSettings:
     tenants: tuple[TenantId, ...] | None = None
     version: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if problems := list(self._problems()):
+            raise InvalidInput(
+                f"A worker can't work so: {'; '.join(problems)}.", fix="Nothing was started. Correct the settings."
+            )
+
+    def _problems(self) -> Iterator[str]:
+        for name, number in (("slots", self.slots), ("dispatchers", self.dispatchers)):
+            if number < 1:
+                yield f"{name}={number} is not at least 1"
+        if self.fallback is not None and self.fallback < SHORTEST_FALLBACK:
+            shortest = SHORTEST_FALLBACK.total_seconds()
+            yield f"fallback={self.fallback} is shorter than {shortest:g} s, it would ask the database all the time"
 
 
 class Worker:
@@ -65,9 +80,7 @@ class Worker:
         self._handlers = handlers
         self._settings = settings or WorkerSettings()
         self._report = Report(observe)
-        self._threads = ThreadPoolExecutor(
-            self._settings.slots + MOST_ABANDONED, thread_name_prefix="leasehold-handler"
-        )
+        self._threads = Threads(self._settings.slots + MOST_ABANDONED, "leasehold-handler")
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         self._tenure: Tenure | None = None
@@ -95,14 +108,15 @@ class Worker:
                     log.warning("%s Joining again.", error.happened)
                     pause, away = FIRST_PAUSE, False
         finally:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown(cancel_futures=True)
 
     async def _serve_one_tenure(self) -> None:
         store = await self._open_store()
         try:
-            await store.sync_definitions(self._handlers.definitions)
+            changes = await store.sync_definitions(self._handlers.definitions)
             serves = Serves(self._handlers.keys, self._settings.tenants)
             seat = await store.join(serves, self._facts(), self._settings.leases.busy)
+            self._report.synced(seat, changes)
             tenure = Tenure(
                 store, seat, self._handlers, self._threads, self._settings, self._open_store, self._report
             )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from leasehold.engines.postgres import pages, rows
 from leasehold.engines.postgres.database import Database
 from leasehold.errors import InvalidInput, UnknownDefinition
-from leasehold.model.definition import Change, Definition, Registered, differences
+from leasehold.model.definition import Change, Definition, Registered, differences, no_such_definition
 from leasehold.model.job import JobId, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.status import Status
@@ -85,7 +85,7 @@ class PostgresAdministration:
     async def activate(self, definition: str, active: bool) -> None:
         (row,) = await self._database.fetch("administration/activate", key=definition, active=active)
         if not row["count"]:
-            raise _no_such(definition)
+            raise await self._no_such(definition)
 
     async def limit(self, scope: Scope, limits: Limits) -> None:
         changed = await self._database.fetch(
@@ -97,7 +97,7 @@ class PostgresAdministration:
             rate_period=limits.rate and limits.rate.period,
         )
         if not changed:
-            raise _no_such(scope.key)
+            raise await self._no_such(scope.key)
 
     async def pause(self, scope: Scope, pause: Pause | None) -> None:
         changed = await self._database.fetch(
@@ -108,8 +108,7 @@ class PostgresAdministration:
             until=pause and pause.until,
         )
         if not changed:
-            raise _no_such(scope.key)
+            raise await self._no_such(scope.key)
 
-
-def _no_such(definition: str) -> UnknownDefinition:
-    return UnknownDefinition(f"there is no definition {definition!r}. Nothing was changed.", fix="Register it first.")
+    async def _no_such(self, definition: str) -> UnknownDefinition:
+        return no_such_definition(definition, [known.definition.key for known in await self.definitions()])

@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -14,30 +12,14 @@ from asyncpg import Record
 
 from leasehold.engines.postgres.database import Database, closed
 from leasehold.engines.postgres.listen import PROBE_LIMIT
-from leasehold.engines.postgres.migrate import Standing, standing_of
+from leasehold.engines.postgres.migrate import standing_of
+from leasehold.engines.report import Finding, Standing, Verdict
 from leasehold.errors import CannotListen, SchemaMismatch
 
 OLDEST_SERVER = 14
 TOLERATED_SKEW = timedelta(seconds=1)
 COUNTED_RUNNING = 10_000
 SHOWN_DEFINITIONS = 5
-
-
-class Verdict(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem breaks the promise or keeps work from being done; a warning is for somebody to know."""
-
-    check: str
-    verdict: Verdict
-    text: str
-    code: str | None = None
-    fix: str | None = None
 
 
 async def examine(url: str, schema: str) -> AsyncIterator[Finding]:

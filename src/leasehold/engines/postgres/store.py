@@ -341,6 +341,7 @@ def _verdict_columns(done: Iterable[tuple[Claim, Verdict]]) -> dict[str, list[An
         "errors": [verdict.error for verdict in verdicts],
         "error_codes": [verdict.error_code for verdict in verdicts],
         "exit_codes": [verdict.exit_code for verdict in verdicts],
+        "details": [verdict.details for verdict in verdicts],
     }
 
 
@@ -351,4 +352,5 @@ def _canceled(verdict: Verdict) -> Verdict:
         error=verdict.error,
         error_code=verdict.error_code,
         exit_code=verdict.exit_code,
+        details=verdict.details,
     )

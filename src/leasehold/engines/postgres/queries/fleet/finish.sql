@@ -6,9 +6,10 @@ verdict as materialized (
     select * from unnest(
         :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :statuses::text[],
         :attempt_statuses::text[], :results::text[], :errors::text[], :error_codes::text[], :exit_codes::integer[],
-        :keeps::interval[]
+        :details::text[], :keeps::interval[]
     ) with ordinality as v (
-        tenant_id, job_id, attempt, worker_id, status, attempt_status, result, error, error_code, exit_code, keep, number
+        tenant_id, job_id, attempt, worker_id, status, attempt_status, result, error, error_code, exit_code, details,
+        keep, number
     )
 ),
 -- Why not plain equality: a plan made while `jobs` was empty would then walk over all of it, once for each verdict, and
@@ -18,8 +19,8 @@ gone as (
     using verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
       and j.attempt = v.attempt and j.worker_id = v.worker_id
-    returning j.*, v.status as final_status, v.attempt_status, v.result, v.error, v.error_code, v.exit_code, v.keep,
-              v.number
+    returning j.*, v.status as final_status, v.attempt_status, v.result, v.error, v.error_code, v.exit_code, v.details,
+              v.keep, v.number
 ),
 done as (
     insert into leasehold.jobs_done (
@@ -35,9 +36,10 @@ done as (
 ),
 attempts as (
     insert into leasehold.job_attempts (
-        tenant_id, job_id, attempt, status, worker_id, started_at, finished_at, exit_code, error, error_code
+        tenant_id, job_id, attempt, status, worker_id, started_at, finished_at, exit_code, error, error_code, details
     )
-    select tenant_id, id, attempt, attempt_status, worker_id, started_at, now, exit_code, error, error_code
+    select tenant_id, id, attempt, attempt_status, worker_id, started_at, now, exit_code, error, error_code,
+           coalesce(details, '{}')::jsonb
     from gone cross join moment
     where attempt_status <> 'succeeded' or exit_code is not null
 )

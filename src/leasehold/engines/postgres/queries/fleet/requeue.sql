@@ -5,9 +5,11 @@ with moment as materialized (
 verdict as materialized (
     select * from unnest(
         :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :attempt_statuses::text[],
-        :delays::interval[], :forgiven::integer[], :errors::text[], :error_codes::text[], :exit_codes::integer[]
+        :delays::interval[], :forgiven::integer[], :errors::text[], :error_codes::text[], :exit_codes::integer[],
+        :details::text[]
     ) with ordinality as v (
-        tenant_id, job_id, attempt, worker_id, attempt_status, delay, forgiven, error, error_code, exit_code, number
+        tenant_id, job_id, attempt, worker_id, attempt_status, delay, forgiven, error, error_code, exit_code, details,
+        number
     )
 ),
 -- Why not plain equality: see finish.sql. No detour by ctid either: a row that someone marks as awaited meanwhile must
@@ -25,13 +27,14 @@ queued as (
       and j.attempt = v.attempt and j.worker_id = v.worker_id
       and j.cancel_requested_at is null
     returning j.tenant_id, j.id, j.attempt, v.worker_id, j.definition, j.scheduled_for, j.started_at,
-              v.attempt_status, v.error, v.error_code, v.exit_code, v.number
+              v.attempt_status, v.error, v.error_code, v.exit_code, v.details, v.number
 ),
 attempts as (
     insert into leasehold.job_attempts (
-        tenant_id, job_id, attempt, status, worker_id, started_at, finished_at, exit_code, error, error_code
+        tenant_id, job_id, attempt, status, worker_id, started_at, finished_at, exit_code, error, error_code, details
     )
-    select tenant_id, id, attempt, attempt_status, worker_id, started_at, now, exit_code, error, error_code
+    select tenant_id, id, attempt, attempt_status, worker_id, started_at, now, exit_code, error, error_code,
+           coalesce(details, '{}')::jsonb
     from queued cross join moment
 ),
 lane as (

@@ -1,0 +1,68 @@
+"""Where an error was raised: for people, and bounded."""
+
+import concurrent
+import os
+import sys
+import sysconfig
+from asyncio import __path__ as _asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+
+from leasehold.model.outcome import SHOWN_TRACEBACK, Trace
+
+MOST_FRAMES = 20
+
+_HOUSE = tuple(
+    os.path.join(str(folder), "") for folder in (Path(__file__).parents[1], *_asyncio, *concurrent.__path__)
+)
+_LIBRARIES = tuple(
+    os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_MADE_WITHOUT_A_FILE = "<"
+
+
+def trace_of(error: BaseException) -> Trace | None:
+    """None where no code but our own was on the way. Whatever an exception may do to its reader, none comes out."""
+    try:
+        told = TracebackException.from_exception(error, limit=-MOST_FRAMES)
+        for each in _chain(told):
+            each.stack = _without_the_house(each.stack)
+        stack = next(each.stack for each in _chain(told) if each.stack)
+        return Trace(_where(stack), _shortened("".join(told.format())))
+    except Exception:
+        return None
+
+
+def _chain(told: TracebackException | None) -> Iterator[TracebackException]:
+    """It, and what it came of."""
+    while told is not None:
+        yield told
+        told = told.__cause__ or told.__context__
+
+
+def _without_the_house(stack: StackSummary) -> StackSummary:
+    """Without what is above the handler, which is the same for all."""
+    above = 0
+    while above < len(stack) and stack[above].filename.startswith(_HOUSE):
+        above += 1
+    return StackSummary.from_list(list(stack[above:]))
+
+
+def _where(stack: StackSummary) -> str:
+    """The innermost place in the app's own code: what a library raises, it raises for whoever called it."""
+    others = (*_HOUSE, *_LIBRARIES, _MADE_WITHOUT_A_FILE)
+    own = [frame for frame in stack if not frame.filename.startswith(others)]
+    frame = own[-1] if own else stack[0]
+    return f"{_as_imported(frame)}:{frame.lineno} in {frame.name}"
+
+
+def _as_imported(frame: FrameSummary) -> str:
+    roots = (os.path.join(os.path.abspath(root), "") for root in sys.path)
+    return frame.filename.removeprefix(max(filter(frame.filename.startswith, roots), key=len, default=""))
+
+
+def _shortened(text: str) -> str:
+    """Its beginning and its end: messages may be endless, and what is between them is told first and last."""
+    half = SHOWN_TRACEBACK // 2 - 2
+    return text if len(text) <= SHOWN_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}"

@@ -1,0 +1,190 @@
+"""What jobs cost in statements and commits, which no machine's mood can change. Times are for `make bench`.
+
+Limits stand a little above what is spent today, where scheduling makes it vary; where nothing varies, they are exact.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+from tests.conftest import DatabaseServer, eventually
+from tests.worker.shop import SHORT, Raw, Shop, only
+
+from leasehold.engines import open_store
+from leasehold.engines.postgres.store import PostgresStore
+from leasehold.model.job import NewJob, tenant_id
+from leasehold.store import Store
+from leasehold.worker import Handlers, Job
+
+TENANTS = [tenant_id(f"tenant-{number}") for number in range(20)]
+JOB = NewJob(definition="report", payload={"number": 1, "text": "a few words"})
+CALLS = 200
+DRAINED = 2000
+# What the server itself may commit meanwhile: an autovacuum of every table.
+OF_THE_SERVER = 40
+# Of the fixtures: the shop's observer and its store's pool.
+OWN_SESSIONS = 2
+
+SESSIONS = "select count(*) from pg_stat_activity where datname = $1 and backend_type = 'client backend'"
+COMMITS = "select xact_commit from pg_stat_database where datname = $1"
+
+
+class Meter:
+    """Opens stores, and counts by name the statements that go through them."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.statements: Counter[str] = Counter()
+
+    async def __call__(self) -> Store:
+        store = await open_store(self._url, schema="leasehold")
+        assert isinstance(store, PostgresStore)
+        for verb in ("fetch_on", "fetch_anew_on"):
+            setattr(store._database, verb, self._counted(getattr(store._database, verb)))
+        return store
+
+    def _counted(self, fetch: Any) -> Any:
+        async def counted(connection: Any, name: str, /, **values: Any) -> Any:
+            self.statements[name] += 1
+            return await fetch(connection, name, **values)
+
+        return counted
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Store]:
+        store = await self()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+class Commits:
+    """Commits in a test's database. A session tells of its own when it ends, so they are read when all have."""
+
+    def __init__(self, server: DatabaseServer, url: str) -> None:
+        self._database = urlsplit(url).path.removeprefix("/")
+        self._elsewhere = server.url_for("postgres")
+        self._read = 0
+
+    async def since_last(self, staying: int = 0) -> int:
+        """How many since this was asked last; `staying` sessions belong to the test itself."""
+        connection = await asyncpg.connect(self._elsewhere)
+        try:
+            await eventually(partial(self._have_left, connection, staying), what="the end of the counted sessions")
+            before = self._read
+            self._read = await connection.fetchval(COMMITS, self._database)
+            return self._read - before
+        finally:
+            await connection.close()
+
+    async def _have_left(self, connection: Raw, staying: int) -> bool:
+        return bool(await connection.fetchval(SESSIONS, self._database) <= staying)
+
+
+@pytest.fixture
+def meter(database_url: str) -> Meter:
+    return Meter(database_url)
+
+
+@pytest.fixture
+def commits(database_server: DatabaseServer, database_url: str) -> Commits:
+    return Commits(database_server, database_url)
+
+
+@pytest.fixture
+async def handlers(meter: Meter) -> Handlers:
+    """A handler that does nothing, its definition registered and all tenants known."""
+
+    async def report(job: Job, payload: dict[str, Any]) -> None: ...
+
+    handlers = only(report)
+    async with meter.open() as store:
+        await store.sync_definitions(handlers.definitions)
+        await enqueue_for_each_tenant(store, 1)
+    meter.statements.clear()
+    return handlers
+
+
+async def enqueue_for_each_tenant(store: Store, jobs: int) -> None:
+    for tenant in TENANTS:
+        await store.tenant(tenant).enqueue([JOB] * jobs)
+
+
+# Getting jobs in
+
+
+async def test_a_job_costs_its_producer_one_statement(meter: Meter, handlers: Handlers) -> None:
+    async with meter.open() as store:
+        await enqueue_for_each_tenant(store, 1)
+        meter.statements.clear()
+        for _ in range(10):
+            await enqueue_for_each_tenant(store, 1)
+    assert meter.statements == {"tenant/enqueue": 10 * len(TENANTS)}
+
+
+async def test_a_call_with_many_jobs_costs_one_statement(meter: Meter, handlers: Handlers) -> None:
+    async with meter.open() as store:
+        await enqueue_for_each_tenant(store, 1)
+        meter.statements.clear()
+        await store.tenant(TENANTS[0]).enqueue([JOB] * 200)
+    assert meter.statements == {"tenant/enqueue": 1}
+
+
+@pytest.mark.parametrize("jobs", [1, 200], ids=["one job", "many jobs"])
+async def test_a_call_costs_one_commit(meter: Meter, commits: Commits, handlers: Handlers, jobs: int) -> None:
+    await commits.since_last()
+    async with meter.open() as store:
+        await enqueue_for_each_tenant(store, 1)
+    to_open = await commits.since_last()
+    async with meter.open() as store:
+        for _ in range(1 + CALLS // len(TENANTS)):
+            await enqueue_for_each_tenant(store, jobs)
+    for_the_calls = await commits.since_last() - to_open
+    assert CALLS <= for_the_calls <= CALLS + OF_THE_SERVER
+
+
+# Getting them done
+
+
+async def test_a_drain_costs_a_few_statements_and_commits_for_hundreds_of_jobs(
+    shop: Shop, meter: Meter, commits: Commits, handlers: Handlers
+) -> None:
+    await enqueue_for_each_tenant(shop.store, DRAINED // len(TENANTS))
+    await commits.since_last(staying=OWN_SESSIONS)
+    async with shop.working(handlers, doors=meter, slots=200) as worker:
+        await shop.at_rest(worker)
+    assert not await shop.observer.fetchval("select count(*) from leasehold.jobs")
+    assert meter.statements.total() <= 0.03 * DRAINED
+    assert await commits.since_last(staying=OWN_SESSIONS) <= 0.05 * DRAINED
+
+
+async def test_a_job_that_comes_alone_costs_an_idle_worker_twenty_statements_at_most(
+    shop: Shop, meter: Meter, handlers: Handlers
+) -> None:
+    async with shop.working(handlers, doors=meter) as worker:
+        await shop.at_rest(worker)
+        meter.statements.clear()
+        for _ in range(10):
+            await shop.ended(await shop.enqueue())
+            await shop.at_rest(worker)
+    assert meter.statements.total() <= 10 * 20
+
+
+async def test_an_idle_worker_sends_its_heartbeat_and_nothing_else(
+    shop: Shop, meter: Meter, handlers: Handlers
+) -> None:
+    async with shop.working(handlers, doors=meter, leases=SHORT) as worker:
+        await shop.at_rest(worker)
+        meter.statements.clear()
+
+        async def three_heartbeats() -> bool:
+            return meter.statements["fleet/renew"] >= 3
+
+        await eventually(three_heartbeats, what="three heartbeats")
+        assert set(meter.statements) == {"fleet/renew"}
