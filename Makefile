@@ -5,9 +5,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo test check test-faults format clean
+.PHONY: demo test check test-faults bench format clean
 
-# A shop with three tenants, whose workers are killed now and then. Ctrl-C ends it.
+# A photo lab for three shops, whose workers are killed now and then, on a database of its own. Ctrl-C ends it.
 demo: $(READY)
 	$(BIN)/python examples/demo/demo.py
 
@@ -24,6 +24,10 @@ check: $(READY)
 test-faults: $(READY)
 	$(BIN)/pytest -m faults --timeout 1800 -s
 
+# Measures Leasehold against its bars and its peers, and writes bench/RESULTS.md; QUICK=1 only shows that it works.
+bench: $(READY)-bench
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -38,5 +42,14 @@ $(READY): pyproject.toml constraints.txt
 	fi
 	@touch $@
 
+$(READY)-bench: $(READY)
+	@if command -v uv >/dev/null 2>&1; then \
+	    uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[bench]"; \
+	else \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench]"; \
+	fi
+	@$(BIN)/python -m bench.install_peers
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist bench/.oban bench/node/node_modules

@@ -1,0 +1,134 @@
+"""`python -m bench`: takes the measures round by round, and writes RESULTS.md, RESULTS.json and the plots."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import monotonic
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import plots
+from bench.book import Book
+from bench.machine import described
+from bench.measures import Measure
+from bench.measures.drain import Drain, Processes
+from bench.measures.enqueue import Bulk, OneByOne, OneCall
+from bench.measures.flood import Flood
+from bench.measures.growth import Backlog, History, Lanes, Snapshot
+from bench.measures.idle import Idle
+from bench.measures.latency import Due, Latency, Urgent
+from bench.measures.memory import Memory
+from bench.measures.wakes import Producers
+from bench.report import Circumstances, markdown
+from bench.server import Server, running
+from bench.sizes import FULL, QUICK, Sizes
+from bench.stage import Stage
+from bench.systems import ALL, OURS, CannotMeasure, System, system
+
+HERE = Path(__file__).parent
+MEASURES: tuple[Measure, ...] = (
+    *(Drain(), OneByOne(), Bulk(), Latency(), Backlog(), History(), Lanes(), Snapshot(), Flood(), Urgent(), Due()),
+    *(Producers(), Processes(), OneCall(), Memory(), Idle()),
+)
+NAMES = ", ".join(measure.name for measure in MEASURES)
+console = Console(stderr=True)
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="Small sizes, one round: shows that everything works.")] = False,
+    only: Annotated[str, typer.Option(help=f"Some measures, with commas: {NAMES}.")] = "",
+    systems: Annotated[str, typer.Option(help=f"Some systems, with commas: {', '.join(ALL)}.")] = "",
+    rounds: Annotated[int, typer.Option(help="How often each is measured; default 3, quick 1.")] = 0,
+) -> None:
+    """Measure Leasehold against its bars and its peers, on one Postgres in one run."""
+    sizes = QUICK if quick else FULL
+    sizes = replace(sizes, rounds=rounds or sizes.rounds)
+    measures = [measure for measure in MEASURES if not only or measure.name in _listed(only)]
+    if not measures:
+        raise typer.BadParameter(f"no such measure; there are {NAMES}")
+    whole = not (quick or only or systems) and sizes.rounds >= FULL.rounds
+    name = "RESULTS" if whole else "RESULTS-quick"
+    asyncio.run(
+        bench(sizes, measures, _listed(systems) or ALL, name, quick=quick, command=_command(quick, only, systems))
+    )
+
+
+async def bench(
+    sizes: Sizes, measures: Sequence[Measure], names: Sequence[str], file: str, *, quick: bool, command: str
+) -> None:
+    book, began = Book(), monotonic()
+    found, missing = find(names)
+    async with running() as server:
+        await take(server, sizes, book, found, measures)
+        run = Circumstances(
+            command=command,
+            quick=quick,
+            rounds=sizes.rounds,
+            minutes=(monotonic() - began) / 60,
+            machine=described(),
+            postgres=await server.version(),
+            settings=await server.settings(),
+            systems={name: (found[name].version(), found[name].settings) for name in found},
+            missing=missing,
+        )
+    drawn = plots.draw(book, sizes, HERE / ("plots" if file == "RESULTS" else "plots-quick"))
+    (HERE / f"{file}.md").write_text(markdown(book, sizes, run, drawn))
+    (HERE / f"{file}.json").write_text(json.dumps({"run": asdict(run), **book.as_json()}, indent=1) + "\n")
+    console.print(f"written: bench/{file}.md")
+
+
+async def take(
+    server: Server, sizes: Sizes, book: Book, systems: dict[str, System], measures: Sequence[Measure]
+) -> None:
+    """Round by round, and in each the measures in turn: whatever disturbs the machine, disturbs all alike."""
+    steps = [(number, each) for number in range(sizes.rounds) for each in measures if number == 0 or not each.once]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=len(steps))
+
+        def say(what: str) -> None:
+            progress.update(task, description=what)
+            if not console.is_terminal:
+                console.print(what, highlight=False)
+
+        stage = Stage(server, sizes, book, systems, say)
+        try:
+            for _, measure in steps:
+                if OURS in systems or measure.compares:
+                    await measure.round(stage)
+                progress.advance(task)
+        finally:
+            await stage.close()
+
+
+def find(names: Sequence[str]) -> tuple[dict[str, System], dict[str, str]]:
+    """The systems that are there, and why the others are not."""
+    found: dict[str, System] = {}
+    missing: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = system(name)
+        except CannotMeasure as reason:
+            missing[name] = str(reason)
+            console.print(f"{name}: {reason}", highlight=False)
+    return found, missing
+
+
+def _listed(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _command(quick: bool, only: str, systems: str) -> str:
+    if not only and not systems:
+        return "make bench QUICK=1" if quick else "make bench"
+    given = {"--only": only, "--systems": systems}
+    return " ".join(["python -m bench", *(f"{name} {text}" for name, text in given.items() if text)])
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,116 @@
+"""The bars that Leasehold has to clear, each a ratio of two figures of the same run or a plain figure of its own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.book import Book
+from bench.sizes import Sizes
+from bench.systems import OURS, RAW
+
+AT_LEAST, AT_MOST = "at least", "at most"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """`value` None: it was not measured. `parts` says in figures what it was made of."""
+
+    measure: str
+    against: str
+    kind: str
+    limit: float
+    value: float | None
+    parts: str = ""
+    unit: str = "×"
+
+    @property
+    def met(self) -> bool | None:
+        if self.value is None:
+            return None
+        return self.value >= self.limit if self.kind == AT_LEAST else self.value <= self.limit
+
+
+def bars(book: Book, sizes: Sizes) -> Iterator[Bar]:
+    yield from _throughput(book, sizes)
+    yield from _fairness(book, sizes)
+    yield from _producers(book, sizes)
+    yield from _waiting(book)
+    yield from _resting(book, sizes)
+
+
+def _throughput(book: Book, sizes: Sizes) -> Iterator[Bar]:
+    drain = f"drain, {sizes.drain:,} jobs of 100 tenants, one process"
+    yield _ratio(book, drain, "pgqueuer", AT_LEAST, 2, "drain", OURS, "drain", "pgqueuer")
+    yield _ratio(book, drain, "graphile-worker", AT_LEAST, 1, "drain", OURS, "drain", "graphile-worker")
+    yield _ratio(book, drain, "our own SQL driven raw", AT_LEAST, 0.5, "drain", OURS, "drain", RAW)
+    backlog, history = sizes.backlogs[-1], sizes.histories[-1]
+    yield _of_the_drain(book, f"drain with {backlog:,} queued", f"backlog {backlog}")
+    yield _of_the_drain(book, f"drain with {history:,} finished", f"history {history}")
+    yield _of_the_drain(book, f"drain of {sizes.snapshot:,} under an old snapshot", "snapshot")
+    first, last = "snapshot, a claim in the first quarter", "snapshot, a claim in the last quarter"
+    yield _ratio(
+        book, "a claim under an old snapshot", "itself at the beginning", AT_MOST, 1.5, last, OURS, first, OURS
+    )
+    lanes = sizes.lanes[-1]
+    yield _of_the_drain(book, f"drain of {lanes:,} lanes", f"lanes {lanes}")
+    yield _of_the_drain(book, f"drain of {lanes:,} lanes under an old snapshot", f"lanes {lanes}, old snapshot")
+
+
+def _fairness(book: Book, sizes: Sizes) -> Iterator[Bar]:
+    flood = f"{sizes.flood:,} jobs of one tenant before 10 of each of {sizes.flooded}"
+    late = book.value("flood, the flooder's starts before every tenant's first", OURS)
+    yield Bar(f"{flood}: its starts before every other's first", "", AT_MOST, 2_000, late, unit=" jobs")
+    alone = "flood, one tenant alone"
+    yield _ratio(book, f"{flood}: throughput", "the one tenant alone", AT_LEAST, 0.8, "flood", OURS, alone, OURS)
+    for tenants in ("one tenant", "100 tenants"):
+        urgent, claim = f"urgent, {tenants}, p99", f"urgent, {tenants}, a claim takes"
+        measure = f"an urgent job behind {sizes.urgent_backlog:,} of {tenants}, commit to start, p99"
+        yield _ratio(book, measure, "the claim's own time", AT_MOST, 5, urgent, OURS, claim, OURS)
+
+
+def _producers(book: Book, sizes: Sizes) -> Iterator[Bar]:
+    yield _ratio(
+        book, "enqueue one by one", "a raw autocommit insert", AT_LEAST, 0.8, "enqueue", OURS, "enqueue", RAW
+    )
+    yield _ratio(book, "bulk", "pgqueuer", AT_LEAST, 1.5, "bulk", OURS, "bulk", "pgqueuer")
+    listed, taken = "one call, MB for a list of the jobs", "one call, MB for the call"
+    measure = f"{sizes.one_call:,} jobs in one call, memory"
+    yield _ratio(book, measure, "a list of the jobs", AT_MOST, 2, taken, OURS, listed, OURS)
+    measure = f"{sizes.producers} producers at once, wakes on"
+    on, off = "producers, wakes on", "producers, wakes off"
+    yield _ratio(book, measure, "wakes off", AT_LEAST, 0.9, on, OURS, off, OURS)
+    on, off = "producers, wakes on, a worker listens", "producers, wakes off, a worker polls"
+    yield _ratio(book, f"{measure}, a worker listens", "wakes off, it polls", AT_LEAST, 0.9, on, OURS, off, OURS)
+
+
+def _waiting(book: Book) -> Iterator[Bar]:
+    measure = "latency, enqueue call to handler's start, idle worker"
+    p50, p99 = "latency p50", "latency p99"
+    yield _ratio(book, f"{measure}, p50", "raw LISTEN and claim", AT_MOST, 1.3, p50, OURS, p50, RAW)
+    yield _ratio(book, f"{measure}, p99", "its own p50", AT_MOST, 10, p99, OURS, p50, OURS)
+    yield Bar("jobs for later: how late they start, p99", "", AT_MOST, 50, book.value("due p99", OURS), unit=" ms")
+
+
+def _resting(book: Book, sizes: Sizes) -> Iterator[Bar]:
+    yield Bar("idle, statements", "", AT_MOST, 0.1, book.value("idle", OURS), unit="/s")
+    grown = book.value("memory, MB grown", OURS)
+    yield Bar(f"memory grown by {sizes.memory:,} jobs", "", AT_MOST, 20, grown, unit=" MB")
+
+
+def _of_the_drain(book: Book, measure: str, figure: str) -> Bar:
+    return _ratio(book, measure, "the drain", AT_LEAST, 0.7, figure, OURS, "drain", OURS)
+
+
+def _ratio(
+    book: Book, measure: str, against: str, kind: str, limit: float, over: str, of: str, under: str, to: str
+) -> Bar:
+    upper, lower = book.value(over, of), book.value(under, to)
+    if upper is None or not lower:
+        return Bar(measure, against, kind, limit, None)
+    return Bar(measure, against, kind, limit, upper / lower, f"{number(upper)} : {number(lower)}")
+
+
+def number(value: float) -> str:
+    """Three digits that count, and thousands set apart."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

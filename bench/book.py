@@ -1,0 +1,91 @@
+"""The figures of a run: every sample, so that each figure comes with its spread."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Of one job: statements, commits, bytes of WAL, and microseconds of processor time. None: can't be told here."""
+
+    statements: float | None
+    commits: float | None
+    wal: float | None
+    client: float | None
+    server: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    lowest: float
+    middle: float
+    highest: float
+
+
+@dataclass
+class Book:
+    """Samples by (measure, system); series for plots; what could not be measured, and why."""
+
+    samples: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    costs: dict[tuple[str, str], list[Costs]] = field(default_factory=lambda: defaultdict(list))
+    series: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    failures: dict[tuple[str, str], str] = field(default_factory=dict)
+    slowest: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def add(self, measure: str, system: str, value: float, costs: Costs | None = None) -> None:
+        self.samples[measure, system].append(value)
+        if costs is not None:
+            self.costs[measure, system].append(costs)
+
+    def point(self, series: str, x: float, y: float) -> None:
+        self.series[series].append((x, y))
+
+    def failed(self, measure: str, system: str, why: str) -> None:
+        self.failures[measure, system] = why
+
+    def spread(self, measure: str, system: str) -> Spread | None:
+        found = self.samples.get((measure, system))
+        return Spread(min(found), median(found), max(found)) if found else None
+
+    def value(self, measure: str, system: str) -> float | None:
+        found = self.spread(measure, system)
+        return found.middle if found else None
+
+    def cost(self, measure: str, system: str) -> Costs | None:
+        """The middle of each, over all samples."""
+        found = self.costs.get((measure, system))
+        if not found:
+            return None
+        columns = {name: [getattr(costs, name) for costs in found] for name in asdict(found[0])}
+        return Costs(**{name: _middle(values) for name, values in columns.items()})
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "samples": [
+                {"measure": measure, "system": system, "values": values}
+                for (measure, system), values in self.samples.items()
+            ],
+            "costs": [
+                {"measure": measure, "system": system, "values": [asdict(costs) for costs in values]}
+                for (measure, system), values in self.costs.items()
+            ],
+            "series": self.series,
+            "failures": [
+                {"measure": measure, "system": system, "why": why} for (measure, system), why in self.failures.items()
+            ],
+            "slowest": self.slowest,
+        }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that `share` of them don't exceed: the nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered)) - 1))]
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -1,0 +1,43 @@
+"""Processor time that processes have used, in seconds: the clients', and Postgres with all that it started."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+
+def used_by(pids: Iterable[int]) -> float:
+    return sum(_own(psutil.Process(pid)) for pid in pids)
+
+
+def used_by_server(postmaster: int) -> float:
+    """Its own, its living children's, and that of children which have ended and were waited for."""
+    process = psutil.Process(postmaster)
+    times = process.cpu_times()
+    ended = float(times.children_user + times.children_system)
+    return _own(process) + ended + sum(_own(child) for child in process.children())
+
+
+def postmaster_of(backend: int) -> int | None:
+    """The postmaster, if it runs on this machine and can be seen."""
+    try:
+        process = psutil.Process(backend)
+        return process.ppid() if "postgres" in process.name() else None
+    except psutil.Error:
+        return None
+
+
+def own_memory(pid: int) -> float:
+    """Memory of a process in MB, without files that it maps."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) / 1024
+    return float(psutil.Process(pid).memory_info().rss / 2**20)
+
+
+def _own(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)

@@ -1,0 +1,177 @@
+"""RESULTS.md: bars, all systems beside each other, costs, growth, and under which conditions."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from bench.bars import AT_LEAST, Bar, bars, number
+from bench.book import Book
+from bench.sizes import Sizes
+from bench.systems import OURS, RAW
+
+COLUMNS = (
+    ("enqueue one by one /s", "enqueue"),
+    ("bulk /s", "bulk"),
+    ("drain /s", "drain"),
+    ("latency p50 ms", "latency p50"),
+    ("latency p99 ms", "latency p99"),
+    ("idle statements/s", "idle"),
+)
+COSTS = (
+    ("enqueue", "enqueue one by one"),
+    ("bulk", "bulk"),
+    ("drain", "drain"),
+    ("latency p50", "one job, idle worker"),
+)
+VERDICTS = {True: "met", False: "**missed**", None: "not measured"}
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    command: str
+    quick: bool
+    rounds: int
+    minutes: float
+    machine: Mapping[str, str]
+    postgres: str
+    settings: Mapping[str, str]
+    systems: Mapping[str, tuple[str, str]]
+    missing: Mapping[str, str]
+
+
+def markdown(book: Book, sizes: Sizes, run: Circumstances, plots: Sequence[tuple[str, str]]) -> str:
+    parts = [
+        *_heading(run),
+        *_bars(list(bars(book, sizes))),
+        *_systems(book, run),
+        *_costs(book, run),
+        *_growth(book, plots),
+        *_slowest(book, sizes),
+        *_failures(book),
+        *_circumstances(run),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def _heading(run: Circumstances) -> Iterator[str]:
+    yield "# Benchmark results\n"
+    if run.quick:
+        yield "**A quick run: small sizes, to see that everything works. These figures say nothing.**\n"
+    rounds = f"{run.rounds} rounds" if run.rounds > 1 else "one round"
+    yield f"Made by `{run.command}` on {date.today().isoformat()} in {run.minutes:.0f} minutes, {rounds}: all systems"
+    yield "on one Postgres, in turn. Figures are medians, with the lowest and the highest in brackets. Compare rows,"
+    yield "not machines. [How to read and repeat it](../docs/how-to/benchmark.md).\n"
+
+
+def _bars(all_bars: Sequence[Bar]) -> Iterator[str]:
+    met = sum(bar.met is True for bar in all_bars)
+    measured = sum(bar.met is not None for bar in all_bars)
+    yield f"## Bars: {met} of {measured} met\n"
+    yield from table(
+        ("measure", "against", "bar", "measured", "figures", ""),
+        (
+            (
+                bar.measure,
+                bar.against,
+                f"{bar.kind} {number(bar.limit)}{bar.unit}",
+                _value(bar),
+                bar.parts,
+                VERDICTS[bar.met],
+            )
+            for bar in all_bars
+        ),
+    )
+
+
+def _value(bar: Bar) -> str:
+    if bar.value is None:
+        return "–"
+    worse_by_rounding = bar.kind == AT_LEAST and bar.met is False
+    digits = 3 if worse_by_rounding else 2
+    return f"{bar.value:,.{digits if abs(bar.value) < 100 else 0}f}{bar.unit}"
+
+
+def _systems(book: Book, run: Circumstances) -> Iterator[str]:
+    yield "## All systems\n"
+    rows = [
+        (f"{name} {version}", *(_spread(book, measure, name) for _, measure in COLUMNS))
+        for name, (version, _) in run.systems.items()
+    ]
+    blank = ("",) * (len(COLUMNS) - 1)
+    rows += [(name, why, *blank) for name, why in run.missing.items()]
+    yield from table(("system", *(title for title, _ in COLUMNS)), rows)
+
+
+def _spread(book: Book, measure: str, system: str) -> str:
+    if spread := book.spread(measure, system):
+        if spread.lowest == spread.highest:
+            return number(spread.middle)
+        return f"{number(spread.middle)} ({number(spread.lowest)}–{number(spread.highest)})"
+    failed = (measure, system) in book.failures or (measure.partition(" ")[0], system) in book.failures
+    return "failed, see below" if failed else "–"
+
+
+def _costs(book: Book, run: Circumstances) -> Iterator[str]:
+    yield "## What a job costs\n"
+    yield "Processor time holds from machine to machine better than any rate does. The server's is that of all its"
+    yield "processes, the client's that of the one process that enqueues or works.\n"
+    head = ("step", "system", "statements", "commits", "WAL bytes", "client µs", "server µs")
+    rows = []
+    for measure, title in COSTS:
+        for name in run.systems:
+            if cost := book.cost(measure, name):
+                figures = (cost.statements, cost.commits, cost.wal, cost.client, cost.server)
+                rows.append((title, name, *("–" if each is None else number(each) for each in figures)))
+    yield from table(head, rows)
+
+
+def _growth(book: Book, plots: Sequence[tuple[str, str]]) -> Iterator[str]:
+    compared = {measure for _, measure in COLUMNS}
+    names = [(measure, name) for measure, name in book.samples if measure not in compared and name in (OURS, RAW)]
+    if not names:
+        return
+    yield "## Leasehold as things grow\n"
+    for title, file in plots:
+        yield f"![{title}]({file})\n"
+    yield from table(
+        ("figure", "of", "value"), ((measure, name, _spread(book, measure, name)) for measure, name in names)
+    )
+
+
+def _slowest(book: Book, sizes: Sizes) -> Iterator[str]:
+    if not book.slowest:
+        return
+    yield f"## Where the server's time goes in Leasehold's drain of {sizes.drain:,} jobs\n"
+    rows = []
+    for each in book.slowest:
+        per_call, per_job = each["ms"] / each["calls"], 1000 * each["ms"] / sizes.drain
+        name = str(each["name"]).replace("|", "¦")
+        rows.append((f"`{name}`", number(each["calls"]), number(per_call), number(per_job)))
+    yield from table(("statement", "calls", "ms each", "µs per job"), rows)
+
+
+def _failures(book: Book) -> Iterator[str]:
+    if book.failures:
+        yield "## What could not be measured\n"
+        yield from table(
+            ("measure", "system", "why"),
+            ((measure, name, why.replace("|", "¦")) for (measure, name), why in book.failures.items()),
+        )
+
+
+def _circumstances(run: Circumstances) -> Iterator[str]:
+    yield "## Circumstances\n"
+    yield from table(("", ""), [*run.machine.items(), ("database", run.postgres)])
+    yield "Postgres: " + ", ".join(f"`{name} = {value}`" for name, value in run.settings.items()) + ".\n"
+    yield from table(
+        ("system", "version", "settings"),
+        ((name, version, settings) for name, (version, settings) in run.systems.items()),
+    )

@@ -1,0 +1,173 @@
+"""The Postgres that is measured on: an embedded one with fsync on, or the server that LEASEHOLD_BENCH_URL names."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg
+
+from bench import processor
+from bench.systems import CannotMeasure
+from leasehold import embedded
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+SETTINGS = {
+    "shared_preload_libraries": "pg_stat_statements",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "1GB",
+    # No checkpoint in the middle of a measure; one is made before each.
+    "max_wal_size": "16GB",
+    "checkpoint_timeout": "1h",
+    "max_connections": "200",
+}
+SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "autovacuum")
+
+COUNTERS = """
+    select (select xact_commit from pg_stat_database where datname = $1) as commits,
+           pg_current_wal_insert_lsn() - '0/0'::pg_lsn as wal
+"""
+STATEMENTS = """
+    select coalesce(sum(s.calls), 0) from pg_stat_statements s join pg_database d on d.oid = s.dbid
+    where d.datname = $1 and s.toplevel
+"""
+TIMING = """
+    select coalesce(sum(s.calls), 0) as calls, coalesce(sum(s.total_exec_time), 0) as total
+    from pg_stat_statements s join pg_database d on d.oid = s.dbid
+    where d.datname = $1 and s.toplevel and position($2 in s.query) > 0
+"""
+SLOWEST = """
+    select s.query, s.calls, s.total_exec_time as ms, s.rows, s.wal_bytes::float8 as wal
+    from pg_stat_statements s join pg_database d on d.oid = s.dbid
+    where d.datname = $1 and s.toplevel order by s.total_exec_time desc limit $2
+"""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What has happened so far: in one database, but WAL and processor time are the whole server's."""
+
+    statements: float | None
+    commits: float
+    wal: float
+    processor: float | None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How often a statement was run, and the milliseconds that it took in all."""
+
+    calls: int
+    total: float
+
+    def since(self, earlier: "Timing") -> "Timing":
+        return Timing(self.calls - earlier.calls, self.total - earlier.total)
+
+    @property
+    def mean(self) -> float:
+        return self.total / max(1, self.calls)
+
+
+@dataclass
+class Server:
+    url_for: Callable[[str], str]
+    admin: "Connection"
+    postmaster: int | None
+    counts_statements: bool
+    home: Path | None = None
+    run: str = field(default_factory=lambda: uuid4().hex[:6])
+
+    async def version(self) -> str:
+        return f"PostgreSQL {await self.admin.fetchval('show server_version')}"
+
+    async def settings(self) -> dict[str, str]:
+        return {name: await self.admin.fetchval("select current_setting($1)", name) for name in SHOWN}
+
+    async def create(self, name: str, template: str | None = None) -> str:
+        """A database of its own; its URL."""
+        copied = f' template "{template}"' if template else ""
+        if template and self.admin.get_server_version().major >= 15:
+            copied += " strategy file_copy"
+        await self.admin.execute(f'create database "{name}"{copied}')
+        return self.url_for(name)
+
+    async def drop(self, name: str) -> None:
+        await self.admin.execute(f'drop database if exists "{name}" with (force)')
+
+    async def checkpoint(self) -> None:
+        await self.admin.execute("checkpoint")
+
+    async def counters(self, database: str) -> Counters:
+        row = await self.admin.fetchrow(COUNTERS, database)
+        assert row is not None
+        statements = await self.admin.fetchval(STATEMENTS, database) if self.counts_statements else None
+        used = processor.used_by_server(self.postmaster) if self.postmaster else None
+        return Counters(
+            None if statements is None else float(statements), float(row["commits"]), float(row["wal"]), used
+        )
+
+    async def timing(self, database: str, part: str) -> Timing:
+        """Of the statements with this part in their text."""
+        if not self.counts_statements:
+            raise CannotMeasure("the server does not count statements: it needs pg_stat_statements")
+        row = await self.admin.fetchrow(TIMING, database, part)
+        assert row is not None
+        return Timing(int(row["calls"]), float(row["total"]))
+
+    async def forget_statements(self, database: str) -> None:
+        if self.counts_statements:
+            await self.admin.execute(
+                "select pg_stat_statements_reset(0, (select oid from pg_database where datname = $1), 0)", database
+            )
+
+    async def slowest(self, database: str, most: int = 10) -> list[asyncpg.Record]:
+        return await self.admin.fetch(SLOWEST, database, most) if self.counts_statements else []
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Server]:
+    """A server to measure on. What was made in it is dropped; an embedded one is thrown away."""
+    if url := os.environ.get("LEASEHOLD_BENCH_URL"):
+        async with _connected(lambda name: urlsplit(url)._replace(path=f"/{name}").geturl(), None) as server:
+            yield server
+        return
+    home = Path(tempfile.gettempdir()) / f"leasehold-bench-{uuid4().hex[:8]}"
+    try:
+        with embedded.postgres(home, settings=SETTINGS) as started:
+            async with _connected(started.url_for, home) as server:
+                yield server
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _connected(url_for: Callable[[str], str], home: Path | None) -> AsyncIterator[Server]:
+    admin = await asyncpg.connect(url_for("postgres"))
+    try:
+        postmaster = processor.postmaster_of(admin.get_server_pid())
+        server = Server(url_for, admin, postmaster, await _can_count_statements(admin), home)
+        yield server
+        left = await admin.fetch("select datname from pg_database where datname like $1", f"bench_{server.run}_%")
+        for (name,) in left:
+            await server.drop(name)
+    finally:
+        await admin.close()
+
+
+async def _can_count_statements(admin: "Connection") -> bool:
+    try:
+        await admin.execute("create extension if not exists pg_stat_statements")
+        await admin.fetchval("select count(*) from pg_stat_statements")
+    except asyncpg.PostgresError:
+        return False
+    return True

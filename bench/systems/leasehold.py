@@ -1,0 +1,94 @@
+"""Leasehold as its users run it: an app with a handler, a worker process, the tenant's door."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from time import monotonic_ns
+
+from bench.job import NAME, payload, tenant
+from bench.systems import How, Producer, PythonSystem
+from bench.tape import Tape
+from leasehold import Job, Leasehold
+from leasehold.app.definition import TypedDefinition
+from leasehold.engines import open_store, prepare_store
+from leasehold.model.job import NewJob
+from leasehold.worker import Worker
+from leasehold.worker.process import serve
+
+SLOTS = 200
+
+SYSTEM = PythonSystem(
+    name="leasehold",
+    distribution="leasehold",
+    settings=f"one worker process, {SLOTS} slots, wakes on, history kept; bulk by enqueue_many, a call per tenant",
+    unfinished="select count(*) from leasehold.jobs",
+)
+
+
+def app_with_handlers(url: str, note: Tape | None, how: How) -> tuple[Leasehold, TypedDefinition[..., None]]:
+    """The app, and its first definition: `bench`; a measure may want another key, or more: `bench-1` and so on."""
+    app = Leasehold(url)
+
+    async def bench(job: Job, number: int, sent: int, text: str) -> None:
+        if note is not None:
+            note.note(number, sent)
+
+    first = app.job(key=how.get("key", NAME))(bench)
+    for place in range(1, how.get("definitions", 1)):
+        app.job(key=f"{NAME}-{place}")(bench)
+    return app, first
+
+
+@dataclass(frozen=True)
+class LeaseholdProducer:
+    app: Leasehold
+    bench: TypedDefinition[..., None]
+    bound: list[NewJob] = field(default_factory=list)
+
+    async def one(self, number: int, how: How) -> None:
+        door = self.app.tenant(how.get("tenant") or tenant(number))
+        if "priority" in how:
+            door = door.options(priority=how["priority"])
+        if "due_in" in how:
+            await self._one_due(number, how["due_in"][number])
+        else:
+            await door.aenqueue(self.bench, **payload(number))
+
+    async def many(self, numbers: range, how: How) -> None:
+        door = self.app.tenant(tenant(numbers.start // how["call"]))
+        if how.get("only_bind"):
+            self.bound.extend(self.bench.bind(**payload(number)) for number in numbers)
+        else:
+            await door.aenqueue_many(self.bench.bind(**payload(number)) for number in numbers)
+
+    async def _one_due(self, number: int, seconds: float) -> None:
+        """`sent` is the moment when it is due, so that what it waited is how late it was."""
+        at, moment = datetime.now(UTC), monotonic_ns()
+        due = payload(number) | {"sent": moment + int(seconds * 1e9)}
+        door = self.app.tenant(tenant(number)).options(at=at + timedelta(seconds=seconds))
+        await door.aenqueue(self.bench, **due)
+
+
+class LeaseholdParts:
+    async def install(self, url: str) -> None:
+        await prepare_store(url)
+        app, _ = app_with_handlers(url, None, {})
+        store = await open_store(url)
+        await store.sync_definitions(app.handlers.definitions)
+        await store.close()
+
+    def work(self, url: str, tape: Tape, how: How) -> None:
+        app, _ = app_with_handlers(url, tape, how)
+        settings = replace(app.worker_settings(), slots=how.get("slots", SLOTS), notify=how.get("notify", True))
+        serve(lambda: Worker(partial(open_store, url), app.handlers, settings))
+
+    @asynccontextmanager
+    async def producer(self, url: str, how: How) -> AsyncIterator[Producer]:
+        app, bench = app_with_handlers(url, None, {})
+        async with app.open():
+            yield LeaseholdProducer(app, bench)
+
+
+PARTS = LeaseholdParts()

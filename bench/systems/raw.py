@@ -1,0 +1,216 @@
+"""Leasehold's own statements, driven by a plain loop: what the SQL alone can do. No handlers, no worker, no fairness.
+
+Claiming and finishing go on at once over two connections, and the claim commits asynchronously, as in the worker.
+Enqueuing is what anybody would write by hand: an insert that commits, and COPY for many.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import cycle
+from math import ceil
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import asyncpg
+import orjson
+from asyncpg import Record
+from uuid_utils import uuid7
+
+from bench.job import NAME, batches, payload, tenant
+from bench.systems import How, Producer, PythonSystem
+from bench.systems.leasehold import SYSTEM as OURS
+from bench.systems.leasehold import LeaseholdParts
+from bench.tape import Tape
+from leasehold.engines.postgres.database import ONE_PLAN
+from leasehold.engines.postgres.sql import statements
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[Record]
+
+BATCH = 200
+LANES_AT_ONCE = 64
+FALLBACK = 5.0
+CHANNEL = "bench_raw"
+
+SYSTEM = PythonSystem(
+    name="raw",
+    distribution="asyncpg",
+    settings=f"asyncpg, Leasehold's claim and finish in batches of {BATCH} on two connections, claims commit "
+    "asynchronously; enqueue: INSERT with autocommit, bulk by COPY; woken by LISTEN",
+    unfinished=OURS.unfinished,
+)
+
+INSERT = """
+    insert into leasehold.jobs (id, tenant_id, definition, version, priority, max_attempts, scheduled_for, queued_at,
+                                ready, status, payload, source)
+    values ($1, $2, $3, 1, 100, 5, now(), now(), true, 'queued', $4, 'manual')
+"""
+INSERT_AND_NOTIFY = f"with job as ({INSERT}) select pg_notify('{CHANNEL}', '')"
+COLUMNS = (
+    *("id", "tenant_id", "definition", "version", "priority", "max_attempts", "scheduled_for", "queued_at"),
+    *("ready", "status", "payload", "source"),
+)
+
+
+async def fetch(connection: "Connection", name: str, **values: Any) -> list[Record]:
+    statement = statements("leasehold")[name]
+    return await connection.fetch(statement.text, *statement.arguments(values))
+
+
+@dataclass
+class Loop:
+    """Claims and finishes until it is canceled; when there is nothing, waits for a NOTIFY."""
+
+    tape: Tape
+    claimer: "Connection"
+    finisher: "Connection"
+    worker: str = field(default_factory=lambda: str(uuid4()))
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    claimed: asyncio.Queue[list[Record]] = field(default_factory=lambda: asyncio.Queue(2))
+    definitions: list[str] = field(default_factory=lambda: [NAME])
+
+    async def run(self) -> None:
+        facts = {"host": "", "pid": 0, "version": "", "slots": BATCH, "metadata": "{}", "lease": timedelta(days=1)}
+        await fetch(self.claimer, "fleet/join", worker=self.worker, **facts, **self._served())
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._claim_on())
+            both.create_task(self._finish_on())
+
+    async def _claim_on(self) -> None:
+        while True:
+            self.woken.clear()
+            lanes = await self._lanes()
+            if not lanes:
+                await self._wait()
+            empty = 0
+            for piece in cycle(list(_pieces(lanes))) if lanes else ():
+                rows = await self._claim(piece)
+                empty = 0 if rows else empty + 1
+                if empty * LANES_AT_ONCE >= len(lanes):
+                    break
+                if rows:
+                    await self.claimed.put(rows)
+
+    async def _lanes(self) -> list[str]:
+        (row,) = await fetch(self.claimer, "fleet/look", worker=self.worker, after="", most=100_000, **self._served())
+        found: list[str] = row["tenants"]
+        return found
+
+    async def _claim(self, tenants: Sequence[str]) -> list[Record]:
+        lanes = len(tenants)
+        rows = await fetch(
+            self.claimer,
+            "fleet/claim",
+            worker=self.worker,
+            definitions=[NAME] * lanes,
+            tenants=tenants,
+            from_priorities=[-(2**15)] * lanes,
+            from_seqs=[-1] * lanes,
+            to_priorities=[2**15 - 1] * lanes,
+            share=ceil(BATCH / lanes),
+            limit=BATCH,
+            locked_tenants=[],
+            locked_definitions=[],
+        )
+        for row in rows:
+            job = orjson.loads(row["payload"])
+            self.tape.note(job["number"], job["sent"])
+        return rows
+
+    async def _finish_on(self) -> None:
+        while True:
+            rows = await self.claimed.get()
+            count = len(rows)
+            await fetch(
+                self.finisher,
+                "fleet/finish",
+                tenants=[row["tenant_id"] for row in rows],
+                jobs=[row["id"] for row in rows],
+                attempts=[row["attempt"] for row in rows],
+                workers=[self.worker] * count,
+                statuses=["succeeded"] * count,
+                attempt_statuses=["succeeded"] * count,
+                results=[None] * count,
+                errors=[None] * count,
+                error_codes=[None] * count,
+                exit_codes=[None] * count,
+                keeps=[timedelta(days=30)] * count,
+            )
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(FALLBACK):
+                await self.woken.wait()
+        except TimeoutError:
+            return
+
+    def _served(self) -> dict[str, Any]:
+        return {"definitions": self.definitions, "tenants": None}
+
+
+def _pieces(lanes: Sequence[str]) -> Iterator[Sequence[str]]:
+    for piece in batches(range(len(lanes)), LANES_AT_ONCE):
+        yield lanes[piece.start : piece.stop]
+
+
+@dataclass(frozen=True)
+class RawProducer:
+    connection: "Connection"
+
+    async def one(self, number: int, how: How) -> None:
+        row = (uuid7().hex, tenant(number), NAME, orjson.dumps(payload(number)).decode())
+        await self.connection.fetch(INSERT_AND_NOTIFY if how.get("wake") else INSERT, *row)
+
+    async def many(self, numbers: range, how: How) -> None:
+        now, owner = datetime.now(UTC), tenant(numbers.start // how["call"])
+        rows = [
+            (
+                uuid7().hex,
+                owner,
+                NAME,
+                1,
+                100,
+                5,
+                now,
+                now,
+                True,
+                "queued",
+                orjson.dumps(payload(n)).decode(),
+                "manual",
+            )
+            for n in numbers
+        ]
+        await self.connection.copy_records_to_table("jobs", schema_name="leasehold", records=rows, columns=COLUMNS)
+
+
+class RawParts(LeaseholdParts):
+    def work(self, url: str, tape: Tape, how: How) -> None:
+        asyncio.run(self._work(url, tape))
+
+    async def _work(self, url: str, tape: Tape) -> None:
+        claimer = await asyncpg.connect(url, server_settings=ONE_PLAN | {"synchronous_commit": "off"})
+        loop = Loop(tape, claimer, await asyncpg.connect(url, server_settings=ONE_PLAN))
+        listener = await asyncpg.connect(url)
+        await listener.add_listener(CHANNEL, lambda *_: loop.woken.set())
+        running = asyncio.create_task(loop.run())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+        await asyncio.wait([running])
+        for connection in (claimer, loop.finisher, listener):
+            connection.terminate()
+        if not running.cancelled():
+            running.result()
+
+    @asynccontextmanager
+    async def producer(self, url: str, how: How) -> AsyncIterator[Producer]:
+        connection = await asyncpg.connect(url)
+        try:
+            yield RawProducer(connection)
+        finally:
+            await connection.close()
+
+
+PARTS = RawParts()
