@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 from tests.cli.terminal import NOWHERE, Answer, CommandLine
 from tests.conftest import eventually
@@ -209,13 +210,30 @@ async def test_a_wait_that_times_out_is_a_document_too(leasehold: CommandLine, b
     assert [document["event"] for document in followed.documents] == ["enqueued", "timed_out"]
 
 
-async def test_a_job_that_holds_the_key_is_waited_for_as_well(leasehold: CommandLine, bench: Bench) -> None:
+async def test_a_job_that_holds_the_key_is_waited_for_as_well(
+    leasehold: CommandLine, bench: Bench, database_url: str
+) -> None:
     first = await leasehold("enqueue", "report", "--dedupe-key", "k", *TO_ACME)
-    waiting, claim = await enqueued(leasehold, bench, "--dedupe-key", "k", "--wait", "--json")
+    (claim,) = await bench.claim(1)
     assert claim.job == first.out.strip()
+    waiting = asyncio.create_task(leasehold("enqueue", "report", "--dedupe-key", "k", "--wait", "--json", *TO_ACME))
+    await awaited(database_url)
     await bench.succeed(claim)
     done = await waiting
     assert (done.code, done.document["id"], done.document["created"]) == (0, claim.job, False)
+
+
+async def awaited(url: str) -> None:
+    """Returns when somebody waits for a job: before that, its end would free its key for another."""
+    connection = await asyncpg.connect(url)
+
+    async def somebody_waits() -> bool:
+        return bool(await connection.fetchval("select exists (select from leasehold.jobs where awaited)"))
+
+    try:
+        await eventually(somebody_waits, what="somebody to wait for the job")
+    finally:
+        await connection.close()
 
 
 async def test_follow_shows_what_the_job_says_on_stderr(leasehold: CommandLine, bench: Bench) -> None:

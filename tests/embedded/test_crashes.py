@@ -21,6 +21,7 @@ from tests.embedded.processes import (
 
 from leasehold import embedded
 from leasehold.embedded import guard
+from leasehold.embedded.guard import Guard, size_of
 from leasehold.errors import EmbeddedError
 
 BUSY_FOREVER = "do $$ begin loop end loop; end $$"
@@ -168,3 +169,16 @@ def still_has(home: Path, word: str) -> bool:
 def is_busy(url: str) -> bool:
     busy = query(url, "select count(*) from pg_stat_activity where state = 'active' and query like 'do %'")
     return bool(busy)
+
+
+def test_a_postmaster_that_was_ready_for_less_than_a_tick_is_known_by_its_log(home: Path) -> None:
+    """SIGQUIT lets it remove its pid file; without its log the guard would take it for one that can't start."""
+    with embedded.postgres(home, settings=QUICK) as server:
+        guard = Guard.__new__(Guard)
+        guard.plan = server._plan
+        guard.postgres = subprocess.Popen(["true"])
+        guard.postgres.wait()
+        guard.log_began = 0
+        assert guard.was_ready_between_two_ticks()
+        guard.log_began = size_of(Path(guard.plan.home, "postgres.log"))
+        assert not guard.was_ready_between_two_ticks()

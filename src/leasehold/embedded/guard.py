@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 TICK = 0.1  # how long the last client's end may go unseen
+READY_IN_LOG = b"ready to accept connections"
 FAILED_STARTS_IN_A_ROW = 5
 FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN = signal.SIGINT, signal.SIGQUIT  # what postgres takes them for
 LOG_LIMIT = 10 * 1024 * 1024
@@ -129,6 +130,7 @@ class Guard:
         self.wakeup = wake_on_signals()
         self.told_to_stop = False
         self.failed_starts = 0
+        self.log_began = 0
         self.postgres: subprocess.Popen[bytes] | None = None
         self.ready = False
 
@@ -149,6 +151,7 @@ class Guard:
         end_leftovers(self.plan)
         remove_foreign_pid_files(self.plan)
         self.ready = False
+        self.log_began = size_of(Path(self.plan.home, "postgres.log"))
         self.postgres = launch_postgres(self.plan)
 
     def home_was_taken_away(self) -> bool:
@@ -187,9 +190,7 @@ class Guard:
         """A postmaster that was ready and died is started again, always; one that can't get up, five times."""
         assert self.postgres is not None
         status = self.postgres.returncode
-        # Clients look for themselves and may have seen it ready, and killed it, between two of our ticks.
-        was_ready = self.ready or pid_if_ready(self.plan) == self.postgres.pid
-        self.failed_starts = 0 if was_ready else self.failed_starts + 1
+        self.failed_starts = 0 if self.ready or self.was_ready_between_two_ticks() else self.failed_starts + 1
         if self.starter is not None or self.failed_starts >= FAILED_STARTS_IN_A_ROW:
             raise CannotServe(
                 f"Postgres ended with status {status} while starting, {self.failed_starts} time(s) in a row."
@@ -200,6 +201,14 @@ class Guard:
         time.sleep(pause)
         if not self.home_was_taken_away():
             self.start_postgres()
+
+    def was_ready_between_two_ticks(self) -> bool:
+        """Clients look for themselves, and may have seen it ready and killed it before we looked. After kill -9 its
+        pid file says so; SIGQUIT lets it remove that, and only its log tells.
+        """
+        assert self.postgres is not None
+        said = read_from(Path(self.plan.home, "postgres.log"), self.log_began)
+        return pid_if_ready(self.plan) == self.postgres.pid or READY_IN_LOG in said
 
     def stop_postgres(self) -> None:
         """Fast shutdown, harder when it does not follow; returns when no process is left."""
@@ -303,6 +312,7 @@ def launch_postgres(plan: Plan) -> subprocess.Popen[bytes]:
 def server_settings(plan: Plan) -> dict[str, str]:
     ours = {
         "listen_addresses": "",
+        "lc_messages": "C",  # READY_IN_LOG is English
         "unix_socket_directories": plan.socket_folder,
         "port": str(plan.port),
         # It stands in the title of every child, so that one whose postmaster is gone is still known as ours.
@@ -472,6 +482,23 @@ def open_log(path: Path) -> int:
     if os.fstat(log).st_size > LOG_LIMIT:
         os.ftruncate(log, 0)
     return log
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def read_from(path: Path, place: int) -> bytes:
+    """What was appended since; all of it, if it was begun anew."""
+    try:
+        with open(path, "rb") as log:
+            log.seek(place if os.fstat(log.fileno()).st_size >= place else 0)
+            return log.read()
+    except OSError:
+        return b""
 
 
 def end_of_log(path: Path) -> str:
