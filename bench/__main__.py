@@ -54,7 +54,14 @@ def main(
     whole = not (quick or only or systems) and sizes.rounds >= FULL.rounds
     name = "RESULTS" if whole else "RESULTS-quick"
     asyncio.run(
-        bench(sizes, measures, _listed(systems) or ALL, name, quick=quick, command=_command(quick, only, systems))
+        bench(
+            sizes,
+            measures,
+            _listed(systems) or ALL,
+            name,
+            quick=quick,
+            command=_command(quick, only, systems, rounds),
+        )
     )
 
 
@@ -123,11 +130,12 @@ def _listed(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _command(quick: bool, only: str, systems: str) -> str:
-    if not only and not systems:
+def _command(quick: bool, only: str, systems: str, rounds: int) -> str:
+    given = {"--only": only, "--systems": systems, "--rounds": str(rounds or "")}
+    options = [f"{name} {text}" for name, text in given.items() if text]
+    if not options:
         return "make bench QUICK=1" if quick else "make bench"
-    given = {"--only": only, "--systems": systems}
-    return " ".join(["python -m bench", *(f"{name} {text}" for name, text in given.items() if text)])
+    return " ".join(["python -m bench", *(["--quick"] if quick else []), *options])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Sequence
@@ -32,8 +33,11 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1][:200] if lines else "without a word"
+        """The last line of its log that names an error, else the last one that says anything."""
+        lines = [line.strip(" |+-") for line in self._log.read_text(errors="replace").splitlines()]
+        lines = [line for line in lines if line]
+        errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+        return (errors or lines or ["without a word"])[-1][:200]
 
     async def stop(self) -> None:
         if not self.ended:

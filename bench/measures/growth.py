@@ -24,13 +24,14 @@ class Backlog:
 
     async def round(self, stage: Stage) -> None:
         for backlog in stage.sizes.backlogs:
-            async with stage.attempt(f"{self.name} {backlog}", OURS):
-                if backlog not in self._places:
-                    self._places[backlog] = await stage.kept(stage.place(stage.ours))
-                for place in both(stage, self._places[backlog]):
+            measure = f"{self.name} {backlog}"
+            if backlog not in self._places:
+                self._places[backlog] = await stage.kept(stage.place(stage.ours))
+            for place in both(stage, self._places[backlog]):
+                async with stage.attempt(measure, place.system.name):
                     await queue(stage, place, backlog - await place.unfinished())
                     rate = await some_drained(stage, place, min(backlog, stage.sizes.drain))
-                    stage.book.add(f"{self.name} {backlog}", place.system.name, rate)
+                    stage.book.add(measure, place.system.name, rate)
 
 
 class History:
@@ -43,14 +44,16 @@ class History:
 
     async def round(self, stage: Stage) -> None:
         for history in stage.sizes.histories:
-            async with stage.attempt(f"{self.name} {history}", OURS):
-                if history not in self._places:
-                    self._places[history] = await stage.kept(stage.place(stage.ours))
-                    await finished(stage, self._places[history], history)
-                for place in both(stage, self._places[history]):
-                    await queue(stage, place, stage.sizes.drain)
+            measure = f"{self.name} {history}"
+            if history not in self._places:
+                stage.say(f"{measure}: filling")
+                self._places[history] = await stage.kept(stage.place(stage.ours))
+                await finished(stage, self._places[history], history)
+            for place in both(stage, self._places[history]):
+                async with stage.attempt(measure, place.system.name):
+                    await queue(stage, place, stage.sizes.drain - await place.unfinished())
                     rate = await some_drained(stage, place, stage.sizes.drain)
-                    stage.book.add(f"{self.name} {history}", place.system.name, rate)
+                    stage.book.add(measure, place.system.name, rate)
 
 
 class Lanes:
