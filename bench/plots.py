@@ -94,6 +94,7 @@ def _saved(
         axes.set_ylabel(measured)
         if axes.get_yscale() == "linear":
             axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter("{x:,.0f}")
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False)
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})

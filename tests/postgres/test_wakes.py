@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from tests.conftest import eventually
-from tests.postgres.rig import SOON, Connections, Raw, heard_so_far, sleepers
+from tests.postgres.rig import SOON, Connections, Raw, blocked, heard_so_far, sleepers
 from tests.store.bench import ACME, HOUR, OTHER, Bench
 from tests.store.ears import Ears, asleep, fall_asleep, listening
 
@@ -176,6 +176,36 @@ async def test_the_only_sleeper_hears_of_a_job_though_another_producer_holds_it_
         await bench.enqueue()
         assert await heard_so_far(observer, ears) == {seat: 1}
         await transaction.rollback()
+
+
+async def test_a_producer_waits_a_moment_for_one_that_holds_the_only_sleeper_and_then_need_not_notify(
+    bench: Bench, connections: Connections, observer: Raw
+) -> None:
+    """Of 32 producers at once each would else notify, one disk write after the other."""
+    await observer.execute(
+        "create or replace function leasehold.patience() returns text language sql as $$ select '1min' $$"
+    )
+    seat, first = await bench.join(), await connections.open()
+    async with asleep(bench.store, seat) as ears:
+        transaction = first.transaction()
+        await transaction.start()
+        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        second = asyncio.create_task(bench.enqueue())
+        await blocked(observer, 1)
+        await transaction.commit()
+        await second
+        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+
+
+async def test_a_producer_leaves_the_lock_timeout_of_its_caller_as_it_was(
+    bench: Bench, connections: Connections, observer: Raw
+) -> None:
+    seat, first, second = await bench.join(), await connections.open(), await connections.open()
+    async with asleep(bench.store, seat), first.transaction(), second.transaction():
+        await second.execute("set local lock_timeout = '7s'")
+        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        await bench.door.enqueue([NewJob(definition="report")], within=second)
+        assert await second.fetchval("show lock_timeout") == "7s"
 
 
 async def test_a_held_sleeper_that_is_gone_does_not_take_the_wake_of_one_that_lives(

@@ -266,7 +266,8 @@ async def test_6_competing_consumers_of_four_dispatchers_one_claims_one_item(sho
         shop.doors.statements.clear()
         await shop.ended(await shop.enqueue())
         await shop.at_rest(worker)
-    assert shop.doors.statements.count("fleet/claim") == 1
+    # The second may look before the first one's claim is committed, and then asks in vain.
+    assert 1 <= shop.doors.statements.count("fleet/claim") <= 2
     assert len(looked) <= 2
 
 

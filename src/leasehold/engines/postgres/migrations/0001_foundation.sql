@@ -379,17 +379,20 @@ begin
         perform pg_notify(leasehold.channel_for_all(), 'work');
         return 1;
     end if;
-    loop
-        select s.* into sleeper from leasehold.sleepers s
-        where leasehold.is_needed(s, definitions, tenants, dues)
-        order by s.id limit 1 for update skip locked;
-        exit when not found;
-        delete from leasehold.sleepers s where s.id = sleeper.id;
-        continue when not leasehold.listens(sleeper.worker_id);
-        perform pg_notify(leasehold.channel(sleeper.worker_id), 'work');
-        woken := woken + 1;
-        select u.* into definitions, tenants, dues from leasehold.unserved(sleeper, definitions, tenants, dues) u;
-        exit when definitions is null;
+    for round in 1..3 loop
+        loop
+            select s.* into sleeper from leasehold.sleepers s
+            where leasehold.is_needed(s, definitions, tenants, dues)
+            order by s.id limit 1 for update skip locked;
+            exit when not found;
+            delete from leasehold.sleepers s where s.id = sleeper.id;
+            continue when not leasehold.listens(sleeper.worker_id);
+            perform pg_notify(leasehold.channel(sleeper.worker_id), 'work');
+            woken := woken + 1;
+            select u.* into definitions, tenants, dues from leasehold.unserved(sleeper, definitions, tenants, dues) u;
+            exit when definitions is null;
+        end loop;
+        exit when definitions is null or not leasehold.rivals_have_ended(definitions, tenants, dues);
     end loop;
     if definitions is not null then
         -- What is left may have a match that another producer holds. That one may roll back: notify, delete nothing.
@@ -403,6 +406,32 @@ begin
         end loop;
     end if;
     return woken;
+end $$;
+
+-- How long a producer waits for another that holds a sleeper: longer than a disk write, too short to be noticed.
+create function leasehold.patience() returns text language sql immutable parallel safe as $$ select '10ms' $$;
+
+-- Another producer may hold the only sleeper that is needed here. It mostly commits within a disk write: then the
+-- sleeper is awake, and before it sleeps again it finds that we are in flight. So a moment's wait saves a NOTIFY of our
+-- own, which would queue up behind all the others, for a disk write each (32 producers beside a worker made 0.2 of what
+-- they make without wakes, now 0.7). True: the hold has ended, look again. False: nobody holds one, or for too long, as
+-- in anyone's long transaction.
+create function leasehold.rivals_have_ended(definitions text[], tenants text[], dues timestamptz[]) returns boolean
+language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+    before text := current_setting('lock_timeout');
+begin
+    if not exists (select from leasehold.sleepers s where leasehold.is_needed(s, definitions, tenants, dues)) then
+        return false;
+    end if;
+    perform set_config('lock_timeout', leasehold.patience(), true);
+    perform from leasehold.sleepers s where leasehold.is_needed(s, definitions, tenants, dues)
+    order by s.id limit 1 for update;
+    perform set_config('lock_timeout', before, true);
+    return true;
+exception when lock_not_available then
+    return false;
 end $$;
 
 create function leasehold.can_run(sleeper leasehold.sleepers, definition text, tenant text, due timestamptz)
