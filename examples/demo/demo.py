@@ -7,6 +7,7 @@ At the end it asks the database what became of every job that it enqueued.
 
 import argparse
 import asyncio
+import logging
 import os
 import random
 import signal
@@ -123,5 +124,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, help="end by itself after so long")
     arguments = parser.parse_args()
     forget_settings()
+    logging.getLogger("leasehold").setLevel(logging.ERROR)  # a new database is what `dev` tells about
     os.chdir(ROOT)  # the data is in .leasehold/ there
     sys.exit(asyncio.run(main(arguments.seconds)))
