@@ -46,6 +46,9 @@ class Book:
     def failed(self, measure: str, system: str, why: str) -> None:
         self.failures[measure, system] = why
 
+    def tried(self, measure: str, system: str) -> bool:
+        return (measure, system) in self.samples or (measure, system) in self.failures
+
     def spread(self, measure: str, system: str) -> Spread | None:
         found = self.samples.get((measure, system))
         return Spread(min(found), median(found), max(found)) if found else None

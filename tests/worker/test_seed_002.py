@@ -264,10 +264,11 @@ async def test_6_competing_consumers_of_four_dispatchers_one_claims_one_item(sho
         assert len(looked) == 4
         looked.clear()
         shop.doors.statements.clear()
-        await shop.ended(await shop.enqueue())
+        job = await shop.ended(await shop.enqueue())
         await shop.at_rest(worker)
-    # The second may look before the first one's claim is committed, and then asks in vain.
-    assert 1 <= shop.doors.statements.count("fleet/claim") <= 2
+    assert job.attempt == 1
+    # The second to look may ask in vain: seen twice in sixty runs, on a busy machine.
+    assert shop.doors.statements.count("fleet/claim") in (1, 2)
     assert len(looked) <= 2
 
 
