@@ -185,7 +185,7 @@ def _unreachable(error: Exception) -> Unreachable:
     return Unreachable(
         f"the database can't be reached ({type(error).__name__}: {error}). "
         "What was under way is either wholly done or not at all.",
-        fix="Check LEASEHOLD_URL and that Postgres runs; leasehold doctor says more.",
+        fix="Check LEASEHOLD_URL and that Postgres runs.",
     )
 
 
