@@ -26,7 +26,7 @@ JOB = NewJob(definition="report", payload={"number": 1, "text": "a few words"})
 CALLS = 200
 DRAINED = 2000
 # What the server itself may commit meanwhile: an autovacuum of every table.
-OF_THE_SERVER = 40
+OF_THE_SERVER = 90
 # Of the fixtures: the shop's observer and its store's pool.
 OWN_SESSIONS = 2
 

@@ -70,6 +70,7 @@ class Tenure:
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
         self._strays_may_come = False
+        self._leaves = False
         self._voice = Voice(self._lost_claim, report.said)
         self._chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
         self._set_listening(settings.notify and store.abilities.wakes)
@@ -163,7 +164,7 @@ class Tenure:
                 self._start(claim)
             self._claims_in_doubt = False
         if idle and claimed.claims:
-            self._heartbeat.hurry()
+            self._heartbeat.hurry_after_a_rest()
         return claimed
 
     async def _room(self) -> int:
@@ -173,7 +174,8 @@ class Tenure:
             window = self._settings.slots * (2 if short else 1)
             room = window - len(self._runs)
             if room >= (window // 2 if short else 1):
-                return room
+                # Not all of it: claim, run and finish would go in step, each waiting for the others.
+                return min(room, window // 2) if short else room
             self._freed.clear()
             await self._freed.wait()
 
@@ -337,6 +339,8 @@ class Tenure:
             self._runs[claim].stop(None)
 
     def _end(self, reason: Exception) -> None:
+        if self._leaves:  # a heartbeat that comes after we left finds no seat, and that is as it should be
+            return
         if not self._over.done():
             self._over.set_exception(reason)
             if isinstance(reason, SeatLost):
@@ -379,6 +383,7 @@ class Tenure:
                 await self._nothing_runs()
                 if self._claims_in_doubt:
                     await self._settle_doubts()
+                self._leaves = True
                 await self._store.leave(self._seat)
                 self._report.left(self._seat)
 
