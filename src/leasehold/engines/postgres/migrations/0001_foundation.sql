@@ -413,9 +413,8 @@ create function leasehold.patience() returns text language sql immutable paralle
 
 -- Another producer may hold the only sleeper that is needed here. It mostly commits within a disk write: then the
 -- sleeper is awake, and before it sleeps again it finds that we are in flight. So a moment's wait saves a NOTIFY of our
--- own, which would queue up behind all the others, for a disk write each (32 producers beside a worker made 0.2 of what
--- they make without wakes, now 0.7). True: the hold has ended, look again. False: nobody holds one, or for too long, as
--- in anyone's long transaction.
+-- own, which would queue up behind all the others, for a disk write each (figures in docs/decisions/0008). True: the hold
+-- has ended, look again. False: nobody holds one, or for too long, as in anyone's long transaction.
 create function leasehold.rivals_have_ended(definitions text[], tenants text[], dues timestamptz[]) returns boolean
 language plpgsql volatile as $$
 #variable_conflict use_variable
