@@ -264,9 +264,14 @@ async def test_6_competing_consumers_of_four_dispatchers_one_claims_one_item(sho
         assert len(looked) == 4
         looked.clear()
         shop.doors.statements.clear()
-        job = await shop.ended(await shop.enqueue())
+        job = await shop.enqueue()
+
+        # Only read: who waits for a result marks the job's row, and a claim that meets it then passes over it.
+        async def has_succeeded() -> bool:
+            return (await shop.job(job)).status is Status.SUCCEEDED
+
+        await eventually(has_succeeded, what="the job's success")
         await shop.at_rest(worker)
-    assert job.attempt == 1
     assert shop.doors.statements.count("fleet/claim") == 1
     assert len(looked) <= 2
 
