@@ -152,7 +152,7 @@ class Leasehold:
         return self._definitions.get(key)
 
     def _add(self, definition: TypedDefinition[Any, Any]) -> TypedDefinition[Any, Any]:
-        self.handlers.add(definition.definition)(definition.call)
+        self.handlers.add(definition.definition, reads_json=True)(definition.call)
         self._definitions[definition.key] = definition
         return definition
 

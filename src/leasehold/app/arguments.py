@@ -13,7 +13,6 @@ from functools import cached_property
 from reprlib import Repr
 from typing import Any, get_type_hints
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -44,6 +43,7 @@ class Arguments:
         self._by_place = len(parameters) - len(self._only_by_name)
         self._whole = _the_single_model(parameters, hints)
         self._model = self._whole or _model_of(key, parameters, hints)
+        self._read: Callable[[str], BaseModel] = TypeAdapter(self._model).validate_json
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -69,18 +69,20 @@ class Arguments:
         except ValidationError as error:
             raise self._misfit(self._described(error)) from error
 
-    def call(self, payload: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments to call the handler with. Raises PayloadInvalid for a payload of some other signature."""
+    def call(self, payload: str) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments to call the handler with, from JSON. Raises PayloadInvalid for those of another signature."""
         try:
-            read = self._model.model_validate_json(orjson.dumps(payload))
+            read = self._read(payload)
         except ValidationError as error:
             raise PayloadInvalid(
                 f"{self._key}: {self._described(error)}.",
                 fix="Nothing was run: who enqueued it and this worker have different code. "
                 "Deploy workers before producers.",
             ) from error
-        values = [read] if self._whole else list(read.__dict__.values())
-        return tuple(values[: self._by_place]), dict(zip(self._only_by_name, values[self._by_place :], strict=True))
+        values = (read,) if self._whole else tuple(read.__dict__.values())
+        if not self._only_by_name:
+            return values, {}
+        return values[: self._by_place], dict(zip(self._only_by_name, values[self._by_place :], strict=True))
 
     # ------------------------------------------------------------------------------------------------ call → payload
 

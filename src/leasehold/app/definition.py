@@ -64,16 +64,16 @@ class TypedDefinition(Generic[P, R_co]):
 
     @cached_property
     def call(self) -> Call:
-        """For a worker: takes the job and its payload."""
+        """For a worker: takes the job and its payload, as JSON."""
         if inspect.iscoroutinefunction(inspect.unwrap(self._handler)):
 
-            async def acall(job: Job, payload: Any) -> Any:
+            async def acall(job: Job, payload: str) -> Any:
                 args, kwargs = self._arguments.call(payload)
                 return self._result(await self._handler(job, *args, **kwargs))
 
             return acall
 
-        def call(job: Job, payload: Any) -> Any:
+        def call(job: Job, payload: str) -> Any:
             args, kwargs = self._arguments.call(payload)
             return self._result(self._handler(job, *args, **kwargs))
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from leasehold.errors import InvalidInput
@@ -15,14 +15,18 @@ C = TypeVar("C", bound=Call)
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """`call` takes the job and its payload. A coroutine function runs on the loop, any other in a thread."""
+    """`call` takes the job and its payload. A coroutine function runs on the loop, any other in a thread.
+
+    `reads_json`: it reads the payload itself, from the text that is stored.
+    """
 
     definition: Definition
     call: Call
+    reads_json: bool = False
+    is_async: bool = field(init=False)
 
-    @property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.call)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.call))
 
 
 class Handlers:
@@ -37,14 +41,14 @@ class Handlers:
     def __init__(self) -> None:
         self._by_key: dict[str, Handler] = {}
 
-    def add(self, definition: Definition) -> Callable[[C], C]:
+    def add(self, definition: Definition, *, reads_json: bool = False) -> Callable[[C], C]:
         def register(call: C) -> C:
             if definition.key in self._by_key:
                 raise InvalidInput(
                     f"{definition.key!r} has a handler already: {self._by_key[definition.key].call!r}.",
                     fix="Nothing was registered. Give one of the two another key.",
                 )
-            self._by_key[definition.key] = Handler(definition, call)
+            self._by_key[definition.key] = Handler(definition, call, reads_json)
             return call
 
         return register

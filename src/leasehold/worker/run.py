@@ -2,11 +2,13 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, Self
+from time import monotonic
+from typing import Any
 
 from leasehold.errors import InvalidInput, PayloadInvalid
 from leasehold.faults import reach
@@ -15,41 +17,54 @@ from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Snoozed, Succeeded, TimedOut
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Fail, Job, RetryLater, Snooze
+from leasehold.worker.slots import Timeouts
 from leasehold.worker.traces import trace_of
+
+NOTHING_RETURNED = Succeeded()
+
+
+@dataclass(slots=True)
+class Workbench:
+    """What all runs of a seat share. `may_begin` says whether the lease holds; `ended` hears what came of a run."""
+
+    threads: Executor
+    may_begin: Callable[[Claim], bool]
+    ended: Callable[["Run", Outcome | None], None]
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    timeouts: Timeouts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.timeouts = Timeouts(self.loop)
 
 
 class Run:
     """One attempt, from waiting for a slot to its outcome. None as the outcome: its lease is lost, write nothing."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        handler: Handler,
-        job: Job,
-        slots: asyncio.Semaphore,
-        threads: Executor,
-        begin: Callable[[Claim], bool],
-    ) -> None:
+    __slots__ = (
+        *("claim", "since", "begun", "started", "ended"),
+        *("_bench", "_handler", "_instead", "_job", "_stopped", "_task", "_timed_out"),
+    )
+
+    def __init__(self, claim: Claim, handler: Handler, job: Job, bench: Workbench) -> None:
         self.claim = claim
+        self.since = monotonic()
+        self.begun = False
         self.started = False
+        self.ended = False
         self._handler = handler
         self._job = job
-        self._slots = slots
-        self._threads = threads
-        self._begin = begin
+        self._bench = bench
         self._stopped = False
         self._timed_out = False
-        self._loop = asyncio.get_running_loop()
         self._instead: Outcome | None = None
-        self._task = asyncio.create_task(self._outcome(), name=f"leasehold {claim.definition.key} {claim.job}")
+        self._task: asyncio.Task[None] | None = None
 
-    @property
-    def ended(self) -> bool:
-        return self._task.done()
-
-    def then(self, ended: Callable[[Self, Outcome | None], None]) -> None:
-        """Calls `ended` with the outcome. Whatever the handler does becomes one."""
-        self._task.add_done_callback(lambda task: ended(self, self._instead if task.cancelled() else task.result()))
+    def begin(self) -> None:
+        """Has a slot. In a context of its own: whoever ended and so made room must not hand on its variables."""
+        self.begun = True
+        name = f"leasehold {self.claim.definition.key} {self.claim.job}"
+        self._task = self._bench.loop.create_task(self._run(), name=name, context=self._bench.context.copy())
 
     def stop(self, instead: Outcome | None) -> None:
         """Stops the handler; the run ends as `instead`. Of several calls the first counts, but a lost lease wins.
@@ -64,30 +79,49 @@ class Run:
         if not may_end_in_its_own_way:
             self._stopped = True
             self._instead = instead
-            self._task.cancel()
+            self._cancel()
 
-    async def _outcome(self) -> Outcome | None:
+    def time_out(self) -> None:
+        self._timed_out = True
+        self._job._request_cancel()
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is None:
+            self._end(self._instead)
+        elif self._task.cancel() and not self.started:
+            # Canceled before its first step, a task has none.
+            self._task.add_done_callback(lambda _: self._end(self._instead))
+
+    async def _run(self) -> None:
+        """Whatever the handler does becomes an outcome."""
+        outcome: Outcome | None = None
         try:
-            async with self._slots:
-                if not self._begin(self.claim):
-                    return None
+            if self._bench.may_begin(self.claim):
                 self.started = True
-                return await self._execute()
+                outcome = await self._outcome()
         except asyncio.CancelledError as error:
             # Not stopped: it is the handler's own, as of a canceled task that it waited for, and an error like any.
-            return self._instead if self._stopped else _raised(error)
+            outcome = self._instead if self._stopped else _raised(error)
+        self._end(outcome)
 
-    async def _execute(self) -> Outcome:
+    def _end(self, outcome: Outcome | None) -> None:
+        if not self.ended:
+            self.ended = True
+            self._bench.ended(self, outcome)
+
+    async def _outcome(self) -> Outcome:
         try:
             payload = self._checked_payload()
         except InvalidInput as error:
             return Rejected("payload_invalid", error.happened)
         if self.claim.overdue:
             return Rejected("deadline_passed", "its deadline had passed when it was its turn")
-        # Less than asyncio.timeout() does, which costs a tenth of what a job costs in all: the task ends with this.
-        limit = self._loop.call_later(self.claim.definition.timeout.total_seconds(), self._time_out)
+        timeouts, timeout = self._bench.timeouts, self.claim.definition.timeout
+        seconds = timeout.total_seconds()
+        timeouts.watch(self, seconds)
         try:
-            result = await self._call(payload)
+            result = await self._called(payload)
         except Snooze as snooze:
             return Snoozed(snooze.delay)
         except RetryLater as later:
@@ -96,36 +130,33 @@ class Run:
             return _raised(failure, "Fail", final=True)
         except BaseException as error:  # SystemExit, and whatever else a handler may find to raise
             if self._timed_out and not self._stopped:
-                return TimedOut(self.claim.definition.timeout, trace_of(error))
+                return TimedOut(timeout, trace_of(error))
             if isinstance(error, asyncio.CancelledError):
                 raise
             return _raised(error)
         finally:
-            limit.cancel()
+            timeouts.forget(self, seconds)
         return _succeeded(result)
-
-    def _time_out(self) -> None:
-        self._timed_out = True
-        self._job._request_cancel()
-        self._task.cancel()
 
     def _checked_payload(self) -> Any:
         """Checked again: the schema is the pinned one, but whoever wrote the row may not have checked at all."""
+        text = self.claim.payload
         try:
-            payload = payloads.decode(self.claim.payload)
+            payload = payloads.decode(text)
         except ValueError as error:
             raise PayloadInvalid(
                 f"the payload can't be read: {error}.", fix="Nothing was run. Enqueue the job again."
             ) from error
         self.claim.definition.check(payload)
-        return payload
+        return text if self._handler.reads_json else payload
 
-    async def _call(self, payload: Any) -> Any:
+    def _called(self, payload: Any) -> Awaitable[Any]:
         reach("before_run")
         if self._handler.is_async:
-            return await self._handler.call(self._job, payload)
+            coroutine: Awaitable[Any] = self._handler.call(self._job, payload)
+            return coroutine
         call = partial(contextvars.copy_context().run, self._handler.call, self._job, payload)
-        return await self._loop.run_in_executor(self._threads, _in_thread, call)
+        return self._bench.loop.run_in_executor(self._bench.threads, _in_thread, call)
 
 
 def _in_thread(call: Callable[[], Any]) -> Any:
@@ -152,7 +183,7 @@ def _message(error: BaseException) -> str:
 def _succeeded(result: Any) -> Outcome:
     """A retry would run effects again that have already happened, so an unusable result is final."""
     if result is None:
-        return Succeeded()
+        return NOTHING_RETURNED
     try:
         return Succeeded(payloads.encode_result(result))
     except PayloadInvalid as error:

@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from datetime import timedelta
 from functools import partial
 from random import random
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold.errors import CannotListen, LeaseholdError, SeatLost, Unreachable
@@ -19,7 +20,8 @@ from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
 from leasehold.worker.report import Report
-from leasehold.worker.run import Run
+from leasehold.worker.run import Run, Workbench
+from leasehold.worker.slots import Slots
 from leasehold.worker.tasks import canceled, first_of, kept
 from leasehold.worker.voice import Voice
 from leasehold.worker.wake import Reason, WakeChain
@@ -55,7 +57,6 @@ class Tenure:
         self._store = store
         self._seat = seat
         self._handlers = handlers
-        self._threads = threads
         self._settings = settings
         self._report = report
         self._loop = asyncio.get_running_loop()
@@ -65,7 +66,8 @@ class Tenure:
         self._freed = asyncio.Event()
         self._orphans = asyncio.Event()
         self._over: asyncio.Future[None] = self._loop.create_future()
-        self._slots = asyncio.Semaphore(settings.slots)
+        self._slots = Slots(settings.slots)
+        self._bench = Workbench(threads, self._may_begin, self._ended)
         self._usual_time = 1.0
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
@@ -180,21 +182,19 @@ class Tenure:
             await self._freed.wait()
 
     def _start(self, claim: Claim) -> None:
-        job = Job(claim, self._voice.say)
         handler = self._handlers[claim.definition.key]
-        run = Run(claim, handler, job, self._slots, self._threads, self._begin)
-        self._runs[claim] = run
-        began = self._loop.time()
-        run.then(lambda run, outcome: self._ended(run, outcome, self._loop.time() - began))
+        run = self._runs[claim] = Run(claim, handler, Job(claim, self._voice.say), self._bench)
+        self._slots.enter(run)
 
-    def _begin(self, claim: Claim) -> bool:
+    def _may_begin(self, claim: Claim) -> bool:
         """False: this process stood still past its lease, and the heartbeat is about to say so."""
         if holds := self._heartbeat.holds:
             self._report.started(claim)
         return holds
 
-    def _ended(self, run: Run, outcome: Outcome | None, seconds: float) -> None:
-        self._usual_time = 0.9 * self._usual_time + 0.1 * seconds
+    def _ended(self, run: Run, outcome: Outcome | None) -> None:
+        self._slots.leave(run)
+        self._usual_time = 0.9 * self._usual_time + 0.1 * (monotonic() - run.since)
         if outcome is None:
             self._forget(run.claim)
         else:
@@ -221,8 +221,9 @@ class Tenure:
     def _drop(self, claim: Claim) -> None:
         """Nor does its outcome count: a crash may have undone the claim, and the next may have the same fence."""
         self._done = [(other, outcome) for other, outcome in self._done if other != claim]
-        self._runs[claim].stop(None)
-        if self._runs[claim].ended:
+        run = self._runs[claim]
+        run.stop(None)
+        if run.ended:
             self._forget(claim)
 
     def _look_for_strays(self) -> None:
@@ -248,11 +249,11 @@ class Tenure:
         if batch and self._heartbeat.holds:
             await self._voice.write(self._store, [claim for claim, _ in batch])
             reach("before_finish")
-            done = [(claim, outcome, decide(outcome, claim, random())) for claim, outcome in batch]
-            fenced = await self._store.finish([(claim, verdict) for claim, _, verdict in done])
+            done = [(claim, decide(outcome, claim, random())) for claim, outcome in batch]
+            fenced = await self._store.finish(done)
             reach("after_finish")
-            for claim, outcome, verdict in done:
-                if claim not in fenced or await self._was_written_before(claim):
+            for (claim, outcome), (_, verdict) in zip(batch, done, strict=True):
+                if not fenced or claim not in fenced or await self._was_written_before(claim):
                     self._report.ended(claim, outcome, verdict)
         for claim, _ in batch:
             self._forget(claim)
@@ -350,7 +351,7 @@ class Tenure:
 
     def _stop_runs(self) -> None:
         """At once, before anything that may wait for a dead connection: others may have these jobs any moment."""
-        for run in self._runs.values():
+        for run in list(self._runs.values()):
             run.stop(None)
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:

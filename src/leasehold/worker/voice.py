@@ -48,7 +48,7 @@ class Voice:
 
     async def write(self, store: Fleet, claims: Iterable[Claim]) -> None:
         """Writes what these claims said; before their finish, since afterwards their fence is gone."""
-        lines = [(claim, line) for claim in claims for line in self._unwritten(claim)]
+        lines = [(claim, line) for claim in claims for line in self._unwritten(claim)] if self._said else []
         if not lines:
             return
         reach("before_say")
@@ -60,7 +60,8 @@ class Voice:
             self._lost(claim)
 
     def forget(self, claim: Claim) -> None:
-        self._said.pop(claim, None)
+        if self._said:
+            self._said.pop(claim, None)
 
     def _gather(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
         said = self._said.setdefault(claim, _Said())
