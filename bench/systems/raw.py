@@ -125,17 +125,19 @@ class Loop:
         while True:
             rows = await self.claimed.get()
             count = len(rows)
-            verdicts = {
+            columns = {
                 "tenants": [row["tenant_id"] for row in rows],
                 "jobs": [row["id"] for row in rows],
-                "attempts": [row["attempt"] for row in rows],
+                "attempts": [str(row["attempt"]) for row in rows],
                 "workers": [self.worker] * count,
                 "statuses": ["succeeded"] * count,
                 "attempt_statuses": ["succeeded"] * count,
-                "keeps": [timedelta(days=30)] * count,
+                "keeps": ["30 days"] * count,
             }
-            nothing_to_say = dict.fromkeys(statements("leasehold")["fleet/finish"].parameters, [None] * count)
-            await fetch(self.finisher, "fleet/finish", **nothing_to_say | verdicts)
+            verdicts = {name: f"{{{','.join(values)}}}" for name, values in columns.items()}
+            nothing: list[Any] = []
+            nothing_to_say = dict.fromkeys(("results", "errors", "error_codes", "exit_codes", "details"), nothing)
+            await fetch(self.finisher, "fleet/finish", **verdicts, **nothing_to_say)
 
     async def _wait(self) -> None:
         try:

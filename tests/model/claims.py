@@ -30,6 +30,6 @@ def a_claim(
         payload=payload,
         max_attempts=max_attempts,
         forgiven=forgiven,
-        queued_at=NOON,
-        started_at=NOON,
+        queued=NOON.timestamp(),
+        started=NOON.timestamp(),
     )

@@ -636,10 +636,13 @@ ON_LINKS: tuple[Case, ...] = (
         "finish",
         "fleet/finish",
         {
-            **_verdicts(_MINE, "failed"),
-            "statuses": ["failed"] * 50,
+            **{
+                name: values if values[0] is None else f"{{{','.join(map(str, values))}}}"
+                for name, values in _verdicts(_MINE, "failed").items()
+            },
+            "statuses": f"{{{','.join(['failed'] * 50)}}}",
             "results": [None] * 50,
-            "keeps": [timedelta(days=1)] * 50,
+            "keeps": f"{{{','.join(['1 day'] * 50)}}}",
         },
         _PKEY,
     ),

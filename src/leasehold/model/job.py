@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType
 from uuid import UUID
@@ -118,12 +118,15 @@ class Placed:
     created: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claim:
     """The right to run one attempt. Job, attempt and worker are the fence: nothing finishes "a job".
 
     Two claims are equal when their fences are; the rest is what running needs. `payload` is JSON text as stored:
     it is parsed by whoever runs it, so that one that can't be parsed spoils its own job and not the batch.
+
+    Nobody changes a claim, though it is not frozen: making a frozen one takes ten times as long (1.9 against 0.2 µs),
+    and workers make one for each job. For the same reason its two moments are seconds since 1970 until somebody asks.
     """
 
     tenant: TenantId
@@ -135,11 +138,22 @@ class Claim:
     payload: str = field(compare=False)
     max_attempts: int = field(compare=False)
     forgiven: int = field(compare=False)
-    queued_at: datetime = field(compare=False)
-    started_at: datetime = field(compare=False)
+    queued: float = field(compare=False)
+    started: float = field(compare=False)
     correlation_id: str | None = field(default=None, compare=False)
     cancel_requested: bool = field(default=False, compare=False)
     overdue: bool = field(default=False, compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.job)
+
+    @property
+    def queued_at(self) -> datetime:
+        return datetime.fromtimestamp(self.queued, UTC)
+
+    @property
+    def started_at(self) -> datetime:
+        return datetime.fromtimestamp(self.started, UTC)
 
     @property
     def execution(self) -> int:

@@ -116,6 +116,9 @@ class Verdict:
     details: str | None = None
 
 
+SUCCEEDED = Verdict(Status.SUCCEEDED, AttemptStatus.SUCCEEDED)
+
+
 def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
     """The verdict on one attempt. `luck`, from [0, 1), is the caller's draw for the backoff's jitter.
 
@@ -124,7 +127,7 @@ def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
     """
     match outcome:
         case Succeeded(result):
-            return Verdict(Status.SUCCEEDED, AttemptStatus.SUCCEEDED, result=result)
+            return SUCCEEDED if result is None else replace(SUCCEEDED, result=result)
         case Raised(code, message, retry_in, final, trace):
             failed = _given_up(AttemptStatus.FAILED, code, message, trace)
             return failed if final else _again_or_exhausted(failed, claim, luck, retry_in)

@@ -1,8 +1,10 @@
 """Rows to values of the model, and back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -11,29 +13,22 @@ from asyncpg import Record
 from leasehold.model.backoff import backoff_from_json
 from leasehold.model.definition import Definition, OnExhausted, Registered, Retention
 from leasehold.model.job import Attempt, Claim, JobId, JobRecord, Line, LineKind, Source, TenantId, WorkerId
+from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Serves, WorkerFacts, WorkerRecord
 
 DefinitionKey = tuple[str, int]
 
 
-def claim(row: Record, definition: Definition) -> Claim:
-    return Claim(
-        tenant=TenantId(row["tenant_id"]),
-        job=JobId(str(row["id"])),
-        attempt=row["attempt"],
-        worker=WorkerId(str(row["worker_id"])),
-        definition=definition,
-        version=row["version"],
-        payload=row["payload"],
-        max_attempts=row["max_attempts"],
-        forgiven=row["forgiven"],
-        queued_at=row["queued_at"],
-        started_at=row["started_at"],
-        correlation_id=row["correlation_id"],
-        cancel_requested=row["cancel_requested"],
-        overdue=row["overdue"],
-    )
+_of_claim = itemgetter(
+    *("tenant_id", "id", "attempt", "version", "payload", "max_attempts", "forgiven", "queued", "started"),
+    *("correlation_id", "cancel_requested", "overdue"),
+)
+
+
+def claim(row: Record, worker: WorkerId, definition: Definition) -> Claim:
+    tenant, job, attempt, *rest = _of_claim(row)
+    return Claim(tenant, job, attempt, worker, definition, *rest)
 
 
 def fences(claims: Iterable[Claim]) -> dict[str, list[Any]]:
@@ -52,6 +47,47 @@ def fence(row: Record) -> tuple[str, str, int, str]:
 
 def fence_of(claim: Claim) -> tuple[str, str, int, str]:
     return claim.tenant, claim.job, claim.attempt, claim.worker
+
+
+def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
+    """What finish.sql takes: what every job has, as literals; what few have, as arrays that may be left empty."""
+    claims, verdicts = zip(*done, strict=True)
+    return {
+        "tenants": _literal([_quoted(claim.tenant) for claim in claims]),
+        "jobs": _literal([claim.job for claim in claims]),
+        "attempts": _literal([str(claim.attempt) for claim in claims]),
+        "workers": _literal([claim.worker for claim in claims]),
+        "statuses": _literal([verdict.status for verdict in verdicts]),
+        "attempt_statuses": _literal([verdict.attempt for verdict in verdicts]),
+        "keeps": _literal([_interval(claim.definition.retention.keep(verdict.status)) for claim, verdict in done]),
+        "results": _unless_all_null([verdict.result for verdict in verdicts]),
+        "errors": _unless_all_null([verdict.error for verdict in verdicts]),
+        "error_codes": _unless_all_null([verdict.error_code for verdict in verdicts]),
+        "exit_codes": _unless_all_null([verdict.exit_code for verdict in verdicts]),
+        "details": _unless_all_null([verdict.details for verdict in verdicts]),
+    }
+
+
+def _literal(values: Iterable[str]) -> str:
+    """An array as Postgres reads it from text. The driver takes 0.5 to 0.9 µs for a value in an array, this 0.05."""
+    return f"{{{','.join(values)}}}"
+
+
+def _quoted(text: str) -> str:
+    if "\\" in text or '"' in text:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+@lru_cache(maxsize=1024)
+def _interval(span: timedelta | None) -> str:
+    """Days stay days, as with the driver: where the clock is changed, they have no 24 hours."""
+    return "null" if span is None else f"{span.days} days {span.seconds + span.microseconds / 1e6:.6f} seconds"
+
+
+def _unless_all_null(values: list[Any]) -> list[Any]:
+    """`unnest` fills up with nulls."""
+    return [] if values.count(None) == len(values) else values
 
 
 def job(row: Record) -> JobRecord:

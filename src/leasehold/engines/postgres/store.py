@@ -203,7 +203,7 @@ class PostgresStore(PostgresAdministration):
         found, busy = await self._claim_from(seat, lanes, share, limit)
         given = Counter(row["tenant_id"] for row in found)
         tour.keep(lanes for lanes in tenants if given[lanes[0].tenant] >= share)
-        return await self._claims(found), busy
+        return await self._claims(found, seat.worker), busy
 
     async def _claim_from(
         self, seat: Seat, lanes: Sequence[Lane], share: int, limit: int
@@ -256,22 +256,26 @@ class PostgresStore(PostgresAdministration):
             )
             return found, len(locked) < len(scopes)
 
-    async def _claims(self, found: Sequence[Record]) -> list[Claim]:
-        """Rows as claims. Versions are immutable, so each is read once."""
+    async def _claims(self, found: Sequence[Record], worker: WorkerId | None = None) -> list[Claim]:
+        """Rows as claims, of this worker or who each row names. Versions are immutable, so each is read once."""
         missing = {(row["definition"], row["version"]) for row in found} - self._versions.keys()
         if missing:
             keys, versions = zip(*missing, strict=True)
             for row in await self._database.fetch("fleet/definition_versions", keys=keys, versions=versions):
                 self._versions[row["key"], row["version"]] = rows.definition(row)
-        return [rows.claim(row, self._versions[row["definition"], row["version"]]) for row in found]
+        return [
+            rows.claim(row, worker or row["worker_id"], self._versions[row["definition"], row["version"]])
+            for row in found
+        ]
 
     # --------------------------------------------------------------------------------------------------- finishing
 
     async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+        ended: list[tuple[Claim, Verdict]] = []
+        again: list[tuple[Claim, Verdict]] = []
         # In the order of the key, in which cancels lock, too: batches that cross would wait for each other.
-        in_order = sorted(done, key=lambda each: rows.fence_of(each[0]))
-        ended = [(claim, verdict) for claim, verdict in in_order if verdict.status.final]
-        again = [(claim, verdict) for claim, verdict in in_order if not verdict.status.final]
+        for each in sorted(done, key=lambda each: (each[0].tenant, each[0].job)):
+            (ended if each[1].status.final else again).append(each)
         refused = await self._requeue(again) if again else []
         # Refused may mean fenced off, or that a cancel was requested: then it ends here, if its fence holds.
         ended += [(claim, _canceled(verdict)) for claim, verdict in refused]
@@ -288,13 +292,7 @@ class PostgresStore(PostgresAdministration):
         return _refused(again, answer)
 
     async def _end(self, ended: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
-        answer = await self._finisher.fetch(
-            "fleet/finish",
-            **_verdict_columns(ended),
-            statuses=[verdict.status.value for _, verdict in ended],
-            results=[verdict.result for _, verdict in ended],
-            keeps=[claim.definition.retention.keep(verdict.status) for claim, verdict in ended],
-        )
+        answer = await self._finisher.fetch("fleet/finish", **rows.endings(ended))
         return frozenset(claim for claim, _ in _refused(ended, answer))
 
     async def say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:

@@ -74,7 +74,9 @@ set status = 'running', ready = false, attempt = j.attempt + 1, worker_id = :wor
     started_at = (select now from moment)
 from chosen
 where j.ctid = chosen.ctid
-returning j.tenant_id, j.id, j.attempt, j.worker_id, j.definition, j.version, j.payload, j.max_attempts, j.forgiven,
-          j.queued_at, j.started_at, j.correlation_id, false as cancel_requested,
+-- No column costs the client as much as a uuid or a moment, so it gets neither.
+returning j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven,
+          date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started,
+          j.correlation_id, false as cancel_requested,
           coalesce(j.deadline < (select now from moment), false) as overdue,
           j.priority, j.seq, chosen.turn, (select count(*) from chosen) as chosen

@@ -2,14 +2,15 @@
 with moment as materialized (
     select leasehold.clock() as now from leasehold.durably()
 ),
+-- What every verdict has comes as the text of an array: see rows.py for what that saves the client.
 verdict as materialized (
     select * from unnest(
-        :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :statuses::text[],
-        :attempt_statuses::text[], :results::text[], :errors::text[], :error_codes::text[], :exit_codes::integer[],
-        :details::text[], :keeps::interval[]
+        :tenants::text::text[], :jobs::text::uuid[], :attempts::text::integer[], :workers::text::uuid[],
+        :statuses::text::text[], :attempt_statuses::text::text[], :keeps::text::interval[],
+        :results::text[], :errors::text[], :error_codes::text[], :exit_codes::integer[], :details::text[]
     ) with ordinality as v (
-        tenant_id, job_id, attempt, worker_id, status, attempt_status, result, error, error_code, exit_code, details,
-        keep, number
+        tenant_id, job_id, attempt, worker_id, status, attempt_status, keep,
+        result, error, error_code, exit_code, details, number
     )
 ),
 -- Why not plain equality: a plan made while `jobs` was empty would then walk over all of it, once for each verdict, and
