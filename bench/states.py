@@ -10,8 +10,8 @@ import asyncpg
 from bench.job import TENANTS
 from bench.stage import Place, Stage, until
 
-# What tells the claim from all other statements.
-CLAIM = "select in_turn.*"
+# What tells claims from all other statements.
+CLAIM = "attempt = j.attempt + "
 WAKES_NOBODY = """
     create or replace function leasehold.wake(definitions text[], tenants text[], dues timestamptz[])
     returns integer language sql as 'select 0'

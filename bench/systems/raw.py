@@ -96,7 +96,8 @@ class Loop:
                     await self.claimed.put(rows)
 
     async def _lanes(self) -> list[str]:
-        (row,) = await fetch(self.claimer, "fleet/look", worker=self.worker, after="", most=100_000, **self._served())
+        whole = {"after": "", "until": None, "around": True, "most": 100_000, "limit": 0, "even_if_due": False}
+        (row,) = await fetch(self.claimer, "fleet/take", worker=self.worker, **whole, **self._served())
         found: list[str] = row["tenants"]
         return found
 

@@ -164,7 +164,7 @@ async def test_a_drain_costs_a_few_statements_and_commits_for_hundreds_of_jobs(
     assert await commits.since_last(staying=OWN_SESSIONS) <= 0.05 * DRAINED
 
 
-async def test_a_job_that_comes_alone_costs_an_idle_worker_twenty_statements_at_most(
+async def test_a_job_that_comes_alone_costs_an_idle_worker_seven_statements_at_most(
     shop: Shop, meter: Meter, handlers: Handlers
 ) -> None:
     async with shop.working(handlers, doors=meter) as worker:
@@ -173,7 +173,7 @@ async def test_a_job_that_comes_alone_costs_an_idle_worker_twenty_statements_at_
         for _ in range(10):
             await shop.ended(await shop.enqueue())
             await shop.at_rest(worker)
-    assert meter.statements.total() <= 10 * 20
+    assert meter.statements.total() <= 10 * 7
 
 
 async def test_an_idle_worker_sends_its_heartbeat_and_nothing_else(

@@ -541,8 +541,15 @@ def _new(count: int) -> dict[str, Any]:
     }
 
 
+def _taking(definitions: Sequence[str]) -> dict[str, Any]:
+    """Looks at the first piece of tenants; with a limit, takes from them."""
+    start = {"after": "", "until": None, "around": True, "most": 64, "limit": 0, "even_if_due": True}
+    return {"worker": worker_id(1), "definitions": definitions, "tenants": None, **start}
+
+
 _MINE = range(1, 51)
 _READY = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running"}}
+_FOUND = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running", "jobs_future"}}
 _PKEY = {"jobs": {"jobs_pkey"}}
 _TENANTS_64 = [lane_tenant(number) for number in range(1, 65)]
 _BY_ID = {"jobs": {"jobs_pkey"}, "jobs_done": {"jobs_done_pkey"}}
@@ -601,24 +608,22 @@ ON_LINKS: tuple[Case, ...] = (
         {**_lanes(_TENANTS_64, WIDE), "share": 1, "limit": 50, "locked_tenants": []},
         _READY,
     ),
+    Case("take from a deep lane", "fleet/take", {**_taking([DEEP]), "limit": 50}, _FOUND),
+    Case("take from wide lanes", "fleet/take", {**_taking([WIDE]), "limit": 100}, _FOUND),
+    Case("take from lanes of many definitions", "fleet/take", {**_taking(DEFINITIONS), "limit": 100}, _FOUND),
     Case(
-        "look",
-        "fleet/look",
-        {"worker": worker_id(1), "after": "", "most": 64, "definitions": DEFINITIONS, "tenants": None},
-        {"jobs": {"jobs_ready", "jobs_future", "jobs_running"}},
+        "take from three tenants",
+        "fleet/take",
+        {**_taking(DEFINITIONS), "limit": 50, "tenants": [BIG, lane_tenant(7), "none"]},
+        _FOUND,
     ),
     Case(
-        "look for three tenants",
-        "fleet/look",
-        {
-            "worker": worker_id(1),
-            "after": "",
-            "most": 64,
-            "definitions": DEFINITIONS,
-            "tenants": [BIG, lane_tenant(7), "none"],
-        },
-        {"jobs": {"jobs_ready", "jobs_future", "jobs_running"}},
+        "take from the end on at the beginning",
+        "fleet/take",
+        {**_taking([WIDE]), "limit": 50, "after": "~", "until": "~", "around": False},
+        _FOUND,
     ),
+    Case("only look", "fleet/take", _taking(DEFINITIONS), _FOUND),
     Case("lock scopes", "fleet/lock_scopes", {"tenants": _TENANTS_64, "definitions": [WIDE] * 64}, {}),
     Case(
         "promote what is due",

@@ -41,7 +41,8 @@ GATED_CLOCK = """
     end $$;
 """
 # Words that occur in one statement only.
-CLAIM, EVICT, CANCEL = "%within_caps%", "%w.id = j.worker_id))%limit $%", "%asked%"
+TAKE, CLAIM = "%waits_for_locks%", "%within_caps%"
+EVICT, CANCEL = "%w.id = j.worker_id))%limit $%", "%asked%"
 
 
 class Gate:
@@ -92,6 +93,7 @@ def stepped(store: Store, after: Callable[[str], Awaitable[object]]) -> None:
     if not isinstance(engine._claimer, SteppedLink):
         assert engine._claimer._connection is None, "it has claimed before: its connection would be left open"
         engine._claimer = SteppedLink(engine._database, ONE_PLAN | {"synchronous_commit": "off"})
+        engine._claiming._link = engine._claimer
     engine._claimer.after = after
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.postgres.rig import CANCEL, CLAIM, Gate, Raw, blocked, task
+from tests.postgres.rig import CANCEL, TAKE, Gate, Raw, blocked, task
 from tests.store.bench import ACME, DAY, Bench
 
 from leasehold.model.job import Claim, JobId
@@ -126,7 +126,7 @@ async def test_a_claim_that_began_before_a_cancel_committed_gets_nothing(
     bench: Bench, gate: Gate, second_store: Store
 ) -> None:
     job = await bench.enqueue()
-    await gate.close(CLAIM)
+    await gate.close(TAKE)
     async with task(bench.store.claim(await bench.worker(), 1)) as claiming:
         await gate.holds(1)
         assert await second_store.tenant(ACME).cancel([job]) == {job: CancelAnswer.CANCELED}

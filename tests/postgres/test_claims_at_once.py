@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.postgres.rig import CLAIM, Gate, Raw, at_once, no_job_twice, task
+from tests.postgres.rig import TAKE, Gate, Raw, at_once, no_job_twice, task
 from tests.store.bench import ACME, Bench
 
 from leasehold.model.status import Status
@@ -38,7 +38,7 @@ async def test_of_six_stores_that_all_want_one_job_one_gets_it(bench: Bench, ope
 async def test_who_finds_the_only_job_gone_at_that_moment_is_told_to_ask_again(bench: Bench, gate: Gate) -> None:
     """Its snapshot shows the job as ready, though it was canceled by now: contested, not empty."""
     job, seat = await bench.enqueue(), await bench.worker()
-    await gate.close(CLAIM)
+    await gate.close(TAKE)
     async with task(bench.store.claim(seat, 1)) as claiming:
         await gate.holds(1)
         assert await bench.door.cancel([job]) == {job: CancelAnswer.CANCELED}
@@ -53,7 +53,7 @@ async def test_a_job_that_is_touched_while_it_is_claimed_is_claimed_at_the_next_
 ) -> None:
     """Between the claim's snapshot and its lock someone begins to await the job: a new version of its row."""
     job, seat = await bench.enqueue(), await bench.worker()
-    await gate.close(CLAIM)
+    await gate.close(TAKE)
     async with task(bench.store.claim(seat, 1)) as claiming:
         await gate.holds(1)
         await observer.execute("update leasehold.jobs set awaited = true")

@@ -9,8 +9,8 @@ from tests.postgres.rig import SOON, Connections, Raw, blocked, postgres
 from tests.store.bench import ACME, HOUR, Bench, keyed
 
 from leasehold.engines import open_store
+from leasehold.engines.postgres.claiming import PROMOTED_AT_ONCE
 from leasehold.engines.postgres.database import POOL_SIZE, Database
-from leasehold.engines.postgres.store import PROMOTED_AT_ONCE
 from leasehold.errors import InvalidInput, LeaseholdError, Unreachable
 from leasehold.model.job import NewJob
 from leasehold.store import Store

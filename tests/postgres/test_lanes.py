@@ -1,14 +1,14 @@
 """What a worker remembers of its lanes: whose turn it is, and how far it got."""
 
-from leasehold.engines.postgres.lanes import Lane, Marks, Stretch, Tour
+from leasehold.engines.postgres.lanes import PIECE, SMALLEST_PIECE, Lane, Marks, Stretch, Tour, Way
 
 
 def tenant(name: str) -> Lane:
     return Lane("report", name, capped=False)
 
 
-def looked(tour: Tour, *names: str, last: str | None = None, took: float = 0) -> None:
-    tour.looked([tenant(name) for name in names], after=tour.look_after, last=last, began=0, ended=took)
+def looked(tour: Tour, *names: str, took: float = 0) -> None:
+    tour.looked([tenant(name) for name in names], began=0, ended=took)
 
 
 def turns(tour: Tour, most: int) -> list[str]:
@@ -31,55 +31,63 @@ def test_a_tenant_that_may_have_more_gets_another_turn_after_the_others() -> Non
 
 def test_all_lanes_of_a_tenant_have_their_turn_together() -> None:
     tour = Tour()
-    tour.looked([Lane("email", "a", False), Lane("report", "a", False)], after="", last=None, began=0, ended=0)
+    tour.looked([Lane("email", "a", False), Lane("report", "a", False)], began=0, ended=0)
     assert [[lane.definition for lane in lanes] for lanes in tour.take(1)] == [["email", "report"]]
 
 
-def test_after_another_look_it_goes_on_behind_the_tenant_that_was_last() -> None:
+def test_the_way_leads_from_the_tenant_who_was_last_all_the_way_round_to_that_one() -> None:
     tour = Tour()
+    assert tour.way == Way()
     looked(tour, "a", "b", "c")
-    assert turns(tour, 1) == ["a"]
-    looked(tour, "a", "b", "c")
-    assert turns(tour, 3) == ["b", "c", "a"]
+    turns(tour, 2)
+    assert tour.way == Way("b", until="b", around=False)
 
 
-def test_a_piece_of_many_is_followed_by_the_piece_behind_it() -> None:
+def test_who_claims_what_it_finds_goes_on_behind_the_last_who_was_served() -> None:
     tour = Tour()
-    looked(tour, "a", "b", last="c")
-    assert turns(tour, 2) == ["a", "b"]
-    assert (tour.whole, tour.look_after) == (False, "c")
+    tour.had_turns_up_to("d")
+    assert tour.way == Way("d", until="d", around=False)
 
 
-def test_a_look_in_the_middle_of_a_piece_goes_on_behind_the_tenant_that_was_last() -> None:
+def went(tour: Tour, *, last: str | None, full: bool, around: bool = False, idle: bool = True) -> None:
+    tour.went(tour.way, last=last, full=full, around=around, idle=idle)
+
+
+def test_a_piece_of_tenants_without_work_is_followed_by_the_piece_behind_it() -> None:
     tour = Tour()
-    looked(tour, "a", "b", last="c")
-    assert turns(tour, 1) == ["a"]
-    assert tour.look_after == "a"
+    tour.had_turns_up_to("b")
+    went(tour, last="d", full=True)
+    assert (tour.whole, tour.way) == (False, Way("d", until="b", around=False))
+    went(tour, last="a", full=True, around=True)
+    assert (tour.whole, tour.way) == (False, Way("a", until="b", around=True))
 
 
-def test_after_the_last_piece_it_begins_again() -> None:
+def test_who_has_come_round_without_work_knows_that_there_is_none() -> None:
     tour = Tour()
-    looked(tour, "a", last="a")
-    turns(tour, 1)
-    looked(tour, "b")
-    turns(tour, 1)
-    assert (tour.whole, tour.look_after) == (False, "")
+    tour.had_turns_up_to("b")
+    went(tour, last="d", full=True)
+    went(tour, last="b", full=False, around=True)
+    assert (tour.whole, tour.way) == (True, Way("b", until="b", around=False))
 
 
-def test_a_round_of_pieces_without_work_shows_that_there_is_none() -> None:
+def test_a_piece_with_work_shows_nothing_of_what_lies_behind() -> None:
     tour = Tour()
-    looked(tour, last="c")
-    assert not tour.whole
-    looked(tour)
-    assert tour.whole
+    went(tour, last="d", full=True, idle=False)
+    assert (tour.whole, tour.way) == (False, Way())
 
 
-def test_pieces_without_work_behind_one_that_had_some_show_nothing_yet() -> None:
+def test_no_more_tenants_are_looked_for_than_there_is_room_for() -> None:
+    assert [Tour().piece(1, limit) for limit in (1, 20, 200)] == [SMALLEST_PIECE, 20, PIECE]
+
+
+def test_behind_tenants_without_work_a_whole_piece_is_looked_for() -> None:
     tour = Tour()
-    looked(tour, "a", last="c")
-    turns(tour, 1)
-    looked(tour)
-    assert not tour.whole
+    went(tour, last="d", full=True)
+    assert tour.piece(1, limit=1) == PIECE
+
+
+def test_with_many_definitions_fewer_tenants_make_a_piece() -> None:
+    assert [Tour().piece(definitions, 0) for definitions in (1, 2, 4, 1000)] == [64, 64, 32, SMALLEST_PIECE]
 
 
 def test_looking_takes_no_more_than_a_twentieth_of_the_time() -> None:

@@ -26,7 +26,7 @@ class HostClock:
 
     def given_to(self, store: Store) -> Store:
         assert isinstance(store, PostgresStore)
-        store._monotonic = self
+        store._claiming._monotonic = self
         return store
 
 

@@ -108,8 +108,8 @@ async def test_what_was_claimed_by_a_claim_whose_reply_was_lost_is_given_back_be
     assert len(reply.lost) == 5
     for job in jobs:
         assert await shop.history(job) == ([SNOOZED, SUCCEEDED] if job in reply.lost else [SUCCEEDED])
-    steps = [name for name in shop.doors.statements if name in ("fleet/claim", "fleet/held")]
-    assert steps[:2] == ["fleet/claim", "fleet/held"]
+    steps = [name for name in shop.doors.statements if name in ("fleet/take", "fleet/held")]
+    assert steps[:2] == ["fleet/take", "fleet/held"]
 
 
 async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_gives_back_what_it_claimed(shop: Shop) -> None:

@@ -36,6 +36,7 @@ FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
 LISTEN_AGAIN = 300.0
 SHORT_JOB = 0.05
 FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
+LINGER = 0.003
 BURIED_AT_ONCE = 100
 PRUNED_AT_ONCE = 1000
 LAST_WORDS = 5.0
@@ -132,10 +133,12 @@ class Tenure:
                 claimed = await self._claim(self._store.settle, await self._room())
             if claimed.claims:
                 if woken:
-                    self._chain.wake()
+                    self._chain.pass_on()
                 if chosen and claimed.more:
                     await self._in_time(self._store.rouse(self._seat))
                 woken, chosen, hesitation = False, chosen and not claimed.more, FIRST_HESITATION
+                if not claimed.more:
+                    await asyncio.sleep(LINGER)
             elif claimed.more:
                 await self._chain.wait_at_most(hesitation)
                 woken, hesitation = True, min(2 * hesitation, LONGEST_HESITATION)

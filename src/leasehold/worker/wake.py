@@ -37,6 +37,11 @@ class WakeChain:
             self._tokens.append(reason)
             self._available.release()
 
+    def pass_on(self) -> None:
+        """From one who was woken and found work to the next. Who is alone has nobody to wake, least of all itself."""
+        if self._most > 1:
+            self.wake()
+
     def arm(self, next_due: timedelta | None) -> None:
         """Replaces the timer, whatever it was set to: what the store says now is true, what it said before was."""
         due = float("inf") if next_due is None else max(0.0, next_due.total_seconds())

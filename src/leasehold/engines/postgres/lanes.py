@@ -10,6 +10,8 @@ from datetime import timedelta
 from itertools import groupby
 
 PIECE = 64
+# A tenant takes a probe for each definition, so with many of them fewer tenants make a piece.
+PROBES, SMALLEST_PIECE = 128, 8
 SHARE_OF_TIME = 0.05
 LOWEST, HIGHEST = -(2**15), 2**15 - 1
 
@@ -31,23 +33,31 @@ class Stretch:
     to_priority: int = HIGHEST
 
 
-class Tour:
-    """Tenants in turn, read from the database in pieces of 64 and at most 5 % of the time.
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where to look: behind a tenant, from the end on at the beginning if not `around` yet, then up to `until`."""
 
-    A tenant that gave less than its share has nothing more for now and drops out until the next look. Where all
-    tenants fit in one piece, each look takes all, and whose turn it is is kept here. Where they don't, looks go
-    round: each begins behind the piece before, and a round without any work shows that there is none.
+    after: str = ""
+    until: str | None = None
+    around: bool = True
+
+
+class Tour:
+    """Tenants in turn: whose was the last, and what a worker knows of those who come next.
+
+    Mostly it remembers nothing but the one who was last: each claim finds the next tenants by itself. Where that has
+    become slow, tenants are read in pieces at most 5 % of the time, and kept here; one that gave less than its share
+    has nothing more for now and drops out until it is found again.
     """
 
     def __init__(self) -> None:
         self.whole = True
         self.next_due: timedelta | None = None
         self.behind = False
+        self._last = ""
+        self._goes_on: Way | None = None
         self._to_come: deque[Sequence[Lane]] = deque()
         self._had_a_turn: list[Sequence[Lane]] = []
-        self._last_tenant = ""
-        self._end_of_piece = ""
-        self._nothing_since_the_start = True
         self._next_look = float("-inf")
 
     @property
@@ -55,24 +65,34 @@ class Tour:
         return not self._to_come and not self._had_a_turn
 
     @property
-    def look_after(self) -> str:
-        """The tenant to look behind: the end of the piece, or, in the middle of one, the tenant who was last."""
-        if self.whole:
-            return ""
-        return self._end_of_piece if self.exhausted else self._last_tenant
+    def way(self) -> Way:
+        if self._goes_on is not None:
+            return self._goes_on
+        return Way(self._last, self._last, around=False) if self._last else Way()
+
+    def piece(self, definitions: int, limit: int) -> int:
+        """How many tenants to look for at once: no more than there is room for, unless those before had nothing."""
+        most = min(PIECE, max(SMALLEST_PIECE, PROBES // max(1, definitions)))
+        return most if self._goes_on or not limit else min(most, max(limit, SMALLEST_PIECE))
+
+    def went(self, way: Way, *, last: str | None, full: bool, around: bool, idle: bool) -> None:
+        """How far: `full`, there may be tenants behind the last one; `idle`, none of these had anything to claim.
+
+        Only who has come round idle, however many pieces it took, knows that there is nothing to claim.
+        """
+        self.whole = not full
+        self._goes_on = Way(last or "", way.until, around) if full and idle else None
+
+    def had_turns_up_to(self, tenant: str) -> None:
+        self._last = tenant
 
     def may_look(self, now: float) -> bool:
         return now >= self._next_look
 
-    def looked(self, lanes: Sequence[Lane], *, after: str, last: str | None, began: float, ended: float) -> None:
-        """What was found behind `after`. `last` is the last tenant of a full piece; None: no tenants are left."""
-        self._nothing_since_the_start = not lanes and (after == "" or self._nothing_since_the_start)
-        self.whole = last is None and (after == "" or self._nothing_since_the_start)
-        self._end_of_piece = last or ""
+    def looked(self, lanes: Sequence[Lane], *, began: float, ended: float) -> None:
+        """These come next, in this order."""
         self._next_look = ended + (ended - began) * (1 / SHARE_OF_TIME - 1)
-        tenants = [tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant)]
-        later = [lanes for lanes in tenants if lanes[0].tenant > self._last_tenant]
-        self._to_come = deque(later + tenants[: len(tenants) - len(later)])
+        self._to_come = deque(tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant))
         self._had_a_turn = []
 
     def take(self, most: int) -> list[Sequence[Lane]]:
@@ -82,11 +102,14 @@ class Tour:
         taken: list[Sequence[Lane]] = []
         while self._to_come and len(taken) < most:
             taken.append(self._to_come.popleft())
-            self._last_tenant = taken[-1][0].tenant
+            self._last = taken[-1][0].tenant
         return taken
 
     def keep(self, tenants: Iterable[Sequence[Lane]]) -> None:
         self._had_a_turn.extend(tenants)
+
+    def forget(self) -> None:
+        self._to_come, self._had_a_turn = deque(), []
 
 
 class Marks:

@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from datetime import timedelta
-from math import ceil
 from typing import Any
 from uuid import uuid4
 
@@ -14,10 +12,9 @@ from asyncpg import Record
 
 from leasehold.engines.postgres import listen, rows
 from leasehold.engines.postgres.administration import PostgresAdministration
+from leasehold.engines.postgres.claiming import Claiming
 from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
-from leasehold.engines.postgres.lanes import PIECE, Lane, Marks, Stretch, Tour
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
-from leasehold.errors import SeatLost
 from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, Line, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
@@ -25,9 +22,6 @@ from leasehold.model.payload import made_storable
 from leasehold.model.status import Status
 from leasehold.store import Abilities, Claimed, Renewal, Seat, Serves, Wake, WorkerFacts, WorkerRecord
 
-# Looks that one claim may take before it says "ask again": bounds the time of a claim among very many held lanes.
-LOOKS_PER_CLAIM = 8
-PROMOTED_AT_ONCE = 500
 LONGEST_LINE = 10_000
 
 
@@ -56,12 +50,10 @@ class PostgresStore(PostgresAdministration):
         self._claimer = Link(database, ONE_PLAN | {"synchronous_commit": commit}, tells_of_loss=True)
         self._finisher = Link(database, ONE_PLAN)
         self._heart = Link(database, ONE_PLAN)
-        self._monotonic = monotonic
         self._results = listen.Results(database)
         self._known_tenants: set[TenantId] = set()
         self._versions: dict[rows.DefinitionKey, Definition] = {}
-        self._tours: dict[WorkerId, Tour] = {}
-        self._marks = Marks()
+        self._claiming = Claiming(database, self._claimer, self._claims, monotonic)
 
     def tenant(self, tenant: TenantId) -> PostgresTenantJobs:
         return PostgresTenantJobs(
@@ -107,7 +99,7 @@ class PostgresStore(PostgresAdministration):
         )
 
     async def leave(self, seat: Seat) -> None:
-        self._tours.pop(seat.worker, None)
+        self._claiming.forget(seat)
         await self._database.fetch("fleet/leave", worker=seat.worker)
 
     async def evict(self, limit: int) -> Sequence[Claim]:
@@ -122,39 +114,16 @@ class PostgresStore(PostgresAdministration):
     # ---------------------------------------------------------------------------------------------------- claiming
 
     async def claim(self, seat: Seat, limit: int) -> Claimed:
-        tour = self._tours.setdefault(seat.worker, Tour())
-        claims: list[Claim] = []
-        busy = tried = False
-        looks = 0
-        while len(claims) < limit:
-            if tour.exhausted:
-                if claims or looks == LOOKS_PER_CLAIM or (looks and tour.whole):
-                    break
-                looks += 1
-                await self._look(seat, tour)
-            elif tour.may_look(self._monotonic()):
-                await self._look(seat, tour)
-            tenants = tour.take(limit - len(claims))
-            if not tenants:
-                continue
-            tried = True
-            found, refused = await self._claim_in_turn(seat, tour, tenants, limit - len(claims))
-            claims += found
-            busy = busy or refused
-        # A scope whose lock was refused, and lanes that had work and gave none, are busy, never "empty".
-        more = busy or tour.behind or len(claims) == limit or not tour.whole or (tried and not claims)
-        return Claimed(claims, more, tour.next_due)
+        return await self._claiming.claim(seat, limit)
 
     async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
         (sleep,) = await self._claimer.fetch("fleet/sleep", worker=seat.worker, **_served(seat))
+        ((quiet,),) = await self._claimer.fetch("fleet/quiet")
         claimed = await self.claim(seat, limit)
-        if not claimed.claims and not claimed.more:
-            ((quiet,),) = await self._claimer.fetch("fleet/quiet")
-            if not quiet:
-                return Claimed((), True, claimed.next_due)
-            claimed = await self.claim(seat, limit)
         if claimed.claims:
             await self._claimer.fetch("fleet/awake", worker=seat.worker)
+        elif not quiet:
+            return Claimed((), True, claimed.next_due)
         elif not claimed.more and claimed.next_due is not None:
             await self._claimer.fetch("fleet/doze", sleep=sleep["id"], next_due=claimed.next_due)
         return claimed
@@ -164,97 +133,6 @@ class PostgresStore(PostgresAdministration):
 
     async def rouse(self, seat: Seat) -> None:
         await self._claimer.fetch("fleet/rouse", worker=seat.worker, **_served(seat))
-
-    async def _look(self, seat: Seat, tour: Tour) -> None:
-        """Reads the next piece of lanes, having promoted some of what came due: so much that nobody waits for it."""
-        after = tour.look_after
-        began = self._monotonic()
-        row = await self._look_after(seat, after)
-        if _is_due(row):
-            await self._promote(seat)
-            row = await self._look_after(seat, after)
-        tour.next_due = row["next_due"]
-        tour.behind = _is_due(row)
-        lanes = list(map(Lane, row["definitions"], row["tenants"], row["capped"]))
-        last = row["last_tenant"] if row["tenants_seen"] == PIECE else None
-        tour.looked(lanes, after=after, last=last, began=began, ended=self._monotonic())
-
-    async def _look_after(self, seat: Seat, tenant: str) -> Record:
-        (row,) = await self._claimer.fetch(
-            "fleet/look", worker=seat.worker, after=tenant, most=PIECE, **_served(seat)
-        )
-        if not row["alive"]:
-            self._tours.pop(seat.worker, None)
-            raise SeatLost(
-                f"worker {seat.worker} was evicted: its lease ran out. Nothing was claimed.",
-                fix="Stop what it runs, and join again.",
-            )
-        return row
-
-    async def _promote(self, seat: Seat) -> None:
-        await self._claimer.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, **_served(seat))
-
-    async def _claim_in_turn(
-        self, seat: Seat, tour: Tour, tenants: Sequence[Sequence[Lane]], limit: int
-    ) -> tuple[list[Claim], bool]:
-        """A fair share for each tenant; who filled it may have more and keeps its place in the tour."""
-        share = ceil(limit / len(tenants))
-        lanes = [lane for lanes in tenants for lane in lanes]
-        found, busy = await self._claim_from(seat, lanes, share, limit)
-        given = Counter(row["tenant_id"] for row in found)
-        tour.keep(lanes for lanes in tenants if given[lanes[0].tenant] >= share)
-        return await self._claims(found, seat.worker), busy
-
-    async def _claim_from(
-        self, seat: Seat, lanes: Sequence[Lane], share: int, limit: int
-    ) -> tuple[list[Record], bool]:
-        full = self._marks.full_claim_is_due(self._monotonic())
-        if not full:
-            found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=False), share, limit)
-        if full or not found:
-            began = self._monotonic()
-            found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
-            ended = self._monotonic()
-            self._marks.full_claim_took(ended - began, touched=len(found) + len(lanes), now=ended)
-        # One that changed between being seen and being locked is missed: there is more.
-        busy = busy or any(row["chosen"] > len(found) for row in found)
-        found.sort(key=lambda row: (row["turn"], row["priority"], row["seq"]))
-        self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
-        return found, busy
-
-    async def _claim_stretches(
-        self, seat: Seat, stretches: Sequence[Stretch], share: int, limit: int
-    ) -> tuple[list[Record], bool]:
-        """One statement; where a scope is capped, its lock comes first, in a statement and snapshot of its own.
-
-        Also says whether some scope was busy: its lock was refused.
-        """
-        values: dict[str, Any] = {
-            "worker": seat.worker,
-            "definitions": [stretch.lane.definition for stretch in stretches],
-            "tenants": [stretch.lane.tenant for stretch in stretches],
-            "from_priorities": [stretch.from_priority for stretch in stretches],
-            "from_seqs": [stretch.from_seq for stretch in stretches],
-            "to_priorities": [stretch.to_priority for stretch in stretches],
-            "share": share,
-            "limit": limit,
-        }
-        if not any(stretch.lane.capped for stretch in stretches):
-            found = await self._claimer.fetch("fleet/claim", **values, locked_tenants=[], locked_definitions=[])
-            return found, False
-        async with self._claimer.transaction() as connection:
-            scopes = await self._database.fetch_on(
-                connection, "fleet/lock_scopes", tenants=values["tenants"], definitions=values["definitions"]
-            )
-            locked = [scope for scope in scopes if scope["locked"]]
-            found = await self._database.fetch_on(
-                connection,
-                "fleet/claim",
-                **values,
-                locked_tenants=[scope["key"] for scope in locked if scope["kind"] == "tenant"],
-                locked_definitions=[scope["key"] for scope in locked if scope["kind"] == "definition"],
-            )
-            return found, len(locked) < len(scopes)
 
     async def _claims(self, found: Sequence[Record], worker: WorkerId | None = None) -> list[Claim]:
         """Rows as claims, of this worker or who each row names. Versions are immutable, so each is read once."""
@@ -320,10 +198,6 @@ def _refused(sent: Sequence[tuple[Claim, Verdict]], answer: Sequence[Record]) ->
     """Those whose number did not come back."""
     held = set(answer[0]["held"] or ())
     return [] if len(held) == len(sent) else [each for number, each in enumerate(sent, 1) if number not in held]
-
-
-def _is_due(row: Record) -> bool:
-    return row["next_due"] is not None and row["next_due"] <= timedelta()
 
 
 def _served(seat: Seat) -> dict[str, Any]:

@@ -1,0 +1,218 @@
+"""Claiming: tenants in turn, mostly by one statement that finds and takes at once.
+
+Two kinds of lanes take more. Where a scope has a cap, its lock comes first, in a statement of its own. And where
+somebody holds an old snapshot and finding has become slow, lanes are remembered and read from marks on (lanes.py).
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from math import ceil
+from typing import Any
+
+from asyncpg import Record
+
+from leasehold.engines.postgres.database import Database, Link
+from leasehold.engines.postgres.lanes import Lane, Marks, Stretch, Tour
+from leasehold.errors import SeatLost
+from leasehold.model.job import Claim, WorkerId
+from leasehold.store import Claimed, Seat
+
+# Steps that one claim may take before it says "ask again": bounds the time of a claim among very many held lanes.
+STEPS_PER_CLAIM = 8
+PROMOTED_AT_ONCE = 500
+
+Tenants = Sequence[Sequence[Lane]]
+
+
+class Claiming:
+    """What the seats of one store need to claim: a link, whose turn it is, and how far each lane was claimed."""
+
+    def __init__(
+        self,
+        database: Database,
+        link: Link,
+        claims: Callable[[Sequence[Record], WorkerId], Awaitable[list[Claim]]],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._database = database
+        self._link = link
+        self._claims = claims
+        self._monotonic = monotonic
+        self._tours: dict[WorkerId, Tour] = {}
+        self._marks = Marks()
+
+    def forget(self, seat: Seat) -> None:
+        self._tours.pop(seat.worker, None)
+
+    async def claim(self, seat: Seat, limit: int) -> Claimed:
+        tour = self._tours.setdefault(seat.worker, Tour())
+        found: list[Record] = []
+        busy = filled = tried = False
+        for _ in range(STEPS_PER_CLAIM):
+            step = await self._step(seat, tour, limit - len(found))
+            found += step.found
+            busy, filled, tried = busy or step.busy, step.filled, tried or step.tried
+            if len(found) == limit or (tour.whole and not filled) or (busy and not step.found):
+                break
+        # A scope whose lock was refused, and lanes that had work and gave none, are busy, never "empty".
+        more = busy or filled or tour.behind or not tour.whole or len(found) == limit or (tried and not found)
+        return Claimed(await self._claims(found, seat.worker), more, tour.next_due)
+
+    async def _step(self, seat: Seat, tour: Tour, limit: int) -> "Step":
+        if self._marks.full_claim_is_due(self._monotonic()):
+            tour.forget()
+            return await self._take(seat, tour, limit)
+        return await self._take_remembered(seat, tour, limit)
+
+    # ------------------------------------------------------------------------------------- find and take at once
+
+    async def _take(self, seat: Seat, tour: Tour, limit: int) -> "Step":
+        began = self._monotonic()
+        answer, lanes = await self._ask(seat, tour, limit)
+        ended = self._monotonic()
+        facts, sharing = answer[0], answer[0]["tenants_sharing"] or 0
+        found = [row for row in answer if row["id"] is not None]
+        self._marks.full_claim_took(ended - began, touched=len(found) + sharing, now=ended)
+        self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        if not sharing:
+            return Step([], busy=False, filled=False, tried=False)
+        tour.had_turns_up_to(facts["last_served"])
+        # One that changed between being seen and being locked is missed: there is more.
+        filled = sharing > limit or facts["picked"] > len(found) or _filled(found, limit // sharing)
+        step = Step(found, busy=False, filled=filled, tried=True)
+        if lanes and len(found) < limit:
+            capped = [tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant)]
+            more = await self._claim_in_turn(seat, tour, capped, limit - len(found), ceil(limit / sharing))
+            return step + more
+        return step
+
+    async def _ask(self, seat: Seat, tour: Tour, limit: int) -> tuple[list[Record], list[Lane]]:
+        """Takes, or only looks if the limit is 0; some of what came due is promoted before that."""
+        answer = await self._ask_once(seat, tour, limit, even_if_due=False)
+        if tour.behind:
+            await self._link.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, **_served(seat))
+            answer = await self._ask_once(seat, tour, limit, even_if_due=True)
+        facts = answer[0]
+        return answer, list(map(Lane, facts["definitions"], facts["tenants"], facts["capped"]))
+
+    async def _ask_once(self, seat: Seat, tour: Tour, limit: int, *, even_if_due: bool) -> list[Record]:
+        way, most = tour.way, tour.piece(len(seat.serves.definitions), limit)
+        answer = await self._link.fetch(
+            "fleet/take",
+            worker=seat.worker,
+            after=way.after,
+            until=way.until,
+            around=way.around,
+            most=most,
+            limit=limit,
+            even_if_due=even_if_due,
+            **_served(seat),
+        )
+        facts = answer[0]
+        if not facts["alive"]:
+            self.forget(seat)
+            raise SeatLost(
+                f"worker {seat.worker} was evicted: its lease ran out. Nothing was claimed.",
+                fix="Stop what it runs, and join again.",
+            )
+        tour.next_due = facts["next_due"]
+        tour.behind = facts["next_due"] is not None and facts["next_due"].total_seconds() <= 0
+        idle = not facts["tenants_sharing"]
+        full = facts["tenants_seen"] == most
+        if even_if_due or not tour.behind:
+            tour.went(way, last=facts["last_tenant"], full=full, around=facts["around"], idle=idle)
+        return answer
+
+    # -------------------------------------------------------------------------------------- from remembered lanes
+
+    async def _take_remembered(self, seat: Seat, tour: Tour, limit: int) -> "Step":
+        if tour.exhausted or tour.may_look(self._monotonic()):
+            began = self._monotonic()
+            _, lanes = await self._ask(seat, tour, 0)
+            tour.looked(lanes, began=began, ended=self._monotonic())
+        tenants = tour.take(limit)
+        if not tenants:
+            return Step([], busy=False, filled=False, tried=False)
+        return await self._claim_in_turn(seat, tour, tenants, limit, ceil(limit / len(tenants)))
+
+    async def _claim_in_turn(self, seat: Seat, tour: Tour, tenants: Tenants, limit: int, share: int) -> "Step":
+        """A fair share for each tenant; who filled it may have more and keeps its place in the tour."""
+        lanes = [lane for lanes in tenants for lane in lanes]
+        found, busy = await self._claim_from(seat, lanes, share, limit)
+        given = Counter(row["tenant_id"] for row in found)
+        tour.keep(lanes for lanes in tenants if given[lanes[0].tenant] >= share)
+        return Step(found, busy=busy, filled=_filled(found, share), tried=True)
+
+    async def _claim_from(
+        self, seat: Seat, lanes: Sequence[Lane], share: int, limit: int
+    ) -> tuple[list[Record], bool]:
+        full = self._marks.full_claim_is_due(self._monotonic())
+        found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=full), share, limit)
+        if not found and not full:
+            found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
+        # One that changed between being seen and being locked is missed: there is more.
+        busy = busy or any(row["chosen"] > len(found) for row in found)
+        found.sort(key=lambda row: (row["turn"], row["priority"], row["seq"]))
+        self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        return found, busy
+
+    async def _claim_stretches(
+        self, seat: Seat, stretches: Sequence[Stretch], share: int, limit: int
+    ) -> tuple[list[Record], bool]:
+        """One statement; where a scope is capped, its lock comes first, in a statement and snapshot of its own.
+
+        Also says whether some scope was busy: its lock was refused.
+        """
+        values: dict[str, Any] = {
+            "worker": seat.worker,
+            "definitions": [stretch.lane.definition for stretch in stretches],
+            "tenants": [stretch.lane.tenant for stretch in stretches],
+            "from_priorities": [stretch.from_priority for stretch in stretches],
+            "from_seqs": [stretch.from_seq for stretch in stretches],
+            "to_priorities": [stretch.to_priority for stretch in stretches],
+            "share": share,
+            "limit": limit,
+        }
+        if not any(stretch.lane.capped for stretch in stretches):
+            found = await self._link.fetch("fleet/claim", **values, locked_tenants=[], locked_definitions=[])
+            return found, False
+        async with self._link.transaction() as connection:
+            scopes = await self._database.fetch_on(
+                connection, "fleet/lock_scopes", tenants=values["tenants"], definitions=values["definitions"]
+            )
+            locked = [scope for scope in scopes if scope["locked"]]
+            found = await self._database.fetch_on(
+                connection,
+                "fleet/claim",
+                **values,
+                locked_tenants=[scope["key"] for scope in locked if scope["kind"] == "tenant"],
+                locked_definitions=[scope["key"] for scope in locked if scope["kind"] == "definition"],
+            )
+            return found, len(locked) < len(scopes)
+
+
+class Step:
+    """What one step of a claim brought; whether something was busy, and whether there may be more of the same."""
+
+    __slots__ = ("busy", "filled", "found", "tried")
+
+    def __init__(self, found: list[Record], *, busy: bool, filled: bool, tried: bool) -> None:
+        self.found, self.busy, self.filled, self.tried = found, busy, filled, tried
+
+    def __add__(self, other: "Step") -> "Step":
+        return Step(
+            self.found + other.found,
+            busy=self.busy or other.busy,
+            filled=self.filled or other.filled,
+            tried=self.tried or other.tried,
+        )
+
+
+def _filled(found: Sequence[Record], share: int) -> bool:
+    """Whether some tenant gave all that it was asked for."""
+    return any(given >= share for given in Counter(row["tenant_id"] for row in found).values())
+
+
+def _served(seat: Seat) -> dict[str, Any]:
+    return {"definitions": seat.serves.definitions, "tenants": seat.serves.tenants}

@@ -1,0 +1,172 @@
+-- Claims up to :limit jobs of the next tenants in turn, and says which lanes it saw and when the next job is due.
+--
+-- To look first and claim afterwards would be two round trips for a job that comes alone, and under load the lanes
+-- would be those of some time ago. A limit of 0 only looks. Lanes with a cap are only seen: their locks come first.
+with recursive moment as materialized (
+    select leasehold.clock() as now
+),
+-- Definitions that may start something now. One at its cap or paused drops out here, before its tenants are walked.
+served as materialized (
+    select d.key as definition, l.max_running is not null as capped
+    from leasehold.definitions d
+    left join lateral (
+        select * from leasehold.limits where kind = 'definition' and key = d.key limit 1
+    ) l on true
+    where d.key = any (:definitions::text[]) and d.active
+      and (l.paused_at is null or l.paused_until <= (select now from moment))
+      and (l.max_running is null or l.max_running > (
+               select count(*) from (
+                   select from leasehold.jobs r where r.status = 'running' and r.definition = d.key
+                   order by r.tenant_id, r.worker_id limit l.max_running
+               ) running))
+),
+future as materialized (
+    select min(first.scheduled_for) as due
+    from served
+    cross join lateral (
+        select j.scheduled_for from leasehold.jobs j
+        where j.status = 'queued' and not j.ready and j.definition = served.definition
+        order by j.scheduled_for limit 1
+    ) first
+),
+-- A loose scan of the index: one probe per definition for each tenant found, whatever lies between them. It begins
+-- behind the tenant who was last, and from the end goes on at the beginning (the row that is not `found`), up to
+-- :until. The whole list took 290 ms for 50,000 lanes, so it is read in pieces.
+tenant as (
+    select :after::text collate "C" as id, null::text[] collate "C" as definitions, 0 as number,
+           :around::boolean as around, false as found
+    union all
+    select coalesce(next.id, ''), next.definitions, tenant.number + (next.id is not null)::integer,
+           tenant.around or next.id is null, next.id is not null
+    from tenant
+    left join lateral (
+        select first.tenant_id as id, array_agg(served.definition) as definitions
+        from served
+        cross join lateral (
+            (select j.tenant_id from leasehold.jobs j
+             where j.ready and j.definition = served.definition and j.tenant_id > tenant.id
+               and :tenants::text[] is null
+             order by j.tenant_id, j.priority, j.seq limit 1)
+            union all
+            (select mine.id from unnest(:tenants::text[]) as mine (id) where mine.id > tenant.id
+             order by mine.id collate "C" limit 1)
+        ) first
+        group by first.tenant_id order by first.tenant_id limit 1
+    ) next on true
+    where tenant.number < :most and case when tenant.around then next.id <= coalesce(:until, next.id) else true end
+),
+lane as materialized (
+    select tenant.number, tenant.id as tenant_id, served.definition,
+           served.capped or l.max_running is not null as capped
+    from tenant
+    cross join served
+    -- Tenants that are named may have no work; those that were found have.
+    cross join lateral (
+        select where :tenants::text[] is null
+        union all
+        (select from leasehold.jobs j
+         where j.ready and j.definition = served.definition and j.tenant_id = tenant.id and :tenants::text[] is not null
+         order by j.priority, j.seq limit 1)
+    ) has_work
+    left join lateral (
+        select * from leasehold.limits where kind = 'tenant' and key = tenant.id limit 1
+    ) l on true
+    where tenant.found and served.definition = any (tenant.definitions)
+      and (l.paused_at is null or l.paused_until <= (select now from moment))
+      and (l.max_running is null or l.max_running > (
+               select count(*) from leasehold.definitions f
+               cross join lateral (
+                   select from leasehold.jobs r
+                   where r.status = 'running' and r.definition = f.key and r.tenant_id = tenant.id
+                   order by r.worker_id limit l.max_running
+               ) running))
+),
+seat as materialized (
+    select w.id from leasehold.workers w where w.id = :worker and w.lease_expires_at > (select now from moment)
+),
+placed as materialized (
+    select lane.*, dense_rank() over (order by number) as place, count(*) over of_tenant as lanes,
+           bool_or(capped) over of_tenant as waits_for_locks
+    from lane
+    window of_tenant as (partition by number)
+),
+-- Each tenant's share of the limit. Those with a cap count, so that theirs is left for them. What came due meanwhile
+-- has to be in its lane first, since it may be more urgent.
+sharing as materialized (
+    select placed.*, :limit / tenants + (place <= :limit % tenants)::integer as share
+    from placed cross join lateral (select (select max(place) from placed) as tenants) counted
+    where not waits_for_locks and :limit > 0 and exists (select from seat)
+      and (:even_if_due or coalesce((select due from future) > (select now from moment), true))
+),
+-- A tenant's lanes merge by (priority, seq), unlocked: of ten lanes, all but a tenth of the locks would be for nothing.
+allotted as materialized (
+    select number, tenant_id, definition, share as jobs from sharing where lanes = 1
+    union all
+    select number, tenant_id, definition, count(*)
+    from (
+        select s.*, row_number() over (partition by s.number order by first.priority, first.seq) as turn
+        from sharing s
+        cross join lateral (
+            select j.priority, j.seq from leasehold.jobs j
+            where j.ready and j.definition = s.definition and j.tenant_id = s.tenant_id
+            order by j.priority, j.seq limit s.share
+        ) first
+        where s.lanes > 1
+    ) merged
+    where turn <= share
+    group by number, tenant_id, definition
+),
+-- Rows that another claimer holds are passed over.
+picked as materialized (
+    select job.ctid, row_number() over (partition by allotted.number order by job.priority, job.seq) as turn
+    from allotted
+    cross join lateral (
+        select j.ctid, j.priority, j.seq from leasehold.jobs j
+        where j.ready and j.definition = allotted.definition and j.tenant_id = allotted.tenant_id
+        order by j.priority, j.seq limit allotted.jobs
+        for update skip locked
+    ) job
+),
+claimed as (
+    update leasehold.jobs j
+    set status = 'running', ready = false, attempt = j.attempt + 1, worker_id = :worker,
+        started_at = (select now from moment)
+    from picked
+    where j.ctid = picked.ctid
+    returning j.tenant_id, j.id, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven, j.queued_at,
+              j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn
+),
+-- Lanes that somebody else has to claim from: those that wait for locks, or all when this only looks.
+seen as materialized (
+    select number, tenant_id, definition, capped from placed where waits_for_locks or :limit = 0
+),
+in_order as (
+    select claimed.*, row_number() over (order by turn, priority, seq) as place from claimed
+)
+-- No column costs the client as much as a uuid or a moment, so it gets neither.
+select j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven,
+       date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started, j.correlation_id,
+       false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue, j.priority, j.seq,
+       -- What was seen stands in the first row alone, which is there even if nothing was claimed.
+       case when first then exists (select from seat) end as alive,
+       case when first then (select count(*) from picked) end as picked,
+       case when first then (select max(place) from placed) end as tenants_sharing,
+       case when first then (select count(*) from tenant where found) end as tenants_seen,
+       case when first then (select id from tenant where found order by number desc limit 1) end as last_tenant,
+       case when first then (
+           select tenant_id from placed where place <= :limit order by place desc limit 1
+       ) end as last_served,
+       case when first then (select bool_or(around) from tenant) end as around,
+       case when first then array(select tenant_id from seen order by number, definition) end as tenants,
+       case when first then array(select definition from seen order by number, definition) end as definitions,
+       case when first then array(select capped from seen order by number, definition) end as capped,
+       -- A pause that ends by itself is due work, too.
+       case when first then least(
+           (select due from future),
+           (select l.paused_until from leasehold.limits l
+            where l.paused_until > (select now from moment) order by l.paused_until limit 1)
+       ) - (select now from moment) end as next_due
+from (values (true)) as always (here)
+left join in_order j on true
+cross join lateral (select coalesce(j.place = 1, true) as first) whether
+order by j.place
