@@ -1,0 +1,7 @@
+"""For users' tests. The pytest plugin beside this gives a test the fixture `leasehold`, a Rehearsal of its app."""
+
+from leasehold.testing.clock import Clock
+from leasehold.testing.process import WorkerProcess
+from leasehold.testing.rehearsal import Rehearsal
+
+__all__ = ["Clock", "Rehearsal", "WorkerProcess"]
