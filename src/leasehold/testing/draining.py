@@ -33,26 +33,27 @@ class Drain:
         self._runs = 0
 
     async def until_nothing_is_due(self) -> int:
-        await self._round()
+        async with self._app.open():
+            await self._round()
         return self._runs
 
     async def until_nothing_is_left(self) -> int:
         """Moves the clock to whatever is due next, again and again."""
         clock = scratch_clock(self._url, self._schema)
-        while (next_due := await self._round()) is not None:
-            await clock.move(max(next_due, timedelta()))
+        async with self._app.open():
+            while (next_due := await self._round()) is not None:
+                await clock.move(max(next_due, timedelta()))
         return self._runs
 
     async def _round(self) -> timedelta | None:
         """How long until something is due that this app can run; None: there is nothing."""
         await self._bury_the_dead()
         quiet: asyncio.Future[timedelta | None] = asyncio.get_running_loop().create_future()
-        async with self._app.open():
-            worker = self._worker(quiet)
-            working = asyncio.create_task(worker.run(), name="leasehold drain")
-            await first_of(asyncio.shield(working), asyncio.shield(quiet))
-            worker.stop()
-            await working
+        worker = self._worker(quiet)
+        working = asyncio.create_task(worker.run(), name="leasehold drain")
+        await first_of(asyncio.shield(working), asyncio.shield(quiet))
+        worker.stop()
+        await working
         if self._runs > self._max_jobs:
             raise AssertionError(
                 f"the drain was stopped after {self._max_jobs} executions: does a job enqueue itself, or snooze for "
@@ -70,39 +71,40 @@ class Drain:
             if isinstance(event, JobEnded | JobGivenBack | JobDiscarded):
                 loop.call_soon(worker.wake)  # to look once more: it may have settled while this one ran
 
-        def looked(claimed: Claimed) -> None:
-            nothing_left = not claimed.claims and not claimed.more and not worker.running
+        def looked(claimed: Claimed, was_running: int) -> None:
+            """What a look finds that began while jobs ran, or were held back by those, is out of date."""
+            nothing_left = not (claimed.claims or claimed.more or was_running or worker.running)
             if not quiet.done() and (nothing_left or self._runs > self._max_jobs):
                 quiet.set_result(claimed.next_due)
 
         async def open_watched() -> Store:
-            return cast(Store, _Watched(await open_store(self._url, self._schema), looked))
+            store = await open_store(self._url, self._schema)
+            return cast(Store, _Watched(store, lambda: worker.running, looked))
 
         worker = Worker(open_watched, self._app.handlers, self._settings, observe)
         return worker
 
     async def _bury_the_dead(self) -> None:
         """As any worker would a heartbeat later: what dead workers held is queued again, or given up."""
-        store = await open_store(self._url, self._schema)
-        try:
-            while orphans := await store.evict(BURIED_AT_ONCE):
-                await store.finish([(claim, decide(LeaseLost(), claim, random())) for claim in orphans])
-        finally:
-            await store.close()
+        store = self._app.store
+        while orphans := await store.evict(BURIED_AT_ONCE):
+            await store.finish([(claim, decide(LeaseLost(), claim, random())) for claim in orphans])
 
 
 class _Watched:
     """A store that tells what each look for work has brought."""
 
-    def __init__(self, store: Store, looked: Callable[[Claimed], None]) -> None:
+    def __init__(self, store: Store, running: Callable[[], int], looked: Callable[[Claimed, int], None]) -> None:
         self._store = store
+        self._running = running
         self._looked = looked
         self.claim = partial(self._look, store.claim)
         self.settle = partial(self._look, store.settle)
 
     async def _look(self, ask: Callable[[Seat, int], Awaitable[Claimed]], seat: Seat, limit: int) -> Claimed:
+        running = self._running()
         claimed = await ask(seat, limit)
-        self._looked(claimed)
+        self._looked(claimed, running)
         return claimed
 
     def __getattr__(self, name: str) -> Any:
