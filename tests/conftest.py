@@ -25,7 +25,8 @@ from leasehold.store import Store
 from leasehold.testing.server import databases
 
 # Installed anew, it is there by itself; twice would be an error.
-pytest_plugins = [] if entry_points(group="pytest11", name="leasehold") else ["leasehold.testing.plugin"]
+OURS = [] if entry_points(group="pytest11", name="leasehold") else ["leasehold.testing.plugin"]
+pytest_plugins = ["pytester", *OURS]
 
 PATIENCE = timedelta(seconds=30)
 Clock = ScratchClock

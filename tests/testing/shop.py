@@ -1,5 +1,6 @@
 """An app as its users have it: a global of a module, with handlers of both colours."""
 
+import threading
 from datetime import date, timedelta
 
 from leasehold import Fail, Job, Leasehold, Snooze, Steps
@@ -43,3 +44,10 @@ def refuse(job: Job) -> None:
 @app.job
 def give_an_object(job: Job) -> object:
     return object()
+
+
+@app.job
+def hold_on(job: Job) -> None:
+    """Its first attempt goes on until somebody stops its worker."""
+    if job.attempt == 1:
+        threading.Event().wait()

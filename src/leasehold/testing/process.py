@@ -146,8 +146,9 @@ class WorkerProcess:
 
     def _hear(self, line: bytes) -> None:
         try:
-            self._events.append(orjson.loads(line))
-        except ValueError:
+            event = orjson.loads(line)
+            self._events.append({"event": event["event"], **event})
+        except (ValueError, TypeError, KeyError):  # as the error of one that could not start
             self._said.append(line.decode(errors="replace").rstrip())
 
 
