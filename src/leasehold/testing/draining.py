@@ -13,9 +13,11 @@ from leasehold.model.outcome import LeaseLost, decide
 from leasehold.store import Claimed, Seat, Store
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, nobody
 from leasehold.worker import Worker, WorkerSettings
+from leasehold.worker.heartbeat import Leases
 from leasehold.worker.tasks import first_of
 
 BURIED_AT_ONCE = 100
+LEASE = timedelta(seconds=60)
 
 
 class Drain:
@@ -27,7 +29,7 @@ class Drain:
         self._app = app
         self._url = url
         self._schema = app.settings.schema
-        self._settings = WorkerSettings(slots=slots)
+        self._settings = WorkerSettings(slots=slots, leases=Leases(LEASE, LEASE))
         self._max_jobs = max_jobs
         self._observe = observe
         self._runs = 0

@@ -1,7 +1,7 @@
 """What the fixture `leasehold` is: an app on a database of the test's own, and everything a test can ask of it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
@@ -13,11 +13,13 @@ from leasehold.app.background import Background
 from leasehold.app.opened import Opened
 from leasehold.config import read_duration
 from leasehold.errors import InvalidInput, UnknownJob
-from leasehold.model.job import Attempt, JobRecord, tenant_id
+from leasehold.model.job import Attempt, JobRecord, NewJob, tenant_id
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Filter
 from leasehold.testing.clock import Clock
+from leasehold.testing.crashes import Crashes, CrashKit
 from leasehold.testing.draining import Drain
+from leasehold.testing.effects import Effect
 from leasehold.testing.enqueued import Expectation, complaint, listed
 from leasehold.testing.execution import Execution, made_up_claim, refuse_to_block, result_of
 from leasehold.testing.injection import Injected, Raises
@@ -55,6 +57,10 @@ class Rehearsal:
 
     def close(self) -> None:
         self._injected.take_back()
+        self.rest()
+
+    def rest(self) -> None:
+        """Ends what reading verbs have opened; the next one opens it again."""
         self._background.close()
 
     # --------------------------------------------------------------------------------------------------------- record
@@ -187,6 +193,31 @@ class Rehearsal:
 
     async def await_for(self, job: Which, within: str = f"{PATIENCE:g}s") -> JobRecord:
         return await asyncio.to_thread(self.wait_for, job, within)
+
+    # --------------------------------------------------------------------------------------------------------- crash
+
+    def crashes(
+        self,
+        tenant: str,
+        job: NewJob | Callable[[int], NewJob],
+        *,
+        effects: Sequence[Callable[..., Any] | Effect] = (),
+        count: Callable[[], int] | None = None,
+        in_child: Callable[[], object] | None = None,
+    ) -> Crashes:
+        """Runs the job once undisturbed, then once for each place where it can be stopped, and counts its effects.
+
+            leasehold.crashes("acme", charge_order.bind(order=7), effects=[payments.charge]).assert_once()
+
+        job       what `definition.bind(…)` makes; or a function of the run's number, to begin each on fresh data
+        effects   functions whose calls are effects, and places to stop; an Effect names the key of a call
+        count     counts effects itself, as rows of a database, instead of the calls
+        in_child  called first in each process, as to drop connections that it has inherited
+
+        Each run is a worker in a process forked from this one: what the test has patched is patched there, and what
+        it changes in memory is gone with it.
+        """
+        return CrashKit(self, tenant, job, effects, count, in_child).run()
 
     def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
         return self._background.submit(ask).result()
