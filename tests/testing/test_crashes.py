@@ -9,6 +9,7 @@ from tests.testing import payments
 from tests.testing.payments import app, bank, charge, charge_order, charge_order_once
 
 from leasehold import InvalidInput, Leasehold
+from leasehold.errors import BlockingCall
 from leasehold.testing import Crashes, Effect, Rehearsal
 
 KEYED = Effect(charge, key="idempotency_key")
@@ -65,6 +66,13 @@ def test_effects_that_are_awaited_and_methods_of_objects_are_seen_as_well(leaseh
     of_object = leasehold.crashes("acme", payments.charge_by_bank.bind(7), effects=[bank.charge])
     assert verdicts(of_object)["killed: in charge, its effect made"] == "DOUBLED"
     assert "charge" not in vars(bank)
+
+
+async def test_an_async_test_awaits_the_crashes(leasehold: Rehearsal) -> None:
+    with pytest.raises(BlockingCall, match=r"await leasehold.acrashes\(…\)"):
+        leasehold.crashes("acme", charge_order.bind(order=7), effects=[charge])
+    found = await leasehold.acrashes("acme", charge_order_once.bind(order=7), effects=[KEYED])
+    found.assert_once()
 
 
 def test_of_several_effects_each_has_its_boundaries(leasehold: Rehearsal) -> None:

@@ -192,6 +192,9 @@ class Watch:
             return
         self._stop_at = None
         self._ledger.write(reached=True)
+        if there.stop is Stop.PAUSE:
+            # The worst case: it goes on, and nobody tells it in time that its job is somebody else's by now.
+            faults.on("before_heartbeat", self.wait_for_handlers)
         _STOPS[there.stop]()
 
 

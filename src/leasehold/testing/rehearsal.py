@@ -217,7 +217,12 @@ class Rehearsal:
         Each run is a worker in a process forked from this one: what the test has patched is patched there, and what
         it changes in memory is gone with it.
         """
+        refuse_to_block("acrashes")
         return CrashKit(self, tenant, job, effects, count, in_child).run()
+
+    async def acrashes(self, *args: Any, **kwargs: Any) -> Crashes:
+        """As `crashes`, from an async test."""
+        return await asyncio.to_thread(self.crashes, *args, **kwargs)
 
     def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
         return self._background.submit(ask).result()
