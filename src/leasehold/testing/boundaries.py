@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Moment(StrEnum):
     BEFORE = "before"
     DURING = "during"
     RETURNED = "returned"
+    COMMITTING = "committing"
     WRITTEN = "written"
 
 
@@ -54,6 +56,7 @@ class Boundary:
             Moment.BEFORE: f"before {call}",
             Moment.DURING: f"in {call}, its effect made",
             Moment.RETURNED: "returned, its result not yet written",
+            Moment.COMMITTING: "its result written, its transaction not yet committed",
             Moment.WRITTEN: "its result written, the worker not yet told",
         }[self.moment]
         match self.stop:
@@ -65,8 +68,16 @@ class Boundary:
                 return f"lease lost: {where}"
 
 
-def boundaries_of(calls: Sequence["tuple[str, int]"]) -> list[Boundary]:
-    """All that a run has which made these calls."""
+# Fault points of the worker. Which of them a run comes to depends on how it finishes: by its own transaction, or not.
+POINTS = {
+    "before_commit": Moment.COMMITTING,
+    "after_commit": Moment.WRITTEN,
+    "after_finish": Moment.WRITTEN,
+}
+
+
+def boundaries_of(calls: Sequence["tuple[str, int]"], moments: Sequence[str]) -> list[Boundary]:
+    """All that a run has which made these calls, and came to these moments of its finish."""
     found = [Boundary(Moment.BEGIN)]
     for effect, number in calls:
         found += [
@@ -74,7 +85,7 @@ def boundaries_of(calls: Sequence["tuple[str, int]"]) -> list[Boundary]:
             Boundary(Moment.DURING, Stop.KILL, effect, number),
             Boundary(Moment.DURING, Stop.NO_ANSWER, effect, number),
         ]
-    found += [Boundary(Moment.RETURNED), Boundary(Moment.WRITTEN)]
+    found += [Boundary(Moment.RETURNED), *(Boundary(Moment(moment)) for moment in dict.fromkeys(moments))]
     found += [Boundary(Moment.BEFORE, Stop.PAUSE, effect, number) for effect, number in calls]
     return [*found, Boundary(Moment.RETURNED, Stop.PAUSE)]
 
@@ -111,8 +122,8 @@ class Watch:
         for effect in effects:
             replace_everywhere(effect, lambda function, effect=effect: self._around_effect(effect, function))  # type: ignore[misc]
         handlers._by_key[key] = self._around_handler(handlers[key])
-        if self._stop_at is not None and self._stop_at.moment is Moment.WRITTEN:
-            faults.on("after_finish", lambda: self._reach(Boundary(Moment.WRITTEN)))
+        for point, moment in POINTS.items():
+            faults.on(point, partial(self._finishes, Boundary(moment)))
 
     def wait_for_handlers(self) -> None:
         """One in a thread whose lease was lost goes on unheard; its effects happen all the same."""
@@ -174,6 +185,10 @@ class Watch:
         with self._change:
             self._running -= 1
             self._change.notify_all()
+
+    def _finishes(self, here: Boundary) -> None:
+        self._ledger.write(moment=here.moment.value)
+        self._reach(here)
 
     def _is_called(self, effect: Effect) -> int:
         with self._change:

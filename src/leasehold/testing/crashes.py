@@ -135,7 +135,7 @@ class CrashKit:
                 )
             found = [
                 self._judged(boundary, first, self._stopped_at(boundary, Path(folder)))
-                for boundary in boundaries_of(first.calls)
+                for boundary in boundaries_of(first.calls, first.moments)
             ]
         return Crashes(first.definition, self._tenant, first.seen, found)
 
@@ -157,6 +157,7 @@ class CrashKit:
         return _Run(
             definition=job.definition,
             calls=[(name, number) for name, number, _ in calls],
+            moments=ledger.read("moment"),
             reached=bool(ledger.read("reached")),
             seen=self._count() - before if self._count else _distinct(calls),
             status=str(record.display),
@@ -207,6 +208,7 @@ class CrashKit:
 class _Run:
     definition: str
     calls: "list[tuple[str, int]]"
+    moments: list[str]
     reached: bool
     seen: int
     status: str

@@ -61,7 +61,7 @@ class Execution:
     def _payload(self) -> Any:
         payload = payloads.decode(self._claim.payload)
         self._claim.definition.check(payload)
-        return payload
+        return self._claim.payload if getattr(self._handler, "reads_json", False) else payload
 
     def _say(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
         self.lines.append((claim, Line(len(self.lines) + 1, text, kind, progress)))

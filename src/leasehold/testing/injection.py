@@ -21,16 +21,21 @@ class Injected:
         self._left: dict[str, list[Raises]] = {}
 
     def add(self, key: str, error: Raises, times: int) -> None:
-        if key not in self._handlers.keys:
-            raise no_such_definition(key, list(self._handlers.keys))
+        handler = self.handler(key)
         if times < 1:
             raise InvalidInput(
                 f"times={times} is not at least 1. Nothing was injected.", fix="Leave it out for once."
             )
         self._left.setdefault(key, []).extend([error] * times)
         if key not in self._own:
-            self._own[key] = self._handlers[key]
-            self._put(key, replace(self._own[key], call=self._before(self._own[key])))
+            self._own[key] = handler
+            self._put(key, replace(handler, call=self._before(handler)))
+
+    def handler(self, key: str) -> Handler:
+        """Without anything injected."""
+        if key not in self._handlers.keys:
+            raise no_such_definition(key, list(self._handlers.keys))
+        return self._own.get(key) or self._handlers[key]
 
     def take_back(self) -> None:
         for key, handler in self._own.items():

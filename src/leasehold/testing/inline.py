@@ -97,7 +97,7 @@ class _Turn:
 
 
 def _placed(answer: object) -> list[Enqueued[Any]]:
-    answers = answer if isinstance(answer, list) else [answer]
+    answers = answer if isinstance(answer, list | tuple) else [answer]
     return [each for each in answers if isinstance(each, Enqueued) and each.created]
 
 

@@ -85,7 +85,10 @@ class WorkerProcess:
         """By SIGSTOP; returns when it stands still. It keeps its connections and locks, and sends no heartbeats."""
         process = self._running()
         process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        if hasattr(os, "waitid"):  # macOS has it since Python 3.13
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        else:
+            os.waitpid(process.pid, os.WUNTRACED)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)

@@ -27,7 +27,6 @@ from leasehold.testing.inline import inline
 from leasehold.testing.process import PATIENCE, WorkerProcess, target_of
 from leasehold.testing.server import aside
 from leasehold.worker import Handlers
-from leasehold.worker.handlers import Handler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,14 +133,21 @@ class Rehearsal:
 
     def call(self, tenant: str, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Calls the handler, with no queue involved: arguments and result go through JSON, as they would."""
-        if _handler_of(definition).is_async:
+        if self._injected.handler(key_of(definition)).is_async:
             refuse_to_block("acall")
-        return result_of(_execution(tenant, definition, args, kwargs).run())
+        return result_of(self._execution(tenant, definition, args, kwargs).run())
 
     async def acall(
         self, tenant: str, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Any:
-        return result_of(await _execution(tenant, definition, args, kwargs).arun())
+        return result_of(await self._execution(tenant, definition, args, kwargs).arun())
+
+    def _execution(
+        self, tenant: str, definition: TypedDefinition[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Execution:
+        handler = self._injected.handler(key_of(definition))
+        claim = made_up_claim(tenant_id(tenant), handler.definition, definition.bind(*args, **kwargs))
+        return Execution(handler, claim)
 
     def inline(self) -> AbstractContextManager[None]:
         """While the block lasts, an enqueue runs its job at once, and raises what it raises."""
@@ -252,15 +258,3 @@ async def _all_jobs(opened: Opened) -> list[JobRecord]:
         cursor = page.next
         if cursor is None:
             return sorted(jobs, key=lambda job: (job.queued_at, job.id))
-
-
-def _handler_of(definition: TypedDefinition[..., Any]) -> Handler:
-    return Handler(definition.definition, definition.call)
-
-
-def _execution(
-    tenant: str, definition: TypedDefinition[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Execution:
-    key_of(definition)
-    job = definition.bind(*args, **kwargs)
-    return Execution(_handler_of(definition), made_up_claim(tenant_id(tenant), definition.definition, job))
