@@ -105,9 +105,13 @@ class WorkerProcess:
         raise AssertionError(f"no {event}{about} came from the worker within {patience:g} s, or it ended.\n{told}")
 
     def close(self) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is None:
+            return
+        if self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
             self.stop()
+        else:
+            self._end()
 
     def _found(self, event: str, job: JobId | None) -> dict[str, Any] | None:
         return next((e for e in self._events if e["event"] == event and job in (None, e.get("job"))), None)

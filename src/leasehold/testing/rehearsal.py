@@ -176,8 +176,11 @@ class Rehearsal:
         return self.clock.freeze(at)
 
     @contextmanager
-    def worker(self, *, slots: int = 10, lease: str = "60s", grace: str = "30s") -> Iterator[WorkerProcess]:
-        """A worker in a real process of its own, for as long as the block lasts."""
+    def worker(self, *, slots: int = 10, lease: str = "30s", grace: str = "30s") -> Iterator[WorkerProcess]:
+        """A worker in a real process of its own, for as long as the block lasts.
+
+        While it is idle, and a moment after, its lease is three times as long: after two minutes it is over.
+        """
         options = ("--slots", str(slots), "--lease", lease, "--grace", grace)
         process = WorkerProcess(self._target or target_of(self.app), self.url, self.app.settings.schema, *options)
         try:
