@@ -80,6 +80,7 @@ def test_a_python_example_runs_in_an_empty_folder(page: Path, code: str, tmp_pat
     assert done.stdout
 
 
+@pytest.mark.timeout(6 * PATIENCE)
 @pytest.mark.parametrize("page", WITH_TESTS, ids=name_of)
 def test_the_tests_of_a_page_pass_beside_its_other_files_and_print_what_it_says(
     page: Path, tmp_path: Path, database_server: DatabaseServer
