@@ -31,6 +31,11 @@ def arm(faults: str) -> None:
         _armed[point] = _ACTIONS[action]
 
 
+def on(point: str, strike: Callable[[], None]) -> None:
+    """Has something of the test's own done there, once."""
+    _armed[point] = strike
+
+
 def _stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 

@@ -1,6 +1,7 @@
 """What the docs say is run, or looked up.
 
-Python blocks run in an empty folder. The commands of a page run one after the other, in a folder with the page's own
+Python blocks run in an empty folder; on a page with tests each is a file, and the tests are run. The
+commands of a page run one after the other, in a folder with the page's own
 `app.py`, on the embedded Postgres: as by someone who follows it.
 """
 
@@ -13,13 +14,16 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import asyncpg
 import orjson
 import pytest
+from tests.conftest import DatabaseServer
 
 import leasehold
+import leasehold.testing
 from leasehold.config import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +49,18 @@ def without_settings() -> dict[str, str]:
 
 # ------------------------------------------------------------------------------------------------------------- Python
 
-PYTHON = [(page, code) for page in PAGES for code in blocks(page, "python")]
+NAMED = re.compile(r"# (\w+\.py)\n")
+
+
+def files_of(page: Path) -> dict[str, str]:
+    """Blocks that begin with the name of a file."""
+    return {match[1]: code for code in blocks(page, "python") if (match := NAMED.match(code))}
+
+
+WITH_TESTS = [page for page in PAGES if any(name.startswith("test_") for name in files_of(page))]
+PYTHON = [(page, code) for page in PAGES if page not in WITH_TESTS for code in blocks(page, "python")]
+# Where it is installed anew, pytest finds the plugin by itself, and twice would be an error.
+PLUGIN = [] if entry_points(group="pytest11", name="leasehold") else ["-p", "leasehold.testing.plugin"]
 
 
 @pytest.mark.parametrize(("page", "code"), PYTHON, ids=[name_of(page) for page, _ in PYTHON])
@@ -63,6 +78,30 @@ def test_a_python_example_runs_in_an_empty_folder(page: Path, code: str, tmp_pat
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+@pytest.mark.timeout(6 * PATIENCE)
+@pytest.mark.parametrize("page", WITH_TESTS, ids=name_of)
+def test_the_tests_of_a_page_pass_beside_its_other_files_and_print_what_it_says(
+    page: Path, tmp_path: Path, database_server: DatabaseServer
+) -> None:
+    files = files_of(page)
+    assert len(files) == len(blocks(page, "python"))
+    for name, code in files.items():
+        (tmp_path / name).write_text(code)
+    printed = ""
+    for name in filter(lambda name: name.startswith("test_"), files):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *PLUGIN, "-s", "-p", "no:cacheprovider", name],
+            cwd=tmp_path,
+            env=without_settings() | {"LEASEHOLD_TEST_URL": database_server.url},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        printed += done.stdout
+    assert [text for text in blocks(page, "text") if text not in printed] == []
 
 
 # ----------------------------------------------------------------------------------------------------------- commands
@@ -214,6 +253,12 @@ def test_a_link_leads_somewhere(page: Path) -> None:
 def test_the_python_reference_lists_exactly_what_is_public() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/reference/python.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(name for name in leasehold.__all__ if name != "__version__")
+
+
+def test_the_python_reference_lists_exactly_what_is_public_for_tests() -> None:
+    listed = re.findall(r"^\| `testing\.(\w+)` \|", (ROOT / "docs/reference/python.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(leasehold.testing.__all__)
+    assert [name for name in leasehold.testing.__all__ if not getattr(leasehold.testing, name).__doc__] == []
 
 
 def test_everything_public_has_a_docstring_and_errors_have_their_place_in_the_tree() -> None:

@@ -35,7 +35,9 @@ def test_every_source_file_is_in_it_and_nothing_else(wheel: zipfile.ZipFile) -> 
     assert {"leasehold/py.typed", "leasehold/engines/postgres/migrations/0001_foundation.sql"} <= packed
 
 
-def test_it_brings_the_command_and_the_license(wheel: zipfile.ZipFile) -> None:
+def test_it_brings_the_command_the_pytest_plugin_and_the_license(wheel: zipfile.ZipFile) -> None:
     described = {name.split(".dist-info/")[1]: name for name in wheel.namelist() if ".dist-info/" in name}
-    assert "leasehold = leasehold.cli:main" in wheel.read(described["entry_points.txt"]).decode()
+    entry_points = wheel.read(described["entry_points.txt"]).decode()
+    assert "leasehold = leasehold.cli:main" in entry_points
+    assert "[pytest11]\nleasehold = leasehold.testing.plugin" in entry_points
     assert "licenses/LICENSE" in described

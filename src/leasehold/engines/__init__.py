@@ -1,10 +1,15 @@
 """Engines. `open_store` takes a URL and names the engine, so that nobody else has to."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from leasehold.engines.report import Finding, Standing
 from leasehold.errors import InvalidInput
 from leasehold.store import Store
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.scratch import ScratchClock as ScratchClock
+    from leasehold.engines.postgres.scratch import ScratchDatabases as ScratchDatabases
 
 
 async def open_store(url: str, schema: str = "leasehold", *, strict_tenants: bool = False) -> Store:
@@ -46,6 +51,24 @@ def examine(url: str, schema: str = "leasehold") -> AsyncIterator[Finding]:
     from leasehold.engines.postgres import checkup
 
     return checkup.examine(url, schema)
+
+
+def scratch_databases(
+    url: str, run: str, schema: str = "leasehold", url_of: Callable[[str], str] | None = None
+) -> "ScratchDatabases":
+    """Databases for tests, on the server that the URL names. `url_of` says where one is, if not beside that one."""
+    _require_postgres(url)
+    from leasehold.engines.postgres.scratch import ScratchDatabases
+
+    return ScratchDatabases(url, run, schema, url_of)
+
+
+def scratch_clock(url: str, schema: str = "leasehold") -> "ScratchClock":
+    """The clock of such a database, which can be moved."""
+    _require_postgres(url)
+    from leasehold.engines.postgres.scratch import ScratchClock
+
+    return ScratchClock(url, schema)
 
 
 def require_usable_url(url: str) -> None:

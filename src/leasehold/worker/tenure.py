@@ -117,6 +117,13 @@ class Tenure:
         if self._over.done():
             self._over.result()
 
+    def wake(self) -> None:
+        self._chain.wake()
+
+    @property
+    def running(self) -> int:
+        return len(self._runs)
+
     # ------------------------------------------------------------------------------------------- wait, claim, run
 
     async def _dispatch(self) -> None:

@@ -91,6 +91,16 @@ class Worker:
             self._at_once.set()
         self._stopping.set()
 
+    def wake(self) -> None:
+        """Looks for work now, as after a wake. Not needed for correctness."""
+        if self._tenure is not None:
+            self._tenure.wake()
+
+    @property
+    def running(self) -> int:
+        """How many jobs it has claimed and not finished."""
+        return 0 if self._tenure is None else self._tenure.running
+
     async def run(self) -> None:
         pause, away = FIRST_PAUSE, False
         try:

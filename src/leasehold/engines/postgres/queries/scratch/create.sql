@@ -1,0 +1,2 @@
+-- The command that makes an empty database.
+select format('create database %I', :name::text);

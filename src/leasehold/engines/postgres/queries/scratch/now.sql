@@ -1,0 +1,2 @@
+-- What time it is.
+select leasehold.clock();

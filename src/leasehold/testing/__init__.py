@@ -1,0 +1,9 @@
+"""For users' tests. The pytest plugin beside this gives a test the fixture `leasehold`, a Rehearsal of its app."""
+
+from leasehold.testing.clock import Clock
+from leasehold.testing.crashes import Crash, Crashes
+from leasehold.testing.effects import Effect
+from leasehold.testing.process import WorkerProcess
+from leasehold.testing.rehearsal import Rehearsal
+
+__all__ = ["Clock", "Crash", "Crashes", "Effect", "Rehearsal", "WorkerProcess"]

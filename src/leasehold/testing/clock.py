@@ -1,0 +1,58 @@
+"""The clock of a test's database, which is the queue's only one. Python's own is left alone."""
+
+from datetime import UTC, datetime, timedelta
+
+from leasehold.config import read_duration
+from leasehold.engines import scratch_clock
+from leasehold.errors import InvalidInput
+from leasehold.testing.server import aside
+
+
+class Clock:
+    """Moves what is due, expired or over; not what Python says that the time is.
+
+    clock.advance("1h")     an hour later
+    clock.freeze(moment)    stands still there; `advance` still moves it
+    clock.release()         the real time again
+    """
+
+    def __init__(self, url: str, schema: str) -> None:
+        self._clock = scratch_clock(url, schema)
+
+    def now(self) -> datetime:
+        return aside(self._clock.now())
+
+    def advance(self, by: str | timedelta) -> datetime:
+        """Moves it forward, as in "90s", "1h", "2d"; returns what time it is then."""
+        length = read_duration(by) if isinstance(by, str) else by
+        if length < timedelta():
+            raise InvalidInput(
+                f"the clock can't go back by {-length}: leases and jobs rely on that. Nothing was moved.",
+                fix="Advance it; to begin at some moment, freeze it before anything is enqueued.",
+            )
+        aside(self._clock.move(length))
+        return self.now()
+
+    def freeze(self, at: str | datetime | None = None) -> datetime:
+        """Stops it at that moment, as in "2027-03-13T12:00Z"; without one, now. Returns the moment."""
+        moment = self.now() if at is None else _moment(at)
+        aside(self._clock.freeze(moment))
+        return moment
+
+    def release(self) -> None:
+        aside(self._clock.freeze(None))
+
+
+def _moment(at: str | datetime) -> datetime:
+    try:
+        moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    except ValueError as error:
+        raise InvalidInput(
+            f"{at!r:.60} is not a moment. Nothing was moved.", fix="Write it as 2027-03-13T12:00Z."
+        ) from error
+    if moment.tzinfo is None:
+        raise InvalidInput(
+            f"{at} has no timezone and so names no moment. Nothing was moved.",
+            fix="Write it as 2027-03-13T12:00Z, or pass a datetime with a timezone.",
+        )
+    return moment.astimezone(UTC)

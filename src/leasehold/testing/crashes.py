@@ -1,0 +1,259 @@
+"""The crash kit: runs a user's handler, stops it at every boundary, lets another worker finish, and counts effects.
+
+    parent    enqueues ── forks A ─────────────── moves the clock ── forks B ───────────── counts
+    A         claims, runs, is killed or stopped ─────╳        (stopped: goes on when B is done, and is refused)
+    B                                                           reclaims, runs, finishes
+
+Each run is a real worker in a forked process, so that what a test has patched stays patched, and what dies dies.
+"""
+
+import os
+import signal
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leasehold.errors import InvalidInput
+from leasehold.model.job import NewJob
+from leasehold.testing.boundaries import Boundary, Ledger, Watch, boundaries_of
+from leasehold.testing.draining import LEASE, Drain
+from leasehold.testing.effects import as_effect
+from leasehold.testing.enqueued import in_columns
+from leasehold.testing.server import aside
+
+if TYPE_CHECKING:
+    from leasehold.testing.rehearsal import Rehearsal
+
+Count = Callable[[], int]
+MakeJob = Callable[[int], NewJob]
+PATIENCE = 60.0
+# So long the second worker may wait for what the first one, which stands still, has locked.
+PATIENCE_WITH_LOCKS = 3.0
+LOOK = 0.005
+
+
+@dataclass(frozen=True)
+class Crash:
+    """One run that was stopped, and what had happened when the job was over."""
+
+    boundary: Boundary
+    reached: bool
+    seen: int
+    expected: int
+    status: str
+    attempts: int
+
+    @property
+    def verdict(self) -> str:
+        if not self.reached:
+            return "NOT REACHED"
+        if self.seen == self.expected:
+            return "once"
+        return "DOUBLED" if self.seen > self.expected else "LOST"
+
+
+@dataclass(frozen=True)
+class Crashes:
+    """What became of a handler's effects, boundary by boundary. Printed, it is a table."""
+
+    definition: str
+    tenant: str
+    expected: int
+    crashes: Sequence[Crash]
+
+    def assert_once(self) -> None:
+        """Raises with the table, unless the effects have happened once wherever the run was stopped."""
+        __tracebackhide__ = True
+        if any(crash.verdict != "once" for crash in self.crashes):
+            raise AssertionError(str(self))
+
+    def __getitem__(self, boundary: str) -> Crash:
+        return next(crash for crash in self.crashes if str(crash.boundary) == boundary)
+
+    def __str__(self) -> str:
+        rows = [("stopped", "effects", "", "the job")]
+        rows += [(str(c.boundary), str(c.seen), c.verdict, f"{c.status}, attempt {c.attempts}") for c in self.crashes]
+        verdicts = Counter(crash.verdict for crash in self.crashes)
+        told = ", ".join(f"{count} × {verdict}" for verdict, count in verdicts.items())
+        head = (
+            f"{self.definition} for {self.tenant}, stopped in {len(self.crashes)} places: {told}. "
+            f"An undisturbed run makes {self.expected} effect{'s' if self.expected != 1 else ''}."
+        )
+        advice = [_ADVICE[verdict] for verdict in verdicts if verdict in _ADVICE]
+        return "\n".join([head, "", *in_columns(rows), *(f"\n{text}" for text in advice)])
+
+
+_ADVICE = {
+    "DOUBLED": "Doubled: hand job.idempotency_key to whoever makes the effect, so that a second call is known to be "
+    "one; or make it in a transaction that is committed with the job's own end, or not at all.",
+    "LOST": "Lost: the run that came after did not make what the first one had not. Does the handler take something "
+    "for done before it is, or may it run only once (max_attempts=1)?",
+    "NOT REACHED": "Not reached: that run did not come to this place. If the runs before have left something behind, "
+    "pass a function that makes a job for each: crashes(tenant, lambda number: definition.bind(order=number), …).",
+}
+
+
+class CrashKit:
+    def __init__(
+        self,
+        rehearsal: "Rehearsal",
+        tenant: str,
+        job: NewJob | MakeJob,
+        effects: Sequence[object],
+        count: Count | None,
+        in_child: Callable[[], object] | None,
+    ) -> None:
+        self._rehearsal = rehearsal
+        self._tenant = tenant
+        self._make_job: MakeJob = job if callable(job) else lambda number: job
+        self._effects = [as_effect(effect) for effect in effects]
+        self._count = count
+        self._in_child = in_child
+        self._number = 0
+        if not self._effects and count is None:
+            raise InvalidInput(
+                "without effects and without a count nobody could tell what has happened. Nothing was run.",
+                fix="Name the functions that make them, effects=[payments.charge], or pass count=… to count them.",
+            )
+
+    def run(self) -> Crashes:
+        with tempfile.TemporaryDirectory(prefix="leasehold-crashes-") as folder:
+            first = self._stopped_at(None, Path(folder))
+            if not first.seen:
+                raise InvalidInput(
+                    f"an undisturbed run of {first.definition} made no effect that could be seen (the job is "
+                    f"{first.status}{f': {first.error}' if first.error else ''}). Nothing was stopped.",
+                    fix="Each run has a process of its own: count what is outside of it, as rows of a database or "
+                    "files, or name the functions that make the effects.",
+                )
+            found = [
+                self._judged(boundary, first, self._stopped_at(boundary, Path(folder)))
+                for boundary in boundaries_of(first.calls, first.moments)
+            ]
+        return Crashes(first.definition, self._tenant, first.seen, found)
+
+    def _judged(self, boundary: Boundary, first: "_Run", run: "_Run") -> Crash:
+        return Crash(boundary, run.reached, run.seen, first.seen, run.status, run.attempts)
+
+    def _stopped_at(self, boundary: Boundary | None, folder: Path) -> "_Run":
+        """One job, from its enqueue to its end, with one stop on the way."""
+        ledger = Ledger(folder / f"{self._number}.jsonl")
+        job = self._make_job(self._number)
+        self._number += 1
+        before = self._count() if self._count else 0
+        (placed,) = self._rehearsal.app.tenant(self._tenant).enqueue_many([job])
+        self._run_it(job.definition, boundary, ledger)
+        record = self._rehearsal.job(placed)
+        if failed := ledger.read("failed"):
+            raise RuntimeError(f"a process of the crash kit failed:\n{failed[0]}")
+        calls = [(name, number, key) for name, number, key in ledger.read("call")]
+        return _Run(
+            definition=job.definition,
+            calls=[(name, number) for name, number, _ in calls],
+            moments=ledger.read("moment"),
+            reached=bool(ledger.read("reached")),
+            seen=self._count() - before if self._count else _distinct(calls),
+            status=str(record.display),
+            attempts=record.attempt,
+            error=record.last_error,
+        )
+
+    def _run_it(self, key: str, boundary: Boundary | None, ledger: Ledger) -> None:
+        # A process that is forked has none of our threads, and shall have none of our connections.
+        self._rehearsal.app.close()
+        self._rehearsal.rest()
+        with self._forked(key, boundary, ledger, to_the_end=boundary is None) as first:
+            stands_still = first.wait()
+            if boundary is not None:
+                self._rehearsal.clock.advance(2 * LEASE)
+                with self._forked(key, None, ledger, to_the_end=True) as second:
+                    second.wait(PATIENCE_WITH_LOCKS if stands_still else PATIENCE)
+                    first.go_on()
+            first.wait()
+
+    @contextmanager
+    def _forked(
+        self, key: str, boundary: Boundary | None, ledger: Ledger, *, to_the_end: bool
+    ) -> "Iterator[_Process]":
+        process = _Process(lambda: self._work(key, boundary, ledger, to_the_end))
+        try:
+            yield process
+            process.wait()
+        finally:
+            process.end()
+
+    def _work(self, key: str, boundary: Boundary | None, ledger: Ledger, to_the_end: bool) -> None:
+        """In the forked process."""
+        try:
+            if self._in_child is not None:
+                self._in_child()
+            app = self._rehearsal.app
+            watch = Watch(ledger, boundary)
+            watch.begin(app.handlers, key, self._effects)
+            drain = Drain(app, self._rehearsal.url)
+            aside(drain.until_nothing_is_left() if to_the_end else drain.until_nothing_is_due())
+            watch.wait_for_handlers()
+        except BaseException:
+            ledger.write(failed=traceback.format_exc())
+
+
+@dataclass(frozen=True)
+class _Run:
+    definition: str
+    calls: "list[tuple[str, int]]"
+    moments: list[str]
+    reached: bool
+    seen: int
+    status: str
+    attempts: int
+    error: str | None
+
+
+class _Process:
+    """A fork of this process that does one thing and ends, without any of the endings that Python would do."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._ended = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: those of ours are closed
+            self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                work()
+            finally:
+                os._exit(0)
+
+    def wait(self, patience: float = PATIENCE) -> bool:
+        """Returns when it has ended or stands still; whether it stands still."""
+        deadline = time.monotonic() + patience
+        while not self._ended and time.monotonic() < deadline:
+            pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
+            if pid and os.WIFSTOPPED(status):
+                return True
+            self._ended = self._ended or bool(pid)
+            if not self._ended:
+                time.sleep(LOOK)
+        return False
+
+    def go_on(self) -> None:
+        if not self._ended:
+            os.kill(self._pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        if not self._ended:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            self._ended = True
+
+
+def _distinct(calls: Sequence[tuple[str, int, str | None]]) -> int:
+    """Of calls that have a key, those with the same one are the same effect to whoever was called."""
+    keyed = {(name, key) for name, _, key in calls if key is not None}
+    return len(keyed) + sum(key is None for _, _, key in calls)

@@ -1,0 +1,113 @@
+"""Running what is due, by a real worker that stops when nothing is left for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from random import random
+from typing import Any, cast
+
+from leasehold.app import Leasehold
+from leasehold.engines import open_store, scratch_clock
+from leasehold.model.outcome import LeaseLost, decide
+from leasehold.store import Claimed, Seat, Store
+from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, nobody
+from leasehold.worker import Worker, WorkerSettings
+from leasehold.worker.heartbeat import Leases
+from leasehold.worker.tasks import first_of
+
+BURIED_AT_ONCE = 100
+LEASE = timedelta(seconds=60)
+
+
+class Drain:
+    """Rounds of work; between two of them nobody has a lease, so that the clock can be moved."""
+
+    def __init__(
+        self, app: Leasehold, url: str, *, slots: int = 1, max_jobs: int = 10_000, observe: Observer = nobody
+    ) -> None:
+        self._app = app
+        self._url = url
+        self._schema = app.settings.schema
+        self._settings = WorkerSettings(slots=slots, leases=Leases(LEASE, LEASE))
+        self._max_jobs = max_jobs
+        self._observe = observe
+        self._runs = 0
+
+    async def until_nothing_is_due(self) -> int:
+        async with self._app.open():
+            await self._round()
+        return self._runs
+
+    async def until_nothing_is_left(self) -> int:
+        """Moves the clock to whatever is due next, again and again."""
+        clock = scratch_clock(self._url, self._schema)
+        async with self._app.open():
+            while (next_due := await self._round()) is not None:
+                await clock.move(max(next_due, timedelta()))
+        return self._runs
+
+    async def _round(self) -> timedelta | None:
+        """How long until something is due that this app can run; None: there is nothing."""
+        await self._bury_the_dead()
+        quiet: asyncio.Future[timedelta | None] = asyncio.get_running_loop().create_future()
+        worker = self._worker(quiet)
+        working = asyncio.create_task(worker.run(), name="leasehold drain")
+        await first_of(asyncio.shield(working), asyncio.shield(quiet))
+        worker.stop()
+        await working
+        if self._runs > self._max_jobs:
+            raise AssertionError(
+                f"the drain was stopped after {self._max_jobs} executions: does a job enqueue itself, or snooze for "
+                "ever? If there are so many, say drain(max_jobs=…)."
+            )
+        return quiet.result()
+
+    def _worker(self, quiet: "asyncio.Future[timedelta | None]") -> Worker:
+        loop = asyncio.get_running_loop()
+
+        def observe(event: Event) -> None:
+            self._observe(event)
+            if isinstance(event, JobStarted):
+                self._runs += 1
+            if isinstance(event, JobEnded | JobGivenBack | JobDiscarded):
+                loop.call_soon(worker.wake)  # to look once more: it may have settled while this one ran
+
+        def looked(claimed: Claimed, was_running: int) -> None:
+            """What a look finds that began while jobs ran, or were held back by those, is out of date."""
+            nothing_left = not (claimed.claims or claimed.more or was_running or worker.running)
+            if not quiet.done() and (nothing_left or self._runs > self._max_jobs):
+                quiet.set_result(claimed.next_due)
+
+        async def open_watched() -> Store:
+            store = await open_store(self._url, self._schema)
+            return cast(Store, _Watched(store, lambda: worker.running, looked))
+
+        worker = Worker(open_watched, self._app.handlers, self._settings, observe)
+        return worker
+
+    async def _bury_the_dead(self) -> None:
+        """As any worker would a heartbeat later: what dead workers held is queued again, or given up."""
+        store = self._app.store
+        while orphans := await store.evict(BURIED_AT_ONCE):
+            await store.finish([(claim, decide(LeaseLost(), claim, random())) for claim in orphans])
+
+
+class _Watched:
+    """A store that tells what each look for work has brought."""
+
+    def __init__(self, store: Store, running: Callable[[], int], looked: Callable[[Claimed, int], None]) -> None:
+        self._store = store
+        self._running = running
+        self._looked = looked
+        self.claim = partial(self._look, store.claim)
+        self.settle = partial(self._look, store.settle)
+
+    async def _look(self, ask: Callable[[Seat, int], Awaitable[Claimed]], seat: Seat, limit: int) -> Claimed:
+        running = self._running()
+        claimed = await ask(seat, limit)
+        self._looked(claimed, running)
+        return claimed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)

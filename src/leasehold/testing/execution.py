@@ -1,0 +1,124 @@
+"""One execution of a handler where the caller stands: in its thread or on its loop, with JSON on both sides."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from uuid_utils import uuid7
+
+from leasehold.errors import BlockingCall, PayloadInvalid
+from leasehold.model import payload as payloads
+from leasehold.model.definition import Definition
+from leasehold.model.job import Claim, JobId, Line, LineKind, NewJob, TenantId, WorkerId
+from leasehold.model.outcome import Outcome, Raised, Snoozed, Succeeded
+from leasehold.worker.handlers import Handler
+from leasehold.worker.job import Fail, Job, RetryLater, Snooze
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of it: the outcome to write, and what the handler raised."""
+
+    outcome: Outcome
+    raised: Exception | None = None
+
+    @property
+    def error(self) -> Exception | None:
+        """What a caller shall see: a snooze is no error."""
+        return None if isinstance(self.raised, Snooze) else self.raised
+
+
+class Execution:
+    """Its payload is read from JSON, and its result is written as JSON. No timeout: a debugger may be at work."""
+
+    def __init__(self, handler: Handler, claim: Claim) -> None:
+        self.lines: list[tuple[Claim, Line]] = []
+        self._handler = handler
+        self._claim = claim
+        self._job = Job(claim, self._say)
+
+    def run(self) -> Ran:
+        try:
+            payload = self._payload()
+            if not self._handler.is_async:
+                return _returned(self._handler.call(self._job, payload))
+            # With a factory of its own, the runner leaves the thread's current loop as it is.
+            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+                return _returned(runner.run(self._handler.call(self._job, payload)))
+        except Exception as error:
+            return _raised(error)
+
+    async def arun(self) -> Ran:
+        try:
+            payload = self._payload()
+            if self._handler.is_async:
+                return _returned(await self._handler.call(self._job, payload))
+            return _returned(await asyncio.to_thread(self._handler.call, self._job, payload))
+        except Exception as error:
+            return _raised(error)
+
+    def _payload(self) -> Any:
+        payload = payloads.decode(self._claim.payload)
+        self._claim.definition.check(payload)
+        return self._claim.payload if getattr(self._handler, "reads_json", False) else payload
+
+    def _say(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
+        self.lines.append((claim, Line(len(self.lines) + 1, text, kind, progress)))
+
+
+def made_up_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Claim:
+    """For a call without a queue: the first attempt of a job that is in no database."""
+    now = datetime.now(UTC)
+    return Claim(
+        tenant=tenant,
+        job=JobId(str(uuid7())),
+        attempt=1,
+        worker=WorkerId("nobody"),
+        definition=definition,
+        version=1,
+        payload=payloads.encode(dict(job.payload)),
+        max_attempts=job.max_attempts or definition.max_attempts,
+        forgiven=0,
+        queued_at=now,
+        started_at=now,
+    )
+
+
+def result_of(ran: Ran) -> Any:
+    """As who reads the job's record would get it."""
+    if ran.raised is not None:
+        raise ran.raised
+    assert isinstance(ran.outcome, Succeeded)
+    return None if ran.outcome.result is None else payloads.decode(ran.outcome.result)
+
+
+def refuse_to_block(twin: str) -> None:
+    """Whatever the blocked loop was to do, as to answer the handler, would never be done."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise BlockingCall(
+        "this would block the event loop that runs in this thread. Nothing was run.",
+        fix=f"Await its twin: await leasehold.{twin}(…)",
+    )
+
+
+def _returned(result: Any) -> Ran:
+    try:
+        return Ran(Succeeded(None if result is None else payloads.encode_result(result)))
+    except PayloadInvalid as error:
+        return Ran(Raised("result_invalid", error.happened, final=True), error)
+
+
+def _raised(error: Exception) -> Ran:
+    match error:
+        case Snooze():
+            return Ran(Snoozed(error.delay), error)
+        case RetryLater():
+            return Ran(Raised("RetryLater", str(error), retry_in=error.delay), error)
+        case Fail():
+            return Ran(Raised("Fail", str(error), final=True), error)
+        case _:
+            return Ran(Raised(type(error).__name__, str(error) or repr(error)), error)

@@ -1,0 +1,106 @@
+"""Enqueues that run at once, where the caller stands: in its thread or on its loop."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from random import random
+from typing import Any, TypeVar
+from unittest import mock
+
+from leasehold.app import Enqueued, Leasehold
+from leasehold.app.opened import Opened
+from leasehold.model.job import Claim
+from leasehold.model.outcome import decide
+from leasehold.store import Seat, Serves, Store, WorkerFacts
+from leasehold.testing.execution import Execution, Ran
+
+T = TypeVar("T")
+Ask = Callable[[Opened], Coroutine[Any, Any, T]]
+
+# Nobody sends heartbeats for it, and a debugger may be at work.
+LEASE = timedelta(days=3650)
+FACTS = WorkerFacts("inline", 0)
+
+
+@contextmanager
+def inline(app: Leasehold) -> Iterator[None]:
+    """While it lasts, a door's enqueue returns when its jobs have run, and raises what the first of them raised.
+
+    They are enqueued, claimed and finished for real. What is not due yet waits as ever; so does what was enqueued
+    within a transaction, for its commit.
+    """
+    wait, ask = app._wait, app._ask
+
+    def wait_and_run(asked: Ask[T], instead: str) -> T:
+        answer = wait(asked, instead)
+        for placed in _placed(answer):
+            turn = _Turn(app, placed)
+            while execution := wait(turn.begin, instead):
+                ran = execution.run()
+                wait(partial(turn.end, ran), instead)
+                _surface(ran)
+        return answer
+
+    async def ask_and_run(asked: Ask[T]) -> T:
+        answer = await ask(asked)
+        for placed in _placed(answer):
+            turn = _Turn(app, placed)
+            while execution := await ask(turn.begin):
+                ran = await execution.arun()
+                await ask(partial(turn.end, ran))
+                _surface(ran)
+        return answer
+
+    with mock.patch.multiple(app, _wait=wait_and_run, _ask=ask_and_run):
+        yield
+
+
+class _Turn:
+    """Claims of one job's tenant and definition, until that job has had its own: what is older comes first."""
+
+    def __init__(self, app: Leasehold, placed: Enqueued[Any]) -> None:
+        self._app = app
+        self._placed = placed
+        self._seat: Seat | None = None
+        self._claim: Claim | None = None
+        self._execution: Execution | None = None
+        self._over = False
+
+    async def begin(self, opened: Opened) -> Execution | None:
+        if self._over:
+            return None
+        if self._seat is None:
+            serves = Serves((self._placed.definition,), (self._placed.tenant,))
+            self._seat = await opened.store.join(serves, FACTS, LEASE)
+        claimed = await opened.store.claim(self._seat, 1)
+        if not claimed.claims:
+            await self._leave(opened.store)
+            return None
+        (self._claim,) = claimed.claims
+        self._execution = Execution(self._app.handlers[self._claim.definition.key], self._claim)
+        return self._execution
+
+    async def end(self, ran: Ran, opened: Opened) -> None:
+        assert self._claim is not None
+        assert self._execution is not None
+        if self._execution.lines:
+            await opened.store.say(self._execution.lines)
+        await opened.store.finish([(self._claim, decide(ran.outcome, self._claim, random()))])
+        if self._claim.job == self._placed.id or ran.error is not None:
+            await self._leave(opened.store)
+
+    async def _leave(self, store: Store) -> None:
+        assert self._seat is not None
+        self._over = True
+        await store.leave(self._seat)
+
+
+def _placed(answer: object) -> list[Enqueued[Any]]:
+    answers = answer if isinstance(answer, list | tuple) else [answer]
+    return [each for each in answers if isinstance(each, Enqueued) and each.created]
+
+
+def _surface(ran: Ran) -> None:
+    if ran.error is not None:
+        raise ran.error

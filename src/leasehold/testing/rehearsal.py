@@ -1,0 +1,263 @@
+"""What the fixture `leasehold` is: an app on a database of the test's own, and everything a test can ask of it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from leasehold.app import Enqueued, Leasehold, TypedDefinition
+from leasehold.app.access import Access
+from leasehold.app.background import Background
+from leasehold.app.opened import Opened
+from leasehold.config import read_duration
+from leasehold.errors import InvalidInput, UnknownJob
+from leasehold.model.job import Attempt, JobRecord, NewJob, tenant_id
+from leasehold.model.status import Status, parse_status
+from leasehold.store import Filter
+from leasehold.testing.clock import Clock
+from leasehold.testing.crashes import Crashes, CrashKit
+from leasehold.testing.draining import Drain
+from leasehold.testing.effects import Effect
+from leasehold.testing.enqueued import Expectation, complaint, listed
+from leasehold.testing.execution import Execution, made_up_claim, refuse_to_block, result_of
+from leasehold.testing.injection import Injected, Raises
+from leasehold.testing.inline import inline
+from leasehold.testing.process import PATIENCE, WorkerProcess, target_of
+from leasehold.testing.server import aside
+from leasehold.worker import Handlers
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+Definition = TypedDefinition[..., Any] | str
+Which = str | UUID | Enqueued[Any] | JobRecord
+PAGE = 500
+
+
+class Rehearsal:
+    """An app in a test. Jobs are recorded: enqueued for real, in a database of this test, and run by nobody until
+    the test says so: `inline()`, `drain()` or a worker in a process of its own, `worker()`.
+
+    Reading verbs block for a moment, in async tests too; what runs handlers has a twin to be awaited.
+    """
+
+    def __init__(self, app: Leasehold, url: str, target: str | None = None) -> None:
+        self.app = app
+        self.url = url
+        self.clock = Clock(url, app.settings.schema)
+        self._target = target
+        self._injected = Injected(app.handlers)
+        access = Access()
+        access.configure(url, app.settings.schema, None)
+        self._background = Background(lambda: access.open(Handlers()))
+
+    def close(self) -> None:
+        self._injected.take_back()
+        self.rest()
+
+    def rest(self) -> None:
+        """Ends what reading verbs have opened; the next one opens it again."""
+        self._background.close()
+
+    # --------------------------------------------------------------------------------------------------------- record
+
+    def jobs(
+        self, definition: Definition | None = None, *, tenant: str | None = None, status: str | Status | None = None
+    ) -> list[JobRecord]:
+        """What was enqueued and whatever became of it, in the order of the enqueues."""
+        key = None if definition is None else key_of(definition)
+        wanted = None if status is None else parse_status(status)
+        return [
+            job
+            for job in self._ask(_all_jobs)
+            if key in (None, job.definition) and tenant in (None, job.tenant) and wanted in (None, job.status)
+        ]
+
+    def job(self, job: Which | None = None) -> JobRecord:
+        """This job as it stands now; without one, the one that was enqueued last."""
+        everything = self.jobs()
+        wanted = everything[-1:] if job is None else [each for each in everything if each.id == id_of(job)]
+        if not wanted:
+            raise UnknownJob(
+                f"there is no job{'' if job is None else f' {id_of(job)}'} in this test's database.",
+                fix="Nothing was changed. Was it enqueued, and committed?",
+            )
+        return wanted[-1]
+
+    def attempts(self, job: Which | None = None) -> list[Attempt]:
+        """The executions of a job, the first one first: how each ended, and with what error."""
+        record = self.job(job)
+
+        async def ask(opened: Opened) -> list[Attempt]:
+            found = await opened.store.tenant(record.tenant).attempts(record.id)
+            return sorted(found, key=lambda attempt: attempt.number)
+
+        return self._ask(ask)
+
+    def assert_enqueued(
+        self,
+        definition: Definition,
+        *,
+        tenant: str | None = None,
+        payload: Mapping[str, Any] | None = None,
+        count: int | None = None,
+        **options: Any,
+    ) -> JobRecord:
+        """The job that fits, the last one if several do; or an AssertionError that shows what there was instead.
+
+        `payload` may be a part of the job's. `count` asks for exactly so many. Options are those of an enqueue, as
+        delay, at, priority, dedupe_key, correlation_id; and status.
+        """
+        __tracebackhide__ = True
+        expected = Expectation(key_of(definition), tenant, payload, options)
+        if count is not None and count < 1:
+            raise InvalidInput(f"count={count} is not at least 1. Nothing was changed.", fix="Use assert_none(…).")
+        jobs = self.jobs()
+        fitting = [job for job in jobs if not expected.differences(job)]
+        if not fitting or count not in (None, len(fitting)):
+            raise AssertionError(complaint(expected, count, len(fitting), jobs))
+        return fitting[-1]
+
+    def assert_none(self, definition: Definition | None = None, *, tenant: str | None = None) -> None:
+        """Nothing was enqueued: of this definition, for this tenant, or at all."""
+        __tracebackhide__ = True
+        if found := self.jobs(definition, tenant=tenant):
+            of = "" if definition is None else f" of {key_of(definition)}"
+            to = "" if tenant is None else f" for tenant {tenant}"
+            raise AssertionError(f"no job{of}{to} was expected.\n\n{listed(found)}")
+
+    # ---------------------------------------------------------------------------------------------------------- run
+
+    def call(self, tenant: str, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Calls the handler, with no queue involved: arguments and result go through JSON, as they would."""
+        if self._injected.handler(key_of(definition)).is_async:
+            refuse_to_block("acall")
+        return result_of(self._execution(tenant, definition, args, kwargs).run())
+
+    async def acall(
+        self, tenant: str, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
+        return result_of(await self._execution(tenant, definition, args, kwargs).arun())
+
+    def _execution(
+        self, tenant: str, definition: TypedDefinition[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Execution:
+        handler = self._injected.handler(key_of(definition))
+        claim = made_up_claim(tenant_id(tenant), handler.definition, definition.bind(*args, **kwargs))
+        return Execution(handler, claim)
+
+    def inline(self) -> AbstractContextManager[None]:
+        """While the block lasts, an enqueue runs its job at once, and raises what it raises."""
+        return inline(self.app)
+
+    def drain(self, *, advance: bool = False, max_jobs: int = 10_000, slots: int = 1) -> int:
+        """Runs all that is due, and what that enqueues, by a real worker; returns how many executions there were.
+
+        With `advance`, the clock is moved over delays and backoffs until nothing is left. Errors of handlers are in
+        the jobs' records, as in production. With one slot, one job runs after the other.
+        """
+        refuse_to_block("adrain")
+        return aside(self.adrain(advance=advance, max_jobs=max_jobs, slots=slots))
+
+    async def adrain(self, *, advance: bool = False, max_jobs: int = 10_000, slots: int = 1) -> int:
+        """As `drain`, on this event loop."""
+        drain = Drain(self.app, self.url, slots=slots, max_jobs=max_jobs)
+        return await (drain.until_nothing_is_left() if advance else drain.until_nothing_is_due())
+
+    def fail(self, definition: Definition, error: Raises, times: int = 1) -> None:
+        """The next executions of it, so many, raise this instead of running."""
+        self._injected.add(key_of(definition), error, times)
+
+    def freeze(self, at: str | datetime | None = None) -> datetime:
+        """Stops the database's clock, as in freeze("2027-03-13T12:00Z"). `clock.advance("1h")` still moves it."""
+        return self.clock.freeze(at)
+
+    @contextmanager
+    def worker(self, *, slots: int = 10, lease: str = "30s", grace: str = "30s") -> Iterator[WorkerProcess]:
+        """A worker in a real process of its own, for as long as the block lasts.
+
+        While it is idle, and a moment after, its lease is three times as long: after two minutes it is over.
+        """
+        options = ("--slots", str(slots), "--lease", lease, "--grace", grace)
+        process = WorkerProcess(self._target or target_of(self.app), self.url, self.app.settings.schema, *options)
+        try:
+            process.start()
+            yield process
+        finally:
+            process.close()
+
+    def wait_for(self, job: Which, within: str = f"{PATIENCE:g}s") -> JobRecord:
+        """The job once it has ended, whoever runs it; woken, not polled."""
+        record = self.job(job)
+
+        async def ask(opened: Opened) -> JobRecord | None:
+            return await opened.store.tenant(record.tenant).ended(record.id, read_duration(within))
+
+        if ended := self._ask(ask):
+            return ended
+        raise AssertionError(f"job {record.id} has not ended within {within}; it is {self.job(record).display}.")
+
+    async def await_for(self, job: Which, within: str = f"{PATIENCE:g}s") -> JobRecord:
+        return await asyncio.to_thread(self.wait_for, job, within)
+
+    # --------------------------------------------------------------------------------------------------------- crash
+
+    def crashes(
+        self,
+        tenant: str,
+        job: NewJob | Callable[[int], NewJob],
+        *,
+        effects: Sequence[Callable[..., Any] | Effect] = (),
+        count: Callable[[], int] | None = None,
+        in_child: Callable[[], object] | None = None,
+    ) -> Crashes:
+        """Runs the job once undisturbed, then once for each place where it can be stopped, and counts its effects.
+
+            leasehold.crashes("acme", charge_order.bind(order=7), effects=[payments.charge]).assert_once()
+
+        job       what `definition.bind(…)` makes; or a function of the run's number, to begin each on fresh data
+        effects   functions whose calls are effects, and places to stop; an Effect names the key of a call
+        count     counts effects itself, as rows of a database, instead of the calls
+        in_child  called first in each process, as to drop connections that it has inherited
+
+        Each run is a worker in a process forked from this one: what the test has patched is patched there, and what
+        it changes in memory is gone with it.
+        """
+        refuse_to_block("acrashes")
+        return CrashKit(self, tenant, job, effects, count, in_child).run()
+
+    async def acrashes(self, *args: Any, **kwargs: Any) -> Crashes:
+        """As `crashes`, from an async test."""
+        return await asyncio.to_thread(self.crashes, *args, **kwargs)
+
+    def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
+        return self._background.submit(ask).result()
+
+
+def key_of(definition: Definition) -> str:
+    if isinstance(definition, str):
+        return definition
+    if not isinstance(definition, TypedDefinition):
+        raise InvalidInput(
+            f"{definition!r} is no definition. Nothing was changed.",
+            fix="Pass a function that @app.job made one, or its key.",
+        )
+    return definition.key
+
+
+def id_of(job: Which) -> str:
+    return job.id if isinstance(job, Enqueued | JobRecord) else str(UUID(str(job)))
+
+
+async def _all_jobs(opened: Opened) -> list[JobRecord]:
+    jobs: list[JobRecord] = []
+    cursor = None
+    while True:
+        page = await opened.store.everywhere(Filter(), cursor, PAGE)
+        jobs += page.jobs
+        cursor = page.next
+        if cursor is None:
+            return sorted(jobs, key=lambda job: (job.queued_at, job.id))

@@ -1,0 +1,227 @@
+"""Plain calls, inline, drained with a moved clock, and with injected failures."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from tests.testing.shop import (
+    app,
+    close_month,
+    close_year,
+    give_an_object,
+    refuse,
+    send_invoice,
+    sync_folder,
+    wait_for_the_carrier,
+)
+
+from leasehold import Fail, InvalidInput, PayloadInvalid, Snooze, Status
+from leasehold.errors import BlockingCall, UnknownDefinition
+from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.testing import Rehearsal
+
+acme = app.tenant("acme")
+
+
+# --------------------------------------------------------------------------------------------------------------- call
+
+
+def test_a_call_goes_through_json_both_ways_and_no_queue(leasehold: Rehearsal) -> None:
+    assert leasehold.call("acme", sync_folder, provider_id="p_9") == "acme:p_9:/"
+    assert leasehold.call("acme", send_invoice, 7, due=date(2026, 11, 16)) == "2026-11-16"
+    leasehold.assert_none()
+
+
+def test_a_call_raises_what_the_handler_raises_or_would_be_refused_for(leasehold: Rehearsal) -> None:
+    with pytest.raises(Fail, match="no such order"):
+        leasehold.call("acme", refuse)
+    with pytest.raises(Snooze):
+        leasehold.call("acme", wait_for_the_carrier)
+    with pytest.raises(PayloadInvalid, match="provider_id: missing"):
+        leasehold.call("acme", sync_folder)  # type: ignore[call-arg]
+    with pytest.raises(PayloadInvalid, match="object is not JSON"):
+        leasehold.call("acme", give_an_object)
+
+
+async def test_on_a_loop_a_call_is_awaited(leasehold: Rehearsal) -> None:
+    assert await leasehold.acall("acme", send_invoice, 7) is None
+    assert await leasehold.acall("acme", sync_folder, "p_9") == "acme:p_9:/"
+    assert leasehold.call("acme", sync_folder, "p_9") == "acme:p_9:/"
+    with pytest.raises(BlockingCall, match=r"await leasehold.acall\(…\)"):
+        leasehold.call("acme", send_invoice, 7)
+
+
+# ------------------------------------------------------------------------------------------------------------- inline
+
+
+def test_inline_an_enqueue_returns_when_its_job_has_run(leasehold: Rehearsal) -> None:
+    with leasehold.inline():
+        placed = acme.enqueue(sync_folder, provider_id="p_9")
+        job = leasehold.job(placed)
+        assert (job.status, job.result, job.attempt) == (Status.SUCCEEDED, "acme:p_9:/", 1)
+    acme.enqueue(sync_folder, provider_id="p_9")
+    assert leasehold.job().status == "queued"
+
+
+def test_inline_what_a_job_enqueues_has_run_as_well(leasehold: Rehearsal) -> None:
+    with leasehold.inline():
+        acme.enqueue(close_year)
+    assert [(job.definition, job.status) for job in leasehold.jobs()] == [
+        ("close_year", "succeeded"),
+        ("close_month", "succeeded"),
+        ("send_invoice", "succeeded"),
+        ("send_invoice", "succeeded"),
+    ]
+
+
+async def test_inline_works_for_what_is_awaited(leasehold: Rehearsal) -> None:
+    with leasehold.inline():
+        await acme.aenqueue(close_month, [1, 2])
+        assert {job.status for job in leasehold.jobs()} == {"succeeded"}
+        async with app.open():
+            await acme.aenqueue(close_year)
+    assert [job.status for job in leasehold.jobs()] == ["succeeded"] * 7
+
+
+def test_inline_errors_surface_and_are_recorded(leasehold: Rehearsal) -> None:
+    leasehold.fail(send_invoice, TimeoutError("the mail server sleeps"))
+    with leasehold.inline(), pytest.raises(TimeoutError, match="the mail server sleeps"):
+        acme.enqueue(send_invoice, 7)
+    job = leasehold.job()
+    assert (job.display, job.attempt, job.last_error_code) == ("retrying", 1, "TimeoutError")
+    with leasehold.inline(), pytest.raises(Fail):
+        acme.enqueue(refuse)
+    assert leasehold.job().status == "failed"
+
+
+def test_inline_many_run_and_what_is_not_due_waits(leasehold: Rehearsal) -> None:
+    with leasehold.inline():
+        acme.options(delay="5m").enqueue(send_invoice, 0)
+        acme.enqueue_many(send_invoice.bind(number) for number in (1, 2))
+        acme.enqueue(wait_for_the_carrier)
+    assert [job.display for job in leasehold.jobs()] == ["scheduled", "succeeded", "succeeded", "retrying"]
+
+
+@pytest.mark.leasehold_inline
+def test_a_marked_test_is_inline_as_a_whole(leasehold: Rehearsal) -> None:
+    acme.enqueue(sync_folder, provider_id="p_9")
+    assert leasehold.job().status == "succeeded"
+
+
+# -------------------------------------------------------------------------------------------------------------- drain
+
+
+def test_a_drain_runs_what_is_due_and_what_that_enqueues(leasehold: Rehearsal) -> None:
+    acme.enqueue(close_year)
+    app.tenant("globex").enqueue(sync_folder, provider_id="p_9")
+    acme.options(delay="1h").enqueue(sync_folder, provider_id="p_8")
+    assert leasehold.drain() == 5
+    assert [job.status for job in leasehold.jobs()] == ["succeeded", "succeeded", "queued", *["succeeded"] * 3]
+    assert leasehold.drain() == 0
+
+
+def test_a_drain_that_advances_goes_over_delays_and_backoffs(leasehold: Rehearsal) -> None:
+    leasehold.fail(send_invoice, TimeoutError("x"), times=3)
+    began = leasehold.clock.now()
+    acme.options(delay="1d").enqueue(send_invoice, 7)
+    assert leasehold.drain(advance=True) == 3
+    job = leasehold.job()
+    assert (job.status, job.attempt) == ("dead_letter", 3)
+    assert [(each.number, each.status, each.error) for each in leasehold.attempts()] == [
+        (1, "failed", "x"),
+        (2, "failed", "x"),
+        (3, "failed", "x"),
+    ]
+    assert leasehold.clock.now() - began >= timedelta(days=1, seconds=60 + 3600)
+
+
+async def test_on_a_loop_a_drain_is_awaited(leasehold: Rehearsal) -> None:
+    await acme.aenqueue(close_month, [1, 2])
+    with pytest.raises(BlockingCall, match=r"await leasehold.adrain\(…\)"):
+        leasehold.drain()
+    async with app.open():
+        assert await leasehold.adrain() == 3
+        await acme.aenqueue(send_invoice, 3)
+    assert await leasehold.adrain(advance=True) == 1
+
+
+def test_a_drain_ends_though_something_is_held_back(leasehold: Rehearsal) -> None:
+    acme.enqueue(sync_folder, provider_id="p_9")
+    app.tenant("globex").enqueue(sync_folder, provider_id="p_9")
+    leasehold._ask(lambda opened: opened.store.pause(Scope(ScopeKind.TENANT, "acme"), Pause("moving")))
+    assert leasehold.drain(advance=True) == 1
+    assert [job.status for job in leasehold.jobs()] == ["queued", "succeeded"]
+
+
+def test_a_drain_that_would_go_on_for_ever_is_stopped(leasehold: Rehearsal) -> None:
+    acme.enqueue(wait_for_the_carrier)
+    with pytest.raises(AssertionError, match=r"stopped after 20 executions: does a job enqueue itself, or snooze"):
+        leasehold.drain(advance=True, max_jobs=20)
+
+
+def test_with_more_slots_jobs_run_side_by_side(leasehold: Rehearsal) -> None:
+    acme.enqueue_many(send_invoice.bind(number) for number in range(100))
+    leasehold._ask(lambda opened: opened.store.limit(Scope(ScopeKind.TENANT, "acme"), Limits(max_running=2)))
+    assert leasehold.drain(slots=10) == 100
+
+
+# --------------------------------------------------------------------------------------------------------- the clock
+
+
+def test_the_clock_decides_what_is_due(leasehold: Rehearsal) -> None:
+    acme.options(delay="1h").enqueue(sync_folder, provider_id="p_9")
+    leasehold.clock.advance("59m")
+    assert (leasehold.drain(), leasehold.job().display) == (0, "scheduled")
+    leasehold.clock.advance(timedelta(minutes=2))
+    assert (leasehold.drain(), leasehold.job().display) == (1, "succeeded")
+
+
+def test_a_frozen_clock_stands_still_until_it_is_moved(leasehold: Rehearsal) -> None:
+    moment = leasehold.freeze("2027-03-13T12:00Z")
+    assert moment == datetime(2027, 3, 13, 12, tzinfo=UTC)
+    acme.options(at=datetime(2027, 3, 13, 13, tzinfo=UTC)).enqueue(send_invoice, 7)
+    assert leasehold.job().queued_at == leasehold.clock.now() == moment
+    assert leasehold.drain() == 0
+    leasehold.clock.advance("1h")
+    assert leasehold.drain() == 1
+    assert leasehold.job().finished_at == moment + timedelta(hours=1)
+    leasehold.clock.release()
+    assert leasehold.clock.now() < moment
+
+
+def test_a_clock_refuses_what_is_no_moment_and_never_goes_back(leasehold: Rehearsal) -> None:
+    with pytest.raises(InvalidInput, match="is not a moment"):
+        leasehold.freeze("noon")
+    with pytest.raises(InvalidInput, match="has no timezone"):
+        leasehold.freeze("2027-03-13T12:00")
+    with pytest.raises(InvalidInput, match="can't go back by 1:00:00"):
+        leasehold.clock.advance(-timedelta(hours=1))
+
+
+# ---------------------------------------------------------------------------------------------------------- failures
+
+
+def test_injected_failures_come_first_and_then_the_handler_runs(leasehold: Rehearsal) -> None:
+    leasehold.fail(send_invoice, TimeoutError("first"))
+    leasehold.fail("send_invoice", ConnectionError)
+    acme.enqueue(send_invoice, 7)
+    assert leasehold.drain(advance=True) == 3
+    assert [each.error_code for each in leasehold.attempts()] == ["TimeoutError", "ConnectionError", None]
+    assert leasehold.job().status == "succeeded"
+
+
+def test_an_injected_failure_ends_with_its_test(leasehold: Rehearsal) -> None:
+    """The one before, or after, has left nothing behind."""
+    handler = app.handlers["send_invoice"]
+    leasehold.fail(send_invoice, TimeoutError("never raised"))
+    leasehold.close()
+    assert app.handlers["send_invoice"] is handler
+    acme.enqueue(send_invoice, 7)
+    leasehold.drain()
+    assert leasehold.job().status == "succeeded"
+
+
+def test_failures_of_what_is_unknown_or_of_no_number_are_refused(leasehold: Rehearsal) -> None:
+    with pytest.raises(UnknownDefinition, match="send_invoice"):
+        leasehold.fail("send_invoce", TimeoutError("x"))
+    with pytest.raises(InvalidInput, match="times=0"):
+        leasehold.fail(send_invoice, TimeoutError("x"), times=0)
