@@ -13,6 +13,7 @@ from leasehold.faults import reach
 from leasehold.model import payload as payloads
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Snoozed, Succeeded, TimedOut
+from leasehold.worker.effects import give_up
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Fail, Job, RetryLater, Snooze
 from leasehold.worker.traces import trace_of
@@ -47,6 +48,11 @@ class Run:
     def ended(self) -> bool:
         return self._task.done()
 
+    @property
+    def is_written(self) -> bool:
+        """Its finish was committed with what it wrote: nobody else has to."""
+        return self._job._effects is not None and self._job._effects.committed
+
     def then(self, ended: Callable[[Self, Outcome | None], None]) -> None:
         """Calls `ended` with the outcome. Whatever the handler does becomes one."""
         self._task.add_done_callback(lambda task: ended(self, self._instead if task.cancelled() else task.result()))
@@ -61,7 +67,7 @@ class Run:
             return
         self._job._request_cancel()
         may_end_in_its_own_way = self.started and isinstance(instead, Canceled) and not self._handler.is_async
-        if not may_end_in_its_own_way:
+        if not may_end_in_its_own_way and give_up(self._job):
             self._stopped = True
             self._instead = instead
             self._task.cancel()
@@ -72,8 +78,11 @@ class Run:
                 if not self._begin(self.claim):
                     return None
                 self.started = True
-                return await self._execute()
+                outcome = await self._execute()
+                return outcome if self._job._effects is None else await self._job._effects.end(outcome)
         except asyncio.CancelledError as error:
+            if self._job._effects is not None:
+                await self._job._effects.roll_back()
             # Not stopped: it is the handler's own, as of a canceled task that it waited for, and an error like any.
             return self._instead if self._stopped else _raised(error)
 
@@ -105,6 +114,8 @@ class Run:
         return _succeeded(result)
 
     def _time_out(self) -> None:
+        if not give_up(self._job):
+            return
         self._timed_out = True
         self._job._request_cancel()
         self._task.cancel()
@@ -125,15 +136,23 @@ class Run:
         if self._handler.is_async:
             return await self._handler.call(self._job, payload)
         call = partial(contextvars.copy_context().run, self._handler.call, self._job, payload)
-        return await self._loop.run_in_executor(self._threads, _in_thread, call)
+        self._job._in_thread = True
+        return await self._loop.run_in_executor(self._threads, _in_thread, call, self._job)
 
 
-def _in_thread(call: Callable[[], Any]) -> Any:
+def _in_thread(call: Callable[[], Any], job: Job) -> Any:
     """No future can hand these two on: who waits for it would wait for ever, or be closed. Coroutines do the same."""
     try:
-        return call()
-    except (StopIteration, GeneratorExit) as error:
-        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+        result = call()
+    except BaseException as error:
+        if job._effects is not None:
+            job._effects.roll_back_in_thread()
+        if isinstance(error, StopIteration | GeneratorExit):
+            raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+        raise
+    if job._effects is not None:
+        job._effects.end_in_thread(_succeeded(result))
+    return result
 
 
 def _raised(

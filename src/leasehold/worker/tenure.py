@@ -15,6 +15,7 @@ from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, LeaseLost, Outcome, Released, decide
 from leasehold.store import Claimed, Renewal, Seat, Store, Wake
+from leasehold.worker.effects import Ends
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
@@ -85,6 +86,13 @@ class Tenure:
                 SeatLost(f"worker {seat.worker} lost its seat: {why}.", fix="It stops its runs and joins again."),
             ),
             on_broken=lambda error: self._post(self._end, error),
+        )
+        self._ends = Ends(
+            store,
+            self._in_time,
+            write_lines=lambda claim: self._voice.write(store, [claim]),
+            holds=lambda: self._heartbeat.holds,
+            loop=self._loop,
         )
 
     async def serve(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
@@ -180,7 +188,7 @@ class Tenure:
             await self._freed.wait()
 
     def _start(self, claim: Claim) -> None:
-        job = Job(claim, self._voice.say)
+        job = Job(claim, self._voice.say, self._ends)
         handler = self._handlers[claim.definition.key]
         run = Run(claim, handler, job, self._slots, self._threads, self._begin)
         self._runs[claim] = run
@@ -196,6 +204,9 @@ class Tenure:
     def _ended(self, run: Run, outcome: Outcome | None, seconds: float) -> None:
         self._usual_time = 0.9 * self._usual_time + 0.1 * seconds
         if outcome is None:
+            self._forget(run.claim)
+        elif run.is_written:
+            self._report.ended(run.claim, outcome, decide(outcome, run.claim, random()))
             self._forget(run.claim)
         else:
             self._done.append((run.claim, outcome))

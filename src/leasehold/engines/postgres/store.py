@@ -15,6 +15,7 @@ from asyncpg import Record
 from leasehold.engines.postgres import listen, rows
 from leasehold.engines.postgres.administration import PostgresAdministration
 from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
+from leasehold.engines.postgres.effects import HandlersTransaction, Lent, transaction_of
 from leasehold.engines.postgres.lanes import PIECE, Lane, Marks, Stretch, Tour
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
 from leasehold.errors import SeatLost
@@ -58,6 +59,7 @@ class PostgresStore(PostgresAdministration):
         self._heart = Link(database, ONE_PLAN)
         self._monotonic = monotonic
         self._results = listen.Results(database)
+        self._lent = Lent(database)
         self._known_tenants: set[TenantId] = set()
         self._versions: dict[rows.DefinitionKey, Definition] = {}
         self._tours: dict[WorkerId, Tour] = {}
@@ -69,7 +71,7 @@ class PostgresStore(PostgresAdministration):
         )
 
     async def close(self) -> None:
-        parts = (self._results, self._claimer, self._finisher, self._heart, self._database)
+        parts = (self._results, self._lent, self._claimer, self._finisher, self._heart, self._database)
         await asyncio.gather(*(part.close() for part in parts))
 
     # ------------------------------------------------------------------------------------------------------ seats
@@ -309,6 +311,9 @@ class PostgresStore(PostgresAdministration):
         )
         kept = {rows.fence(row) for row in held}
         return frozenset(claim for claim, _ in lines if rows.fence_of(claim) not in kept)
+
+    def transaction(self, claim: Claim, given: object | None) -> HandlersTransaction:
+        return transaction_of(self._database, self._lent, claim, given)
 
     async def prune(self, limit: int) -> int:
         ((pruned,),) = await self._finisher.fetch("fleet/prune", limit=limit)
