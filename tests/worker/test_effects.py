@@ -275,8 +275,10 @@ async def test_the_finish_is_durable_whatever_the_handler_set(shop: Shop) -> Non
             commit = made.commit
 
             async def looked() -> None:
-                for name in ("synchronous_commit", "idle_in_transaction_session_timeout"):
-                    setting.append(await held[0].fetchval(f"select current_setting('{name}')"))
+                setting.append(await held[0].fetchval("select current_setting('synchronous_commit')"))
+                setting.append(
+                    await held[0].fetchval("select current_setting('idle_in_transaction_session_timeout')")
+                )
                 await commit()
 
             made.commit = looked
@@ -290,7 +292,7 @@ async def test_the_finish_is_durable_whatever_the_handler_set(shop: Shop) -> Non
     assert setting == ["on", "10s"]
 
 
-# ------------------------------------------------------------------------------- cancel, timeout, shutdown, lost lease
+# ------------------------------------------------------------------------------------ cancel, timeout, lost lease
 
 
 async def test_a_cancel_does_not_wait_for_the_transaction_and_rolls_it_back(shop: Shop) -> None:

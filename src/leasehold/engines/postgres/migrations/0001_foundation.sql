@@ -350,6 +350,11 @@ create function leasehold.limit_key(kind text, key text) returns bigint language
 
 create function leasehold.listens(worker uuid) returns boolean language plpgsql volatile as $$
 begin
+    -- A worker that was evicted while a producer held its sleep, and so kept it from being removed, may stand still with
+    -- its connection open: it would swallow the wake.
+    if not exists (select from leasehold.workers w where w.id = worker) then
+        return false;
+    end if;
     -- Got it: nobody listens. The exception undoes the lock, so that a worker coming back never waits for us.
     if pg_try_advisory_xact_lock(leasehold.listener_key(worker)) then
         raise exception using errcode = 'LH001';
