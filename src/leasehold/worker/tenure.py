@@ -322,12 +322,15 @@ class Tenure:
         while True:
             await self._orphans.wait()
             self._orphans.clear()
-            while orphans := await self._in_time(self._store.evict(BURIED_AT_ONCE)):
-                lost = [(claim, decide(LeaseLost(), claim, random())) for claim in orphans]
-                fenced = await self._in_time(self._store.finish(lost))
-                for claim, verdict in lost:
-                    if claim not in fenced:
-                        self._report.reclaimed(claim, verdict, by=self._seat)
+            await self._bury()
+
+    async def _bury(self) -> None:
+        while orphans := await self._in_time(self._store.evict(BURIED_AT_ONCE)):
+            lost = [(claim, decide(LeaseLost(), claim, random())) for claim in orphans]
+            fenced = await self._in_time(self._store.finish(lost))
+            for claim, verdict in lost:
+                if claim not in fenced:
+                    self._report.reclaimed(claim, verdict, by=self._seat)
 
     async def _prune_on(self) -> None:
         while True:
