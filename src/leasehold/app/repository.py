@@ -47,8 +47,8 @@ class JobsRepository:
 
     Nothing marks "a job": it is the claim of one attempt that is marked. One that was lost raises SeatLost, and
     nothing is written. Claims hold for `lease` after the last call of any verb here; `renew` is such a call, too. A
-    type that the app has no handler for is registered with the retries of `backoff`, 5 attempts, and ends as `failed`.
-    Leaving the block ends the claims that were not marked: whoever claims next takes them for crashed.
+    type that the app has no handler for is registered with the retries of `backoff` and 5 attempts, and ends as
+    `failed`. Leaving the block ends the claims that were not marked: whoever claims next takes them for crashed.
     """
 
     def __init__(self, app: "Leasehold", types: Sequence[str] = (), lease: timedelta = LEASE) -> None:
