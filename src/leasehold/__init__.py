@@ -3,14 +3,16 @@
 Everything here is public and stays; everything else may move.
 """
 
-from leasehold.app import Enqueued, Leasehold, Tenant, TypedDefinition
+from leasehold.app import Enqueued, EnqueueJobInput, JobsRepository, Leasehold, Tenant, TypedDefinition
 from leasehold.config import VERSION
 from leasehold.errors import (
     Conflict,
     DuplicateJob,
     InvalidInput,
+    JobFailed,
     LeaseholdError,
     PayloadInvalid,
+    ResultTimeout,
     UnknownJob,
     Unreachable,
     WrongState,
@@ -21,7 +23,7 @@ from leasehold.model.definition import Retention
 from leasehold.model.job import JobRecord, NewJob
 from leasehold.model.status import DisplayState, Status
 from leasehold.store import CancelAnswer
-from leasehold.worker import Fail, Job, RetryLater, Snooze, WorkerSettings
+from leasehold.worker import Fail, Job, RetryLater, Snooze, Ticked, WorkerSettings
 from leasehold.worker.heartbeat import Leases
 
 __version__ = VERSION
@@ -32,23 +34,28 @@ __all__ = [
     "Conflict",
     "DisplayState",
     "DuplicateJob",
+    "EnqueueJobInput",
     "Enqueued",
     "Exponential",
     "Fail",
     "InvalidInput",
     "Job",
+    "JobFailed",
     "JobRecord",
+    "JobsRepository",
     "Leasehold",
     "LeaseholdError",
     "Leases",
     "NewJob",
     "PayloadInvalid",
+    "ResultTimeout",
     "Retention",
     "RetryLater",
     "Snooze",
     "Status",
     "Steps",
     "Tenant",
+    "Ticked",
     "TypedDefinition",
     "UnknownJob",
     "Unreachable",

@@ -14,6 +14,8 @@ LeaseholdError
 ├── Conflict                           what is there does not allow it; nothing was changed
 │   ├── WrongState            LH-1009  the job is not in a state for this
 │   └── DuplicateJob          LH-1010  another job holds the dedupe key
+├── JobFailed                 LH-1011  the job whose result you wait for failed, was given up, or was canceled
+├── ResultTimeout             LH-1012  it has not ended in the time that you wait; a TimeoutError, too
 ├── SchemaMismatch            LH-2000  the database schema is not what it was when the store was opened
 │                             LH-2001  … is missing or older than this code
 │                             LH-2002  … is newer than this code can work with
@@ -94,6 +96,32 @@ class WrongState(Conflict):
 
 class DuplicateJob(Conflict):
     code = "LH-1010"
+
+
+class JobFailed(LeaseholdError):
+    """`status` says how it ended; `error` and `error_code` are those of its last attempt that had one."""
+
+    code = "LH-1011"
+
+    def __init__(
+        self,
+        happened: str,
+        *,
+        fix: str,
+        job: str = "",
+        status: str = "",
+        error: str | None = None,
+        error_code: str | None = None,
+    ) -> None:
+        super().__init__(happened, fix=fix)
+        self.job = job
+        self.status = status
+        self.error = error
+        self.error_code = error_code
+
+
+class ResultTimeout(LeaseholdError, TimeoutError):
+    code = "LH-1012"
 
 
 class SchemaMismatch(LeaseholdError):

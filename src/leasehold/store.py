@@ -96,6 +96,38 @@ class Wake(StrEnum):
     CANCEL = "cancel"
 
 
+class FinishAnswer(StrEnum):
+    """Finished, if the transaction is kept. Else roll back: the claim is lost, or its transaction has ended."""
+
+    FINISHED = "finished"
+    FENCED = "fenced"
+    ENDED = "ended"
+
+
+class FinishingTransaction(Protocol):
+    """A transaction that a handler writes in, and the worker ends. Of a `blocking` one nothing is to be awaited.
+
+    Once it has begun, the handler writes by `connection`. `finish` answers with a FinishAnswer. `commit` and
+    `rollback` also close what the handler brought, or take back what was lent; `abandon` drops it without a word.
+    """
+
+    @property
+    def blocking(self) -> bool: ...
+
+    @property
+    def connection(self) -> Any: ...
+
+    def begin(self) -> Any: ...
+
+    def finish(self, result: str | None) -> Any: ...
+
+    def commit(self) -> Any: ...
+
+    def rollback(self) -> Any: ...
+
+    def abandon(self) -> None: ...
+
+
 class Fleet(Protocol):
     """What a worker needs."""
 
@@ -126,6 +158,12 @@ class Fleet(Protocol):
         A verdict that would queue the job again ends it as canceled if that was requested meanwhile. What ends and
         what is queued again are written one after the other: repeated after an error, some may be refused that were
         written before.
+        """
+
+    def transaction(self, claim: Claim, given: object | None) -> FinishingTransaction:
+        """For what this claim's handler writes, by what it brings or, for None, by a connection of the engine's.
+
+        Only where `abilities.caller_transaction`. The job's row is left alone until `finish`: a cancel never waits.
         """
 
     async def evict(self, limit: int) -> Sequence[Claim]:

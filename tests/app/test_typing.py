@@ -51,6 +51,7 @@ GOOD = """
 number: Enqueued[int] = acme.enqueue(sync_folder, provider_id="p_9")
 number = acme.enqueue(sync_folder, "p_9", path="/x")
 text: Enqueued[str] = acme.options(delay="5m", priority=10).enqueue(resize, 5)
+letters: str = text.result(timeout=5)
 nothing: Enqueued[None] = acme.enqueue(ship, Order(number=1))
 single.enqueue(resize, width=3)
 acme.enqueue(greet, Order(number=1))
@@ -61,6 +62,7 @@ acme.options(delay=timedelta(minutes=5))
 
 async def producer() -> None:
     awaited: Enqueued[int] = await acme.aenqueue(sync_folder, provider_id="p_9")
+    size: int = await awaited.aresult(timeout="5m")
     async with app.open(worker=True) as opened:
         await opened.tenant("acme").aenqueue(resize, 5)
 """
@@ -72,6 +74,7 @@ WRONG = [
     'acme.enqueue(resize, "wide")',
     "acme.enqueue(resize, 1, 2)",
     "acme.enqueue(ship, 5)",
+    "short: int = acme.enqueue(resize, 5).result()",
     "acme.enqueue(greet, 5)",
     'acme.enqueue("resize", width=5)',
     "resize.bind()",

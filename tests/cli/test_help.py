@@ -14,7 +14,7 @@ from leasehold.cli import app, output
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 
 COMMANDS = {
-    "Run": ["dev", "worker", "migrate"],
+    "Run": ["dev", "worker", "tick", "migrate"],
     "Jobs": ["enqueue", "jobs", "job", "logs", "retry", "cancel", "run-now"],
     "Operate": ["workers", "definitions", "prune", "doctor"],
 }

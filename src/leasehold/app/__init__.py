@@ -2,6 +2,7 @@
 
 from leasehold.app.app import Leasehold
 from leasehold.app.definition import TypedDefinition
+from leasehold.app.repository import EnqueueJobInput, JobsRepository
 from leasehold.app.tenant import Enqueued, Tenant
 
-__all__ = ["Enqueued", "Leasehold", "Tenant", "TypedDefinition"]
+__all__ = ["EnqueueJobInput", "Enqueued", "JobsRepository", "Leasehold", "Tenant", "TypedDefinition"]

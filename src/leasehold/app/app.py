@@ -28,7 +28,7 @@ from leasehold.model.definition import Definition, Retention
 from leasehold.model.job import tenant_id
 from leasehold.store import Store
 from leasehold.telemetry import Observer, nobody
-from leasehold.worker import Handlers, Job, Worker, WorkerSettings
+from leasehold.worker import Handlers, Job, Ticked, Worker, WorkerSettings, tick
 
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
@@ -194,6 +194,30 @@ class Leasehold:
                 make = partial(self._make_worker, worker, opened.url)
                 await stack.enter_async_context(working(make))
             yield self
+
+    def tick(self, max_jobs: int = 100, max_seconds: float = 10.0, *, slots: int = 10) -> Ticked:
+        """Runs what is due, here and now, and returns: for a cron, a serverless function or a test.
+
+        Claims of workers that are gone are taken from them; then up to `max_jobs` are run, `slots` at once, those
+        included that come up meanwhile. After `max_seconds` nothing more is claimed, and what still runs is stopped
+        and given back at no cost, which takes a moment more (a coroutine may clean up for up to 5 s). A handler in a
+        thread can't be stopped: it goes on unheard while another may run its job. Any number may tick at once, beside
+        workers or without them. Whoever is killed in the middle loses its jobs to others after 15 s.
+        """
+        if _has_a_running_loop():
+            raise BlockingCall(
+                "this call would block the event loop that runs in this thread. Nothing was run.",
+                fix="Await its twin: await app.atick(…)",
+            )
+        return asyncio.run(self.atick(max_jobs, max_seconds, slots=slots))
+
+    async def atick(self, max_jobs: int = 100, max_seconds: float = 10.0, *, slots: int = 10) -> Ticked:
+        settings = replace(self.worker_settings(), slots=slots)
+        async with self.open():
+            opened = self._opened_here()
+            assert opened is not None
+            again = partial(open_store, opened.url, self.settings.schema)
+            return await tick(opened.store, again, self.handlers, settings, max_jobs, max_seconds)
 
     @property
     def store(self) -> Store:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, get_type_hints
 
+import orjson
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import PydanticSerializationError
@@ -85,6 +86,12 @@ class TypedDefinition(Generic[P, R_co]):
             with suppress(PydanticSerializationError, ValueError):  # a ValueError is a value that contains itself
                 return self._returns.dump_python(returned, mode="json", round_trip=True, warnings="none")
         return returned
+
+    def read_result(self, stored: Any) -> Any:
+        """What the handler returned, from the JSON that was kept of it."""
+        return (
+            stored if self._returns is None or stored is None else self._returns.validate_json(orjson.dumps(stored))
+        )
 
     @cached_property
     def _returns(self) -> TypeAdapter[Any] | None:

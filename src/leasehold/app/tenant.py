@@ -9,6 +9,7 @@ from uuid import UUID
 
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
+from leasehold.app.result import awaited_result, limit_of
 from leasehold.config import read_duration
 from leasehold.errors import DuplicateJob, InvalidInput, UnknownDefinition, UnknownJob, WrongState
 from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within
@@ -46,6 +47,20 @@ class Enqueued(Generic[R]):
     created: bool
     tenant: TenantId
     definition: str
+    _app: "Leasehold" = field(repr=False, compare=False)
+
+    def result(self, timeout: float | str | timedelta | None = None) -> R:
+        """What the handler returns, once it has: the caller is woken, nobody asks again and again. None: no limit.
+
+        Raises JobFailed for a job that ends in any other way, ResultTimeout when it has not ended in time (and goes
+        on), UnknownJob when it was pruned.
+        """
+        waited: R = self._app._wait(partial(awaited_result, self, limit_of(timeout)), "aresult")
+        return waited
+
+    async def aresult(self, timeout: float | str | timedelta | None = None) -> R:
+        waited: R = await self._app._ask(partial(awaited_result, self, limit_of(timeout)))
+        return waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +196,7 @@ class Tenant:
         ]
         placed = await opened.store.tenant(self.id).enqueue(pinned)
         return [
-            Enqueued(answer.id, answer.created, self.id, job.definition)
+            Enqueued(answer.id, answer.created, self.id, job.definition, self._app)
             for job, answer in zip(pinned, placed, strict=True)
         ]
 

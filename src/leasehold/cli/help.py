@@ -1,10 +1,10 @@
-"""Help that fits a screen: flags show no type, and what teaches a shell our words is known but not listed."""
+"""Help that fits a screen: flags show no type; what teaches a shell our words, and --help itself, are not listed."""
 
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-_NOT_LISTED = ("install_completion", "show_completion")
+_NOT_LISTED = ("install_completion", "show_completion", "help")
 
 
 class Command(TyperCommand):

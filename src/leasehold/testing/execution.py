@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from time import time
 from typing import Any
 
 from uuid_utils import uuid7
@@ -61,7 +61,7 @@ class Execution:
     def _payload(self) -> Any:
         payload = payloads.decode(self._claim.payload)
         self._claim.definition.check(payload)
-        return self._claim.payload if getattr(self._handler, "reads_json", False) else payload
+        return self._claim.payload if self._handler.reads_json else payload
 
     def _say(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
         self.lines.append((claim, Line(len(self.lines) + 1, text, kind, progress)))
@@ -69,7 +69,7 @@ class Execution:
 
 def made_up_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Claim:
     """For a call without a queue: the first attempt of a job that is in no database."""
-    now = datetime.now(UTC)
+    now = time()
     return Claim(
         tenant=tenant,
         job=JobId(str(uuid7())),
@@ -80,8 +80,8 @@ def made_up_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Clai
         payload=payloads.encode(dict(job.payload)),
         max_attempts=job.max_attempts or definition.max_attempts,
         forgiven=0,
-        queued_at=now,
-        started_at=now,
+        queued=now,
+        started=now,
     )
 
 

@@ -2,8 +2,13 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any, TypeVar, overload
 
+from leasehold.errors import InvalidInput
 from leasehold.model.job import Claim, JobId, LineKind, TenantId
+from leasehold.worker.effects import Effects, Ends
+
+C = TypeVar("C")
 
 
 class Snooze(Exception):
@@ -32,10 +37,16 @@ class Job:
     When the lease is lost, the run is stopped and nothing that it says or returns is recorded any more.
     """
 
-    def __init__(self, claim: Claim, say: Callable[[Claim, str, LineKind, float | None], None]) -> None:
+    def __init__(
+        self, claim: Claim, say: Callable[[Claim, str, LineKind, float | None], None], ends: Ends | None = None
+    ) -> None:
         self._claim = claim
         self._say = say
         self._canceled = False
+        self._ends = ends
+        self._effects: Effects[Any] | None = None
+        self._given_up = False
+        self._in_thread = False
 
     @property
     def id(self) -> JobId:
@@ -75,6 +86,29 @@ class Job:
     def idempotency_key(self) -> str:
         """The same for every attempt of this job, and for no other job: hand it to whoever can't be asked twice."""
         return f"{self.tenant}/{self.id}"
+
+    @overload
+    def transaction(self) -> Effects[Any]: ...
+    @overload
+    def transaction(self, yours: C) -> Effects[C]: ...
+    def transaction(self, yours: Any = None) -> Effects[Any]:
+        """What is written in this block happens once: it is committed with the job's result and finish, or never.
+
+            async with job.transaction() as connection:          # of ours, by asyncpg
+            async with job.transaction(AsyncSession(engine)) as session:
+            with job.transaction(Session(engine)) as session:    # in a handler that is a plain function
+
+        The commit comes when the handler has returned, not at the end of the block. The worker also closes what you
+        hand over: commit, roll back or close it yourself, and the job fails. When the handler raises, times out or is
+        canceled, or the lease is lost, all of it is rolled back. One block for each attempt; one that ended by an
+        exception has rolled back, and may be begun again.
+        """
+        if self._ends is None:
+            raise InvalidInput(
+                "this job is run by no worker, and so has no transaction to finish in. Nothing was begun.",
+                fix="Run it by a worker.",
+            )
+        return Effects(self, self._ends, yours)
 
     @property
     def canceled(self) -> bool:

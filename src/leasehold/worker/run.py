@@ -15,6 +15,7 @@ from leasehold.faults import reach
 from leasehold.model import payload as payloads
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Snoozed, Succeeded, TimedOut
+from leasehold.worker.effects import give_up
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Fail, Job, RetryLater, Snooze
 from leasehold.worker.slots import Timeouts
@@ -60,6 +61,11 @@ class Run:
         self._instead: Outcome | None = None
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_written(self) -> bool:
+        """Its finish was committed with what it wrote: nobody else has to."""
+        return self._job._effects is not None and self._job._effects.committed
+
     def begin(self) -> None:
         """Has a slot. In a context of its own: whoever ended and so made room must not hand on its variables."""
         self.begun = True
@@ -76,12 +82,14 @@ class Run:
             return
         self._job._request_cancel()
         may_end_in_its_own_way = self.started and isinstance(instead, Canceled) and not self._handler.is_async
-        if not may_end_in_its_own_way:
+        if not may_end_in_its_own_way and give_up(self._job):
             self._stopped = True
             self._instead = instead
             self._cancel()
 
     def time_out(self) -> None:
+        if not give_up(self._job):
+            return
         self._timed_out = True
         self._job._request_cancel()
         self._cancel()
@@ -100,7 +108,11 @@ class Run:
             if self._bench.may_begin(self.claim):
                 self.started = True
                 outcome = await self._outcome()
+                if self._job._effects is not None:
+                    outcome = await self._job._effects.end(outcome)
         except asyncio.CancelledError as error:
+            if self._job._effects is not None:
+                await self._job._effects.roll_back()
             # Not stopped: it is the handler's own, as of a canceled task that it waited for, and an error like any.
             outcome = self._instead if self._stopped else _raised(error)
         self._end(outcome)
@@ -156,15 +168,23 @@ class Run:
             coroutine: Awaitable[Any] = self._handler.call(self._job, payload)
             return coroutine
         call = partial(contextvars.copy_context().run, self._handler.call, self._job, payload)
-        return self._bench.loop.run_in_executor(self._bench.threads, _in_thread, call)
+        self._job._in_thread = True
+        return self._bench.loop.run_in_executor(self._bench.threads, _in_thread, call, self._job)
 
 
-def _in_thread(call: Callable[[], Any]) -> Any:
+def _in_thread(call: Callable[[], Any], job: Job) -> Any:
     """No future can hand these two on: who waits for it would wait for ever, or be closed. Coroutines do the same."""
     try:
-        return call()
-    except (StopIteration, GeneratorExit) as error:
-        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+        result = call()
+    except BaseException as error:
+        if job._effects is not None:
+            job._effects.roll_back_in_thread()
+        if isinstance(error, StopIteration | GeneratorExit):
+            raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+        raise
+    if job._effects is not None:
+        job._effects.end_in_thread(_succeeded(result))
+    return result
 
 
 def _raised(

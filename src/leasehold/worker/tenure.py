@@ -16,6 +16,7 @@ from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, LeaseLost, Outcome, Released, decide
 from leasehold.store import Claimed, Renewal, Seat, Store, Wake
+from leasehold.worker.effects import Ends
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
@@ -88,6 +89,13 @@ class Tenure:
                 SeatLost(f"worker {seat.worker} lost its seat: {why}.", fix="It stops its runs and joins again."),
             ),
             on_broken=lambda error: self._post(self._end, error),
+        )
+        self._ends = Ends(
+            store,
+            self._in_time,
+            write_lines=lambda claim: self._voice.write(store, [claim]),
+            holds=lambda: self._heartbeat.holds,
+            loop=self._loop,
         )
 
     async def serve(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
@@ -193,7 +201,7 @@ class Tenure:
 
     def _start(self, claim: Claim) -> None:
         handler = self._handlers[claim.definition.key]
-        run = self._runs[claim] = Run(claim, handler, Job(claim, self._voice.say), self._bench)
+        run = self._runs[claim] = Run(claim, handler, Job(claim, self._voice.say, self._ends), self._bench)
         self._slots.enter(run)
 
     def _may_begin(self, claim: Claim) -> bool:
@@ -206,6 +214,9 @@ class Tenure:
         self._slots.leave(run)
         self._usual_time = 0.9 * self._usual_time + 0.1 * (monotonic() - run.since)
         if outcome is None:
+            self._forget(run.claim)
+        elif run.is_written:
+            self._report.ended(run.claim, outcome, decide(outcome, run.claim, random()))
             self._forget(run.claim)
         else:
             self._done.append((run.claim, outcome))
@@ -322,12 +333,15 @@ class Tenure:
         while True:
             await self._orphans.wait()
             self._orphans.clear()
-            while orphans := await self._in_time(self._store.evict(BURIED_AT_ONCE)):
-                lost = [(claim, decide(LeaseLost(), claim, random())) for claim in orphans]
-                fenced = await self._in_time(self._store.finish(lost))
-                for claim, verdict in lost:
-                    if claim not in fenced:
-                        self._report.reclaimed(claim, verdict, by=self._seat)
+            await self._bury()
+
+    async def _bury(self) -> None:
+        while orphans := await self._in_time(self._store.evict(BURIED_AT_ONCE)):
+            lost = [(claim, decide(LeaseLost(), claim, random())) for claim in orphans]
+            fenced = await self._in_time(self._store.finish(lost))
+            for claim, verdict in lost:
+                if claim not in fenced:
+                    self._report.reclaimed(claim, verdict, by=self._seat)
 
     async def _prune_on(self) -> None:
         while True:

@@ -131,25 +131,25 @@ class Database:
     async def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
-            try:
-                await asyncio.wait_for(pool.close(), CLOSING)
-            except asyncio.CancelledError:
-                pool.terminate()
-                raise
-            except _UNREACHABLE:
-                pool.terminate()
+            await self.close_pool(pool)
+
+    async def close_pool(self, pool: "Pool") -> None:
+        try:
+            await asyncio.wait_for(pool.close(), CLOSING)
+        except asyncio.CancelledError:
+            pool.terminate()
+            raise
+        except _UNREACHABLE:
+            pool.terminate()
 
     async def _opened_pool(self) -> "Pool":
         async with self._opening:
             if self._pool is None:
-                self._pool = await asyncpg.create_pool(
-                    self.url,
-                    min_size=0,
-                    max_size=POOL_SIZE,
-                    **self._options({}),
-                    reset=_nothing_to_reset,
-                )
+                self._pool = await self.make_pool(max_size=POOL_SIZE, reset=_nothing_to_reset)
             return self._pool
+
+    async def make_pool(self, **options: Any) -> "Pool":
+        return await asyncpg.create_pool(self.url, min_size=0, **self._options({}), **options)
 
     @contextmanager
     def translated(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from leasehold.engines.postgres import listen, rows
 from leasehold.engines.postgres.administration import PostgresAdministration
 from leasehold.engines.postgres.claiming import Claiming
 from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
+from leasehold.engines.postgres.effects import HandlersTransaction, Lent, transaction_of
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
 from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, Line, TenantId, WorkerId
@@ -51,6 +52,7 @@ class PostgresStore(PostgresAdministration):
         self._finisher = Link(database, ONE_PLAN)
         self._heart = Link(database, ONE_PLAN)
         self._results = listen.Results(database)
+        self._lent = Lent(database)
         self._known_tenants: set[TenantId] = set()
         self._versions: dict[rows.DefinitionKey, Definition] = {}
         self._claiming = Claiming(database, self._claimer, self._claims, monotonic)
@@ -61,7 +63,7 @@ class PostgresStore(PostgresAdministration):
         )
 
     async def close(self) -> None:
-        parts = (self._results, self._claimer, self._finisher, self._heart, self._database)
+        parts = (self._results, self._lent, self._claimer, self._finisher, self._heart, self._database)
         await asyncio.gather(*(part.close() for part in parts))
 
     # ------------------------------------------------------------------------------------------------------ seats
@@ -185,6 +187,9 @@ class PostgresStore(PostgresAdministration):
         )
         kept = {rows.fence(row) for row in held}
         return frozenset(claim for claim, _ in lines if rows.fence_of(claim) not in kept)
+
+    def transaction(self, claim: Claim, given: object | None) -> HandlersTransaction:
+        return transaction_of(self._database, self._lent, claim, given)
 
     async def prune(self, limit: int) -> int:
         ((pruned,),) = await self._finisher.fetch("fleet/prune", limit=limit)

@@ -350,6 +350,11 @@ create function leasehold.limit_key(kind text, key text) returns bigint language
 
 create function leasehold.listens(worker uuid) returns boolean language plpgsql volatile as $$
 begin
+    -- A worker that was evicted while a producer held its sleep, and so kept it from being removed, may stand still with
+    -- its connection open: it would swallow the wake.
+    if not exists (select from leasehold.workers w where w.id = worker) then
+        return false;
+    end if;
     -- Got it: nobody listens. The exception undoes the lock, so that a worker coming back never waits for us.
     if pg_try_advisory_xact_lock(leasehold.listener_key(worker)) then
         raise exception using errcode = 'LH001';
@@ -516,3 +521,51 @@ create function leasehold.wake_for_freed(tenants text[], definitions text[]) ret
     ) capped
     having count(*) > 0
 $$;
+
+-- --------------------------------------------------------------------------------------------- effects of handlers
+
+-- Ends a claim as succeeded within the transaction that its handler writes in: both are kept, or neither. One JSON object
+-- is all it takes, since every driver writes parameters in its own way. The answer:
+--     finished   and kept, if the transaction is
+--     fenced     the claim is lost, or its worker's seat: roll back
+--     ended      this is not the transaction that was begun for the claim: its handler has ended that one
+-- It runs as its owner: whoever a handler connects as needs no rights on these tables. It cannot end what others run, as
+-- long as those can't read which worker holds it.
+create function leasehold.finish_within(claim jsonb) returns text language plpgsql volatile
+security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    gone leasehold.jobs;
+    moment timestamptz := leasehold.clock();
+begin
+    if current_setting('leasehold_effects.claim', true) is distinct from claim ->> 'mark' then
+        return 'ended';
+    end if;
+    perform leasehold.durably();
+    -- From here to the commit the job's row is locked. Whoever is stopped in between must not keep it so.
+    perform set_config('idle_in_transaction_session_timeout', '10s', true);
+    delete from leasehold.jobs j
+    where j.tenant_id = claim ->> 'tenant' and j.id = (claim ->> 'job')::uuid
+      and j.attempt = (claim ->> 'attempt')::integer and j.worker_id = (claim ->> 'worker')::uuid
+      and exists (select from leasehold.workers w where w.id = j.worker_id)
+    returning j.* into gone;
+    if not found then
+        return 'fenced';
+    end if;
+    insert into leasehold.jobs_done (
+        id, scheduled_for, queued_at, started_at, finished_at, cancel_requested_at, deadline, prune_after, worker_id,
+        version, attempt, max_attempts, forgiven, priority, tenant_id, definition, status, payload, result, source,
+        source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key, last_error, last_error_code
+    )
+    values (
+        gone.id, gone.scheduled_for, gone.queued_at, gone.started_at, moment, gone.cancel_requested_at, gone.deadline,
+        moment + make_interval(secs => (claim ->> 'keep')::float), gone.worker_id, gone.version, gone.attempt,
+        gone.max_attempts, gone.forgiven, gone.priority, gone.tenant_id, gone.definition, 'succeeded', gone.payload,
+        claim -> 'result', gone.source, gone.source_ref, gone.correlation_id, gone.created_by, gone.dedupe_held,
+        gone.dedupe_hash, gone.dedupe_key, gone.last_error, gone.last_error_code
+    );
+    perform leasehold.wake_for_freed(array[gone.tenant_id], array[gone.definition]);
+    if gone.awaited then
+        perform pg_notify(leasehold.channel_for_results(), '');
+    end if;
+    return 'finished';
+end $$;

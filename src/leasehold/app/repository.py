@@ -1,0 +1,150 @@
+"""A queue by hand, for code that was written against a jobs repository: enqueue, claim, mark as done or failed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from os import getpid
+from random import random
+from socket import gethostname
+from typing import TYPE_CHECKING, Any, Self
+
+from leasehold.config import VERSION
+from leasehold.errors import InvalidInput, SeatLost
+from leasehold.model.backoff import SMALL_TEAM
+from leasehold.model.dedupe import canonical_key
+from leasehold.model.definition import Definition, OnExhausted
+from leasehold.model.job import Claim, JobId, NewJob, tenant_id
+from leasehold.model.outcome import LeaseLost, Outcome, Raised, Succeeded, decide
+from leasehold.model.payload import encode_result
+from leasehold.model.status import Status, parse_status
+from leasehold.store import Seat, Serves, Store, WorkerFacts
+
+if TYPE_CHECKING:
+    from leasehold.app.app import Leasehold
+
+LEASE = timedelta(seconds=60)
+DEFAULT_TENANT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueJobInput:
+    """What `JobsRepository.enqueue` takes. Without `org_id` it is for the app's own tenant, or for `default`."""
+
+    type: str
+    org_id: str | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    run_at: datetime | None = None
+
+
+class JobsRepository:
+    """Jobs by hand, within `app.open()`: you run them, it keeps the promises.
+
+        async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+            await jobs.enqueue(EnqueueJobInput("send_mail", org_id="acme", payload={"to": "ada@example.com"}))
+            for claim in await jobs.claim(10):
+                ...
+                await jobs.mark_success(claim)
+
+    Nothing marks "a job": it is the claim of one attempt that is marked. One that was lost raises SeatLost, and
+    nothing is written. Claims hold for `lease` after the last call of any verb here; `renew` is such a call, too. A
+    type that the app has no handler for is registered with the retries of `backoff` and 5 attempts, and ends as
+    `failed`. Leaving the block ends the claims that were not marked: whoever claims next takes them for crashed.
+    """
+
+    def __init__(self, app: "Leasehold", types: Sequence[str] = (), lease: timedelta = LEASE) -> None:
+        self._app = app
+        self._types = tuple(types) or tuple(app.handlers.keys)
+        self._lease = lease
+        self._seat: Seat | None = None
+        if not self._types:
+            raise InvalidInput(
+                "a repository of no types would never claim anything. Nothing was opened.",
+                fix='Name them: JobsRepository(app, types=["send_mail"]); or register handlers with the app.',
+            )
+
+    async def __aenter__(self) -> Self:
+        store = self._store
+        known = {definition.key: definition for definition in self._app.handlers.definitions}
+        await store.sync_definitions([known.get(key) or _by_hand(key) for key in self._types])
+        facts = WorkerFacts(gethostname(), getpid(), VERSION, metadata={"repository": "yes"})
+        self._seat = await store.join(Serves(self._types), facts, self._lease)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            await self._store.leave(seat)
+
+    async def enqueue(self, job: EnqueueJobInput) -> JobId:
+        """The id of the new job."""
+        tenant = tenant_id(job.org_id or self._app._tenant or DEFAULT_TENANT)
+        new = NewJob(definition=job.type, payload=dict(job.payload), at=job.run_at)
+        (placed,) = await self._store.tenant(tenant).enqueue([new])
+        return placed.id
+
+    async def claim(self, limit: int = 1) -> Sequence[Claim]:
+        """Up to `limit` due jobs. Before that, claims of workers that are gone are taken from them.
+
+        A claim's `payload` is JSON text, as it is stored.
+        """
+        await self.renew()
+        store = self._store
+        for orphan in await store.evict(limit):
+            await store.finish([(orphan, decide(LeaseLost(), orphan, random()))])
+        return (await store.claim(self._held_seat(), limit)).claims
+
+    async def mark_success(self, claim: Claim, result: Any = None) -> None:
+        await self._mark(claim, Succeeded(None if result is None else encode_result(result)))
+
+    async def mark_failure(self, claim: Claim, error: str, *, code: str = "error", final: bool = False) -> None:
+        """Queued again after its backoff, or ended when its attempts are used up, or at once if it is `final`."""
+        await self._mark(claim, Raised(code, error, final=final))
+
+    async def renew(self) -> None:
+        """Extends the lease of all claims. Raises SeatLost when it had run out, and others have the jobs."""
+        seat = self._held_seat()
+        if not (await self._store.renew(seat, (), self._lease)).alive:
+            raise _lost(f"worker {seat.worker} was evicted: nothing was called for a whole lease.")
+
+    async def _mark(self, claim: Claim, outcome: Outcome) -> None:
+        if await self._store.finish([(claim, decide(outcome, claim, random()))]):
+            raise _lost(f"job {claim.job} attempt {claim.attempt} lost its lease.")
+        await self._store.renew(self._held_seat(), (), self._lease)
+
+    @property
+    def _store(self) -> Store:
+        return self._app.store
+
+    def _held_seat(self) -> Seat:
+        if self._seat is None:
+            raise InvalidInput(
+                "the repository is not open. Nothing was done.",
+                fix="Write: async with JobsRepository(app) as jobs: …",
+            )
+        return self._seat
+
+    # -------------------------------------------------------------------------------------------- rules, as functions
+
+    @staticmethod
+    def backoff(attempts: int) -> timedelta:
+        """How long to wait after so many attempts: 1 s after none or one, then 2, 4, 8 s and so on, at most 60 s."""
+        return SMALL_TEAM.backoff.delay(max(1, attempts), luck=0)
+
+    @staticmethod
+    def can_retry(status: str, attempts: int, max_attempts: int = SMALL_TEAM.max_attempts) -> bool:
+        """Not what has succeeded or runs; anything else while attempts are left."""
+        return parse_status(status) not in (Status.SUCCEEDED, Status.RUNNING) and attempts < max_attempts
+
+    @staticmethod
+    def dedupe_key(type: str, org_id: str | None, payload: Mapping[str, Any]) -> str:  # noqa: A002
+        """`<type>::<org_id or global>::<payload as JSON with sorted keys>`: the same for equal jobs."""
+        return canonical_key(type, org_id, payload)
+
+
+def _by_hand(key: str) -> Definition:
+    preset = SMALL_TEAM
+    return Definition(key, backoff=preset.backoff, max_attempts=preset.max_attempts, on_exhausted=OnExhausted.FAILED)
+
+
+def _lost(happened: str) -> SeatLost:
+    return SeatLost(f"{happened} Nothing was written.", fix="Others have its jobs: drop them, and open it again.")

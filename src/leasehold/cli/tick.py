@@ -1,0 +1,37 @@
+"""`leasehold tick`."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from leasehold.cli.options import Schema, Url
+from leasehold.cli.output import explained, print_json, said
+from leasehold.cli.target import load_app, require_jobs
+from leasehold.cli.worker import Slots, Target
+
+
+def tick(
+    target: Target,
+    max_jobs: Annotated[int, typer.Option(help="Run no more than so many.", min=1)] = 100,
+    max_seconds: Annotated[float, typer.Option(help="Then give back what still runs.", min=0.1)] = 10.0,
+    slots: Slots = 10,
+    url: Url = None,
+    schema: Schema = None,
+    json: Annotated[bool, typer.Option("--json", help="What was done, as a JSON object.")] = False,
+) -> None:
+    """Run what is due, then end.
+
+    For cron and other schedulers; any number may run at once.
+    """
+    with explained(json):
+        app = load_app(target)
+        app.configure(url=url, schema=schema)
+        require_jobs(app, target)
+        ticked = app.tick(max_jobs, max_seconds, slots=slots)
+        if json:
+            print_json(asdict(ticked))
+        else:
+            done = f"{ticked.ran} ran, {ticked.succeeded} succeeded, {ticked.failed} failed"
+            rest = f"{ticked.given_back} given back, {ticked.reclaimed} reclaimed"
+            said.print(f"✓ {done}, {rest}{'; there may be more' if ticked.more else ''}", markup=False)

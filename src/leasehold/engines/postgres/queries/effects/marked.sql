@@ -1,0 +1,2 @@
+-- What this transaction is marked as.
+select current_setting('leasehold_effects.claim', true)

@@ -1,0 +1,163 @@
+"""One tick: due work in the caller's own process, for as long as that may run."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+
+from leasehold.errors import InvalidInput, LeaseholdError, SeatLost
+from leasehold.model.status import AttemptStatus
+from leasehold.store import Serves, Store, WorkerFacts
+from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
+from leasehold.worker.handlers import Handlers
+from leasehold.worker.heartbeat import Leases
+from leasehold.worker.report import Report
+from leasehold.worker.tasks import canceled, kept
+from leasehold.worker.tenure import FIRST_HESITATION, LONGEST_HESITATION, PRUNED_AT_ONCE, Tenure
+from leasehold.worker.threads import Threads
+from leasehold.worker.worker import MOST_ABANDONED, WorkerSettings
+
+# Whoever is killed at the end of its time can't give anything back: its jobs wait this long for another.
+LEASE = Leases(busy=timedelta(seconds=15), idle=timedelta(seconds=15))
+EMPTY_CLAIMS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What a tick did. `ran` counts attempts that ended; some of them neither succeeded nor failed, as a snooze.
+
+    `given_back` were begun, and the time was over: they wait for the next, at no cost. `reclaimed` were held by
+    workers that are gone. `more`: there may be more that is due, tick again.
+    """
+
+    ran: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    given_back: int = 0
+    reclaimed: int = 0
+    more: bool = False
+
+
+async def tick(
+    store: Store,
+    open_store: Callable[[], Awaitable[Store]],
+    handlers: Handlers,
+    settings: WorkerSettings,
+    max_jobs: int,
+    max_seconds: float,
+) -> Ticked:
+    """Reclaims, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves."""
+    if not (max_jobs >= 1 and max_seconds > 0):
+        raise InvalidInput(
+            f"a tick can't be of max_jobs={max_jobs}, max_seconds={max_seconds}: each is more than zero. "
+            "Nothing was run.",
+            fix="Give it at least one job and some time.",
+        )
+    until = monotonic() + max_seconds
+    count = _Count()
+    settings = replace(settings, leases=LEASE, notify=False, slots=min(settings.slots, max_jobs))
+    await store.sync_definitions(handlers.definitions)
+    facts = WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, {"tick": "yes"})
+    seat = await store.join(Serves(handlers.keys, settings.tenants), facts, LEASE.busy)
+    threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
+    turn = _Turn(store, seat, handlers, threads, settings, open_store, Report(count))
+    try:
+        more = await turn.take(max_jobs, until)
+    finally:
+        threads.shutdown(cancel_futures=True)
+    return replace(count.ticked, more=more)
+
+
+class _Count:
+    """By what is told of once it is written: so it counts nothing that was fenced off."""
+
+    def __init__(self) -> None:
+        self.ticked = Ticked()
+
+    def __call__(self, event: Event) -> None:
+        now = self.ticked
+        if isinstance(event, JobEnded):
+            succeeded = event.attempt_status is AttemptStatus.SUCCEEDED
+            failed = event.attempt_status in (AttemptStatus.FAILED, AttemptStatus.TIMEOUT)
+            now = replace(now, ran=now.ran + 1, succeeded=now.succeeded + succeeded, failed=now.failed + failed)
+        elif isinstance(event, JobGivenBack):
+            now = replace(now, given_back=now.given_back + 1)
+        elif isinstance(event, JobReclaimed):
+            now = replace(now, reclaimed=now.reclaimed + 1)
+        self.ticked = now
+
+
+class _Turn(Tenure):
+    """A tenure that neither sleeps nor listens: it takes what is due, and is over."""
+
+    async def take(self, max_jobs: int, until: float) -> bool:
+        """Whether there may be more."""
+        keep = partial(kept, lost=self._end)
+        others = [
+            keep("finisher", self._finish_on),
+            keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
+        ]
+        at_once = asyncio.Event()
+        at_once.set()
+        self._beats = False
+        try:
+            with suppress(SeatLost):
+                await self._bury()
+                more = await self._work(max_jobs, until)
+                await self._drain(at_once)
+                return more
+            return True
+        finally:
+            self._stop_runs()
+            await canceled([*others])
+            if self._beats:
+                await asyncio.to_thread(self._heartbeat.stop)
+            with suppress(LeaseholdError):  # the tick is over, whatever the heartbeat had to say
+                if self._over.done():
+                    self._over.result()
+
+    async def _work(self, max_jobs: int, until: float) -> bool:
+        left, empty, more = max_jobs, 0, False
+        while left and not self._is_over(until):
+            room = min(left, self._settings.slots - len(self._runs))
+            if not room:
+                await self._any_ends(until)
+                continue
+            claimed = await self._claim(self._store.claim, room)
+            left -= len(claimed.claims)
+            more = claimed.more
+            if claimed.claims:
+                empty = 0
+                self._begin_to_beat()
+            elif self._runs:  # what runs may bring more: a follow-up, or room under a limit
+                await self._any_ends(until)
+            elif more and empty < EMPTY_CLAIMS:
+                await asyncio.sleep(min(FIRST_HESITATION * 2**empty, LONGEST_HESITATION))
+                empty += 1
+            else:
+                break
+        while self._runs and not self._is_over(until):
+            await self._any_ends(until)
+        if not self._is_over(until):
+            await self._in_time(self._store.prune(PRUNED_AT_ONCE))
+        return more or bool(self._runs)
+
+    def _is_over(self, until: float) -> bool:
+        return self._over.done() or monotonic() >= until
+
+    def _begin_to_beat(self) -> None:
+        """Only with something to hold: an empty tick costs no further connection."""
+        if not self._beats:
+            self._beats = True
+            self._heartbeat.start()
+
+    async def _any_ends(self, until: float) -> None:
+        self._freed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, until - monotonic())):
+                await self._freed.wait()

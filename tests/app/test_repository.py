@@ -1,0 +1,168 @@
+"""The jobs repository: a queue by hand, with the rules of the code that people bring, number by number."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.conftest import Clock
+
+from leasehold import EnqueueJobInput, InvalidInput, Job, JobsRepository, Leasehold, PayloadInvalid, Status
+from leasehold.errors import SeatLost
+from leasehold.model.job import tenant_id
+
+MAIL = EnqueueJobInput("send_mail", org_id="acme", payload={"to": "ada@example.com"})
+
+
+async def test_a_job_is_enqueued_claimed_and_marked_as_success(app: Leasehold) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        job = await jobs.enqueue(MAIL)
+        (claim,) = await jobs.claim(10)
+        assert (claim.job, claim.tenant, claim.attempt) == (job, "acme", 1)
+        assert (await app.tenant("acme").aget(job)).status is Status.RUNNING
+        await jobs.mark_success(claim, {"sent": True})
+        record = await app.tenant("acme").aget(job)
+        assert (record.status, record.result) == (Status.SUCCEEDED, {"sent": True})
+        assert await jobs.claim(10) == []
+
+
+async def test_a_failure_waits_for_its_backoff_and_ends_as_failed_after_five(app: Leasehold, clock: Clock) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"], lease=timedelta(hours=1)) as jobs:
+        job = await jobs.enqueue(MAIL)
+        waits = []
+        for attempt in range(1, 6):
+            (claim,) = await jobs.claim()
+            assert claim.attempt == attempt
+            await jobs.mark_failure(claim, f"attempt {attempt}")
+            record = await app.tenant("acme").aget(job)
+            if attempt < 5:
+                assert (record.status, record.last_error) == (Status.QUEUED, f"attempt {attempt}")
+                assert await jobs.claim() == []
+                assert claim.started_at is not None
+                waits.append(round((record.scheduled_for - claim.started_at).total_seconds()))
+                await clock.move(JobsRepository.backoff(attempt))
+        assert waits == [1, 2, 4, 8]
+        assert (record.status, record.attempt, record.last_error) == (Status.FAILED, 5, "attempt 5")
+
+
+async def test_a_final_failure_is_not_tried_again(app: Leasehold) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        job = await jobs.enqueue(MAIL)
+        (claim,) = await jobs.claim()
+        await jobs.mark_failure(claim, "no such address", code="bounced", final=True)
+        record = await app.tenant("acme").aget(job)
+        assert (record.status, record.last_error_code) == (Status.FAILED, "bounced")
+
+
+async def test_run_at_and_a_missing_org(database_url: str, app: Leasehold) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        job = await jobs.enqueue(EnqueueJobInput("send_mail", run_at=later))
+        record = await app.tenant("default").aget(job)
+        assert (record.scheduled_for, record.payload) == (later, {})
+        assert await jobs.claim() == []
+    single = Leasehold(database_url, tenant="only")
+    async with single.open(), JobsRepository(single, types=["send_mail"]) as jobs:
+        job = await jobs.enqueue(EnqueueJobInput("send_mail"))
+        assert (await single.tenant("only").aget(job)).status is Status.QUEUED
+
+
+async def test_the_types_of_an_app_are_those_it_has_handlers_for_and_keep_their_own_rules(app: Leasehold) -> None:
+    @app.job(max_attempts=1)
+    def send_mail(job: Job, to: str) -> None: ...
+
+    async with app.open(), JobsRepository(app) as jobs:
+        job = await jobs.enqueue(MAIL)
+        (claim,) = await jobs.claim()
+        await jobs.mark_failure(claim, "once")
+        assert (await app.tenant("acme").aget(job)).status is Status.DEAD_LETTER
+
+
+async def test_whoever_lost_its_claim_is_told_and_writes_nothing(app: Leasehold, clock: Clock) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as first:
+        job = await first.enqueue(MAIL)
+        (stale,) = await first.claim()
+        await clock.move(timedelta(minutes=2))
+        async with JobsRepository(app, types=["send_mail"], lease=timedelta(hours=2)) as second:
+            assert await second.claim() == []  # reclaimed, and waits for its backoff
+            await clock.move(timedelta(minutes=1))
+            (claim,) = await second.claim()
+            assert (claim.job, claim.attempt) == (job, 2)
+            for mark in (first.mark_success(stale), first.mark_failure(stale, "late")):
+                with pytest.raises(SeatLost, match=r"LH-4001.*attempt 1 lost its lease.*Nothing was written"):
+                    await mark
+            with pytest.raises(SeatLost, match="evicted"):
+                await first.claim()
+            await second.mark_success(claim)
+        record = await app.tenant("acme").aget(job)
+        assert (record.status, record.attempt, record.last_error_code) == (Status.SUCCEEDED, 2, "lease_lost")
+
+
+async def test_each_call_renews_the_lease(app: Leasehold, clock: Clock) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        await jobs.enqueue(MAIL)
+        (claim,) = await jobs.claim()
+        for _ in range(3):
+            await clock.move(timedelta(seconds=40))
+            await jobs.renew()
+        await jobs.mark_success(claim)
+
+
+async def test_what_was_not_marked_is_taken_over_when_the_block_is_left(app: Leasehold, clock: Clock) -> None:
+    async with app.open():
+        async with JobsRepository(app, types=["send_mail"]) as jobs:
+            job = await jobs.enqueue(MAIL)
+            assert len(await jobs.claim()) == 1
+        async with JobsRepository(app, types=["send_mail"]) as jobs:
+            assert await jobs.claim() == []
+            await clock.move(timedelta(seconds=2))
+            assert [claim.attempt for claim in await jobs.claim()] == [2]
+        assert (await app.store.tenant(tenant_id("acme")).get(job)) is not None
+
+
+async def test_misuse_is_refused(app: Leasehold) -> None:
+    with pytest.raises(InvalidInput, match="no types"):
+        JobsRepository(app)
+    async with app.open():
+        with pytest.raises(InvalidInput, match="not open"):
+            await JobsRepository(app, types=["send_mail"]).claim()
+        async with JobsRepository(app, types=["send_mail"]) as jobs:
+            await jobs.enqueue(MAIL)
+            (claim,) = await jobs.claim()
+            with pytest.raises(PayloadInvalid):
+                await jobs.mark_success(claim, object())
+
+
+@pytest.mark.parametrize(
+    ("attempts", "seconds"), [(0, 1), (1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60), (5000, 60)]
+)
+def test_the_backoff_number_by_number(attempts: int, seconds: int) -> None:
+    assert JobsRepository.backoff(attempts) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("status", "attempts", "expected"),
+    [
+        ("success", 0, False),
+        ("succeeded", 0, False),
+        ("running", 0, False),
+        ("queued", 0, True),
+        ("failed", 4, True),
+        ("failed", 5, False),
+        ("dead_letter", 6, False),
+        (Status.CANCELED, 1, True),
+    ],
+)
+def test_what_can_be_retried(status: str, attempts: int, expected: bool) -> None:
+    assert JobsRepository.can_retry(status, attempts) is expected
+    assert JobsRepository.can_retry(status, attempts, max_attempts=attempts) is False
+
+
+@pytest.mark.parametrize(
+    ("org", "payload", "key"),
+    [
+        ("o-1", {"b": 1, "a": {"d": [2], "c": None}}, 'mail::o-1::{"a":{"c":null,"d":[2]},"b":1}'),
+        (None, {}, "mail::global::{}"),
+    ],
+)
+def test_the_dedupe_key_character_by_character(org: str | None, payload: dict[str, Any], key: str) -> None:
+    assert JobsRepository.dedupe_key("mail", org, payload) == key

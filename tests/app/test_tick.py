@@ -1,0 +1,203 @@
+"""A tick: due work in the caller's own process, bounded, and safe beside others."""
+
+import asyncio
+import threading
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.conftest import PATIENCE, Clock
+
+from leasehold import Fail, InvalidInput, Job, Leasehold, Snooze, Status, Steps, Ticked
+from leasehold.errors import BlockingCall
+from leasehold.model.status import AttemptStatus
+from leasehold.store import Serves, Store, WorkerFacts
+
+LONG = PATIENCE.total_seconds()
+
+
+async def workers(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    try:
+        return int(await connection.fetchval("select count(*) from leasehold.workers"))
+    finally:
+        await connection.close()
+
+
+def greeter(app: Leasehold) -> Any:
+    @app.job
+    async def greet(job: Job, name: str) -> str:
+        return f"hello {name}"
+
+    return greet
+
+
+async def test_a_tick_runs_what_is_due_and_says_what_it_did(app: Leasehold, database_url: str) -> None:
+    greet = greeter(app)
+
+    @app.job(backoff=Steps(3600))
+    async def stumble(job: Job) -> None:
+        raise ConnectionError
+
+    @app.job
+    def fail(job: Job) -> None:
+        raise Fail("no use")
+
+    @app.job
+    async def nap(job: Job) -> None:
+        raise Snooze(timedelta(hours=1))
+
+    async with app.open():
+        acme = app.tenant("acme")
+        done = [await acme.aenqueue(greet, str(number)) for number in range(3)]
+        for other in (stumble, fail, nap):
+            await acme.aenqueue(other)
+        await acme.options(delay="1h").aenqueue(greet, "later")
+        assert await app.atick(max_seconds=LONG) == Ticked(ran=6, succeeded=3, failed=2)
+        assert await app.atick(max_seconds=LONG) == Ticked()
+        assert [await each.aresult(0) for each in done] == ["hello 0", "hello 1", "hello 2"]
+    assert await workers(database_url) == 0
+
+
+def test_it_can_be_called_where_there_is_no_loop(app: Leasehold) -> None:
+    placed = app.tenant("acme").enqueue(greeter(app), "Ada")
+    assert app.tick(max_seconds=LONG).succeeded == 1
+    assert placed.result(0) == "hello Ada"
+
+
+async def test_a_blocking_tick_on_a_loop_names_its_twin(app: Leasehold) -> None:
+    with pytest.raises(BlockingCall, match="atick"):
+        app.tick()
+
+
+async def test_no_more_than_max_jobs_are_run_and_the_rest_is_left_to_the_next(app: Leasehold) -> None:
+    greet = greeter(app)
+    async with app.open():
+        await app.tenant("acme").aenqueue_many([greet.bind(str(number)) for number in range(5)])
+        first = await app.atick(max_jobs=3, max_seconds=LONG)
+        assert (first.ran, first.more) == (3, True)
+        second = await app.atick(max_jobs=3, max_seconds=LONG)
+        assert (second.ran, second.more) == (2, False)
+
+
+async def test_what_its_jobs_enqueue_is_run_in_the_same_tick(app: Leasehold) -> None:
+    @app.job
+    async def count_down(job: Job, left: int) -> None:
+        if left:
+            await app.tenant(job.tenant).aenqueue(count_down, left - 1)
+
+    async with app.open():
+        await app.tenant("acme").aenqueue(count_down, 3)
+        assert (await app.atick(max_seconds=LONG)).ran == 4
+
+
+async def test_when_the_time_is_over_what_runs_is_given_back_at_no_cost(app: Leasehold, database_url: str) -> None:
+    @app.job
+    async def endless(job: Job) -> None:
+        await asyncio.Event().wait()
+
+    async with app.open():
+        acme = app.tenant("acme")
+        placed = [await acme.aenqueue(endless) for _ in range(3)]
+        ticked = await app.atick(max_seconds=0.5, slots=2)
+        assert (ticked.ran, ticked.given_back, ticked.more) == (0, 2, True)
+        records = [await acme.aget(each.id) for each in placed]
+        assert {record.status for record in records} == {Status.QUEUED}
+        assert sorted((record.attempt, record.forgiven) for record in records) == [(0, 0), (1, 1), (1, 1)]
+    assert await workers(database_url) == 0
+
+
+async def test_a_thread_that_outlives_the_tick_is_not_heard(app: Leasehold) -> None:
+    go = threading.Event()
+
+    @app.job
+    def slow(job: Job) -> str:
+        if job.attempt == 1:
+            go.wait(LONG)
+        return f"attempt {job.attempt}"
+
+    async with app.open():
+        placed = await app.tenant("acme").aenqueue(slow)
+        assert (await app.atick(max_seconds=0.5)).given_back == 1
+        assert (await app.atick(max_seconds=LONG)).succeeded == 1
+        go.set()
+        assert await placed.aresult(0) == "attempt 2"
+
+
+async def test_claims_of_the_dead_are_reclaimed_and_run(app: Leasehold, store: Store, clock: Clock) -> None:
+    greet = greeter(app)
+    async with app.open():
+        placed = await app.tenant("acme").aenqueue(greet, "Ada")
+        seat = await store.join(Serves(("greet",)), WorkerFacts("gone", 1), timedelta(seconds=15))
+        assert len((await store.claim(seat, 1)).claims) == 1
+        assert await app.atick(max_seconds=LONG) == Ticked()
+        await clock.move(timedelta(minutes=1))
+        assert (await app.atick(max_seconds=LONG)).reclaimed == 1
+        await clock.move(timedelta(hours=1))
+        assert (await app.atick(max_seconds=LONG)).succeeded == 1
+        statuses = [each.status for each in await app.tenant("acme").jobs.attempts(placed.id)]
+        assert statuses == [AttemptStatus.CRASHED, AttemptStatus.SUCCEEDED]
+
+
+async def test_many_may_tick_at_once_and_each_job_runs_once(app: Leasehold) -> None:
+    ran: Counter[str] = Counter()
+
+    @app.job
+    async def once(job: Job, number: int) -> None:
+        ran[str(number)] += 1
+        await asyncio.sleep(0)
+
+    async with app.open():
+        await app.tenant("acme").aenqueue_many([once.bind(number) for number in range(100)])
+        ticks = await asyncio.gather(*(app.atick(max_seconds=LONG) for _ in range(4)))
+    assert sum(each.succeeded for each in ticks) == 100
+    assert set(ran.values()) == {1}
+
+
+async def test_effects_and_cancels_work_in_a_tick_as_in_a_worker(app: Leasehold, database_url: str) -> None:
+    @app.job
+    async def write(job: Job) -> None:
+        async with job.transaction() as connection:
+            await connection.execute("create table public.written as select 1")
+
+    async with app.open():
+        await app.tenant("acme").aenqueue(write)
+        assert (await app.atick(max_seconds=LONG)).succeeded == 1
+    connection = await asyncpg.connect(database_url)
+    assert await connection.fetchval("select count(*) from public.written") == 1
+    await connection.close()
+
+
+@pytest.mark.parametrize("limits", [{"max_jobs": 0}, {"max_seconds": 0}, {"max_seconds": float("nan")}])
+async def test_a_tick_without_jobs_or_time_is_refused(app: Leasehold, limits: dict[str, Any]) -> None:
+    greeter(app)
+    with pytest.raises(InvalidInput, match="more than zero"):
+        await app.atick(**limits)
+
+
+async def test_whoever_dies_in_a_tick_leaves_nothing_but_a_lease(app: Leasehold, clock: Clock) -> None:
+    """A platform froze it: nothing is given back, and after the lease the next tick takes over."""
+    began = asyncio.Event()
+
+    @app.job(backoff=Steps(0))
+    async def slow(job: Job) -> int:
+        began.set()
+        if job.attempt == 1:
+            await asyncio.Event().wait()
+        return job.attempt
+
+    async with app.open():
+        placed = await app.tenant("acme").aenqueue(slow)
+        frozen = asyncio.create_task(app.atick(max_seconds=LONG))
+        await began.wait()
+        connection = await asyncpg.connect(app.settings.url)
+        expires = await connection.fetchval("select lease_expires_at - leasehold.clock() from leasehold.workers")
+        await connection.close()
+        assert expires <= timedelta(seconds=15)
+        await clock.move(timedelta(seconds=16))
+        ticks = [await app.atick(max_seconds=LONG) for _ in range(2)]
+        assert (sum(each.reclaimed for each in ticks), sum(each.succeeded for each in ticks)) == (1, 1)
+        assert await placed.aresult(0) == 2
+        await asyncio.wait_for(frozen, LONG)
