@@ -143,6 +143,7 @@ class Claim:
     correlation_id: str | None = field(default=None, compare=False)
     cancel_requested: bool = field(default=False, compare=False)
     overdue: bool = field(default=False, compare=False)
+    priority: int = field(default=100, compare=False)
 
     def __hash__(self) -> int:
         return hash(self.job)

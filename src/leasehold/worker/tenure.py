@@ -202,7 +202,7 @@ class Tenure:
     def _start(self, claim: Claim) -> None:
         handler = self._handlers[claim.definition.key]
         run = self._runs[claim] = Run(claim, handler, Job(claim, self._voice.say, self._ends), self._bench)
-        self._slots.enter(run)
+        self._slots.enter(run, claim.priority)
 
     def _may_begin(self, claim: Claim) -> bool:
         """False: this process stood still past its lease, and the heartbeat is about to say so."""
