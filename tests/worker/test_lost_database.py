@@ -328,7 +328,9 @@ async def test_connections_that_died_without_a_word_are_replaced(
     assert record.status is Status.SUCCEEDED
 
 
-@pytest.mark.parametrize("words_of_its_statement", [b"waits_for_locks", b"final_status"], ids=["claiming", "finishing"])
+@pytest.mark.parametrize(
+    "words_of_its_statement", [b"waits_for_locks", b"final_status"], ids=["claiming", "finishing"]
+)
 async def test_one_connection_that_died_without_a_word_does_not_keep_the_worker_waiting_for_ever(
     words_of_its_statement: bytes, door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
