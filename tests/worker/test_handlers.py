@@ -66,7 +66,7 @@ async def test_a_job_does_not_see_the_context_variables_of_the_one_whose_slot_it
         tenure._usual_time = 0.0  # for short jobs only, one more is claimed than there are slots
 
         async def somebody_stands_in_line() -> bool:
-            return bool(tenure._slots._line)
+            return bool(tenure._slots._lines)
 
         jobs = await shop.door.enqueue([NewJob(definition="report")] * 2)
         assert [(await shop.ended(job.id)).result for job in jobs] == ["nobody", "nobody"]

@@ -7,7 +7,6 @@ import pytest
 
 from leasehold.worker.slots import Slots, Timeouts
 
-
 USUAL, URGENT, LATE = 100, 1, 200
 
 
