@@ -5,11 +5,18 @@ Three modes, which differ in how long a key is held:
     WhileActive()        as long as a job with this key is queued, running or blocked
     Within(window)       for `window`, counted from the enqueue, whatever becomes of the job
     Always(expires)      for ever, or until `expires` after the enqueue, whatever becomes of the job
+
+And three answers to a second request, while the key is held:
+
+    return     the job that holds the key (the default)
+    raise      DuplicateJob, which names it
+    replace    that job becomes what is asked for now, if it still waits; else as raise
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
@@ -52,12 +59,19 @@ class Always:
 Mode = WhileActive | Within | Always
 
 
+class OnConflict(StrEnum):
+    RETURN = "return"
+    RAISE = "raise"
+    REPLACE = "replace"
+
+
 @dataclass(frozen=True, slots=True)
 class Dedupe:
     """`key` None means the canonical key, made from definition, tenant and payload."""
 
     key: str | None = None
     mode: Mode = WhileActive()
+    on_conflict: OnConflict = OnConflict.RETURN
 
     def __post_init__(self) -> None:
         if not isinstance(self.mode, WhileActive | Within | Always):
