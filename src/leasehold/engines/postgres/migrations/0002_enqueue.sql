@@ -7,6 +7,9 @@
 -- Both run with the rights of the schema's owner: an app's role needs USAGE on the schema and EXECUTE on them, nothing
 -- else. Their signatures only ever grow at the end, by arguments that have defaults. What they stand on may change.
 --
+-- Their statements are planned when a session first runs them, by statistics of any age: told that tables are empty, the
+-- planner would read them whole for as long as the session lasts (20 jobs: 513 buffers became 21,271). So they may not.
+--
 -- Refusals have SQLSTATE 'L' and the four digits of the error's code: LH-1002 is 'L1002'. A transaction that lost a race
 -- has Postgres' own 40001: run it again.
 
@@ -503,7 +506,8 @@ create function leasehold.enqueue(
     out job_id      uuid,
     out created     boolean,
     out replaced    boolean
-) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+) language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     perform leasehold.durably();
     select p.job_id, p.created, p.replaced into job_id, created, replaced
@@ -518,7 +522,8 @@ end $$;
 create function leasehold.enqueue_jobs(tenant text, jobs jsonb)
 returns table (
     number bigint, job_id uuid, created boolean, replaced boolean, code text, happened text, fix text, about text
-) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+) language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     perform leasehold.durably();
     return query
