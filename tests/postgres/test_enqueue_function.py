@@ -2,7 +2,9 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.postgres.rig import Connections, Raw
-from tests.store.bench import ACME, BROUGHT_ID, HOUR, KEY, Bench, all_jobs, keyed
+from tests.store.bench import ACME, BROUGHT_ID, HOUR, KEY, REPORT, Bench, all_jobs, keyed
 from tests.store.ears import asleep
 
 from leasehold.engines.postgres.migrate import migrate
@@ -237,7 +239,7 @@ async def test_an_id_from_sql_is_the_same_id_from_python(bench: Bench, observer:
     await bench.enqueue(id=BROUGHT_ID, payload={"a": 1, "b": 2.0})
     again = await enqueue(observer, f"""{DEFAULTS}, '{{"b": 2.0, "a": 1}}', id => '{BROUGHT_ID}'""")
     assert again == Placed(BROUGHT_ID, created=False)
-    assert "L1011: LH-1011" in await refusal(observer, f"{DEFAULTS}, id => '{BROUGHT_ID}'")
+    assert "L1013: LH-1013" in await refusal(observer, f"{DEFAULTS}, id => '{BROUGHT_ID}'")
 
 
 async def test_a_lost_race_has_the_state_that_every_language_knows(
@@ -317,6 +319,34 @@ async def test_drivers_are_answered_and_not_thrown_out_of_their_transaction(benc
         assert (row["job_id"], row["code"]) == (None, "L1002")
         assert await observer.fetch("select * from leasehold.enqueue_jobs('acme', '[]')") == []
     assert await all_jobs(bench.door) == []
+
+
+# What the docs say
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
+
+
+def test_the_page_lists_the_arguments_in_their_order() -> None:
+    listed = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE)
+    types = {"timestamptz": "timestamp with time zone"}
+    arguments = SIGNATURES["enqueue"].partition(", OUT")[0].split(", ")
+    assert [f"{name} {types.get(kind, kind)}" for name, kind in listed] == [
+        argument.partition(" DEFAULT")[0] for argument in arguments
+    ]
+
+
+async def test_the_sql_on_the_page_runs(bench: Bench, observer: Raw) -> None:
+    await bench.store.sync_definitions([replace(REPORT, key=key) for key in ("sync_folder", "ship")])
+    transaction = observer.transaction()
+    await transaction.start()
+    await observer.execute("create role app; create table orders (tenant text, number integer, uuid uuid)")
+    blocks = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    for block in blocks:
+        await observer.execute(block)
+    await observer.execute("insert into orders values ('acme', 7, gen_random_uuid())")
+    assert len(blocks) == 4
+    assert await observer.fetchval("select count(*) from leasehold.jobs") == 5
+    await transaction.rollback()
 
 
 # What SQL and Python must agree about

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from leasehold.errors import InvalidInput, NotInTransaction
 from leasehold.store import Caller
 
+_AUTOCOMMIT = (
+    "LH-1020: within(…) got %s in autocommit: the job is committed by itself, and runs even if your next statement "
+    "fails. Write both in a transaction, %s, or say within(…, atomic=False)."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Within:
@@ -34,13 +39,8 @@ class Within:
             self._warn()
 
     def _warn(self) -> None:
-        warnings.warn(
-            f"LH-1020: within(…) got {self.caller.described} in autocommit: the job is committed by itself, and runs "
-            f"even if your next statement fails. Write both in a transaction, {self.caller.begin}, or say "
-            "within(…, atomic=False).",
-            NotInTransaction,
-            stacklevel=_frames_of_ours(),
-        )
+        said = _AUTOCOMMIT % (self.caller.described, self.caller.begin)
+        warnings.warn(said, NotInTransaction, stacklevel=_frames_of_ours())
 
 
 def _frames_of_ours() -> int:

@@ -174,7 +174,7 @@ begin
     limit 1;
     if bad.of_payload is not null then
         perform leasehold.refuse(
-            'LH-1001', bad.definition || ': ' || bad.of_payload,
+            'LH-1001', format('%s: %s', bad.definition, bad.of_payload),
             'Nothing was enqueued. A payload is a JSON object; store large data elsewhere and pass where it is.');
     elsif bad.other is not null then
         perform leasehold.refuse(
@@ -217,18 +217,19 @@ end $$;
 
 create function leasehold.refuse_duplicate(tenant text, job leasehold.new_job, holder uuid) returns void
 language plpgsql volatile as $$
+declare
+    key constant text := coalesce('"' || job.dedupe_key || '"', 'of this definition, tenant and payload');
+    status constant text := coalesce(
+        (select r.status from leasehold.job_records r where r.tenant_id = tenant and r.id = holder), 'kept no longer');
 begin
+    if job.on_conflict = 'replace' then
+        perform leasehold.refuse(
+            'LH-1010', format('dedupe key %s is held by job %s (%s). Nothing was replaced.', key, holder, status),
+            'Only a job that still waits can be replaced.', holder::text);
+    end if;
     perform leasehold.refuse(
-        'LH-1010',
-        format('dedupe key %s is held by job %s (%s). Nothing was enqueued.',
-               coalesce('"' || job.dedupe_key || '"', 'of this definition, tenant and payload'), holder,
-               coalesce((select r.status from leasehold.job_records r where r.tenant_id = tenant and r.id = holder),
-                        'kept no longer')),
-        case job.on_conflict
-            when 'replace' then 'Only a job that still waits can be replaced.'
-            else 'Let that one do the work; on_conflict "return" answers with its id instead.'
-        end,
-        holder::text);
+        'LH-1010', format('dedupe key %s is held by job %s (%s). Nothing was enqueued.', key, holder, status),
+        'Let that one do the work; on_conflict "return" answers with its id instead.', holder::text);
 end $$;
 
 -- ---------------------------------------------------------------------------------------------------------- placing
