@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncpg import Record
 
@@ -21,6 +21,9 @@ from leasehold.model.definition import Registered, unknown_definition
 from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId, job_id
 from leasehold.model.status import Status
 from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.database import Connection
 
 # A job may move between its states, and so between its tables, while one statement looks for it; then it is asked
 # for again. Each time something else must have moved it, so a few times are plenty.
@@ -56,21 +59,26 @@ class PostgresTenantJobs:
         if within is not None:
             return await caller(within).aplace(await self.prepare(jobs))
         if any(job.id is not None or job.dedupe is not None for job in jobs):
-            return await self._place(await self.prepare(jobs))
+            await self._admit()
+            with self._database.translated():
+                async with self._database.connection() as connection:
+                    return await self._place_whatever(jobs, connection)
         return await self._insert(Batch(self._tenant, jobs))
 
     async def prepare(self, jobs: Sequence[NewJob]) -> Request:
-        asked = request(self._database.statement("tenant/place"), self._database.schema, self._tenant, jobs)
+        asked = self._request(jobs)
         await self._admit()
         return asked
 
-    async def _place(self, asked: Request) -> Sequence[Placed]:
-        with self._database.translated():
-            async with self._database.connection() as connection:
-                answers = await self._database.fetch_on(
-                    connection, "tenant/place", tenant=self._tenant, jobs=asked.jobs
-                )
-        return asked.answered(answers)
+    async def _place_whatever(self, jobs: Sequence[NewJob], connection: "Connection") -> list[Placed]:
+        """The way for all jobs, in one statement: keys and ids are decided by the database."""
+        asked = self._request(jobs)
+        return asked.answered(
+            await self._database.fetch_on(connection, "tenant/place", tenant=self._tenant, jobs=asked.jobs)
+        )
+
+    def _request(self, jobs: Sequence[NewJob]) -> Request:
+        return request(self._database.statement("tenant/place"), self._database.schema, self._tenant, jobs)
 
     async def _insert(self, batch: Batch) -> Sequence[Placed]:
         """What brings neither key nor id can meet nothing."""
