@@ -13,7 +13,8 @@ LeaseholdError
 │   └── CannotLoad            LH-5001  the file or module that holds the handlers can't be imported
 ├── Conflict                           what is there does not allow it; nothing was changed
 │   ├── WrongState            LH-1009  the job is not in a state for this
-│   └── DuplicateJob          LH-1010  another job holds the dedupe key
+│   ├── DuplicateJob          LH-1010  another job holds the dedupe key
+│   └── IdReused              LH-1013  the id was brought before, for another request
 ├── JobFailed                 LH-1011  the job whose result you wait for failed, was given up, or was canceled
 ├── ResultTimeout             LH-1012  it has not ended in the time that you wait; a TimeoutError, too
 ├── SchemaMismatch            LH-2000  the database schema is not what it was when the store was opened
@@ -28,6 +29,10 @@ LeaseholdError
 
 Every message says what happened, with values, why, what to do, and whether anything was changed.
 """
+
+
+class NotInTransaction(UserWarning):
+    """LH-1020: `within(…)` got a connection in autocommit, so the job is committed by itself."""
 
 
 class LeaseholdError(Exception):
@@ -95,7 +100,14 @@ class WrongState(Conflict):
 
 
 class DuplicateJob(Conflict):
+    """`job` is the id of the one that holds the key, where an enqueue raised it."""
+
     code = "LH-1010"
+    job: str | None = None
+
+
+class IdReused(Conflict):
+    code = "LH-1013"
 
 
 class JobFailed(LeaseholdError):

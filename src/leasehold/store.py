@@ -248,11 +248,49 @@ class Page:
     next: str | None
 
 
+class Prepared(Protocol):
+    """Jobs on their way into a caller's transaction: the tenant is admitted, one statement is left to be sent."""
+
+    @property
+    def count(self) -> int: ...
+
+
+class Caller(Protocol):
+    """A connection or session of the caller's, in whose transaction jobs are enqueued.
+
+    It is used only in the caller's own thread (`blocking`) or on the caller's own loop, and never committed, rolled
+    back or closed. What is refused leaves its transaction usable.
+    """
+
+    @property
+    def described(self) -> str: ...
+
+    @property
+    def begin(self) -> str:
+        """How its users say that a transaction begins."""
+
+    @property
+    def blocking(self) -> bool:
+        """Whether it has `place` and `commits_at_once`, or their twins to be awaited."""
+
+    def commits_at_once(self) -> bool:
+        """No transaction is open, and none will begin by itself."""
+
+    async def acommits_at_once(self) -> bool: ...
+
+    def place(self, prepared: Prepared) -> Sequence[Placed]: ...
+
+    async def aplace(self, prepared: Prepared) -> Sequence[Placed]: ...
+
+
 class TenantJobs(Protocol):
     """The tenant's door: no verb takes a tenant id, and none can reach another tenant."""
 
+    async def prepare(self, jobs: Sequence[NewJob]) -> Prepared:
+        """All that can be done before a `Caller` is used, so that its transaction holds no lock for it."""
+
     async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[Placed]:
-        """All or none, in the order given; within the caller's transaction if one is passed.
+        """All or none, in the order given; within the caller's transaction if one is passed that can be awaited.
 
         Payloads are checked to be plain JSON. That they fit their definition's schema is for whoever knows the
         definitions, before this, and for the worker, before it runs them.

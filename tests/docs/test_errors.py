@@ -115,6 +115,19 @@ def findings() -> Iterator[str]:
                 yield f"{GAP} {check} {text} {given['code']} {given['fix']}"
 
 
+def refusals_in_sql() -> Iterator[Site]:
+    """What the public functions refuse: `leasehold.refuse('LH-…', what happened, what to do)`, a value for each %."""
+    kinds = {kind.code: kind for kind in KINDS.values() if "code" in vars(kind)}
+    for file in sorted(SOURCE.rglob("migrations/*.sql")):
+        text = file.read_text()
+        for match in re.finditer(r"perform leasehold\.refuse\((.*?)\);\n", text, re.DOTALL):
+            code, *said = re.findall(r"'((?:[^']|'')*)'", match[1])
+            sentences = [re.sub(r"%[sL]", GAP, part.replace("''", "'")) for part in said if " " in part]
+            line = text.count("\n", 0, match.start()) + 1
+            place = f"{file.relative_to(ROOT)}:{line}"
+            yield Site(place, kinds[code], code, sentences[0], " ".join(sentences[1:]) or GAP)
+
+
 def strings() -> Iterator[str]:
     for _, tree in trees():
         for node in ast.walk(tree):
@@ -124,7 +137,7 @@ def strings() -> Iterator[str]:
 
 # What another process raised, whole: its text is judged where it was made.
 PASSED_ON = [site for site in sites() if (site.happened, site.fix) == (GAP, GAP)]
-SITES = [site for site in sites() if site not in PASSED_ON]
+SITES = [*(site for site in sites() if site not in PASSED_ON), *refusals_in_sql()]
 LOGGED = [re.sub(r"%[sdg]", GAP, text) for text in strings() if CODE.match(text) and ": " in text]
 SAID = [*(site.message for site in SITES), *LOGGED, *findings()]
 """Every text with a code that the source can say."""

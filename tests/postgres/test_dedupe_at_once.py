@@ -7,7 +7,7 @@ from functools import partial
 
 import asyncpg
 import pytest
-from tests.postgres.rig import Connections, Raw, at_once, blocked, postgres
+from tests.postgres.rig import Connections, Raw, at_once, blocked
 from tests.store.bench import ACME, HOUR, KEY, Bench, all_jobs, keyed, new_id
 
 from leasehold.errors import TransactionConflict
@@ -15,6 +15,11 @@ from leasehold.model.dedupe import Mode, WhileActive, Within
 from leasehold.model.job import JobId, NewJob, Placed
 from leasehold.store import CancelAnswer, Store
 
+NEVER_SETTLED = """
+    create or replace function leasehold.settled(
+        tenant text, job leasehold.new_job, holder uuid, seq bigint, now timestamptz
+    ) returns boolean language sql as 'select null::boolean'
+"""
 MODES = pytest.mark.parametrize("mode", [WhileActive(), Within(HOUR)], ids=["active", "within"])
 
 
@@ -216,21 +221,12 @@ async def test_under_repeatable_read_who_waited_for_a_commit_gets_a_conflict(
 # All or none, and what a repeated call leaves behind
 
 
-async def test_a_batch_that_gives_up_on_a_key_keeps_nothing_of_the_batch(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_batch_that_gives_up_on_a_key_keeps_nothing_of_the_batch(bench: Bench, observer: Raw) -> None:
     """The key is held whenever it looks, and free again whenever it asks by whom."""
     await bench.enqueue(dedupe=keyed())
-    database = postgres(bench.store)._database
-    real = database.fetch_anew_on
-
-    async def fetch_anew_on(connection: Raw, name: str, /, **values: object) -> list[asyncpg.Record]:
-        return [] if name == "tenant/holders" else await real(connection, name, **values)
-
-    monkeypatch.setattr(database, "fetch_anew_on", fetch_anew_on)
+    await observer.execute(NEVER_SETTLED)
     with pytest.raises(TransactionConflict):
         await placed(bench.store, job(WhileActive()), NewJob(definition="email"))
-    monkeypatch.undo()
     assert [record.definition for record in await all_jobs(bench.door)] == ["report"]
 
 

@@ -6,13 +6,14 @@ from datetime import timedelta
 import pytest
 from tests.store.bench import DAY, HOUR, KEY, OTHER, Bench, all_jobs, keyed
 
-from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within
+from leasehold.errors import DuplicateJob
+from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
 from leasehold.model.job import JobId, NewJob, Placed
 from leasehold.model.outcome import Raised, Released
 from leasehold.model.status import Status
 from leasehold.store import Store
 
-MODES = [WhileActive(), Within(HOUR), Always(), Always(DAY)]
+MODES: list[Mode] = [WhileActive(), Within(HOUR), Always(), Always(DAY)]
 BEYOND_THE_JOB = [Within(HOUR), Always(), Always(DAY)]
 
 
@@ -184,3 +185,143 @@ async def test_no_key_can_be_taken_for_an_id(bench: Bench) -> None:
     brought = JobId("01890a5d-ac96-774b-bcce-b302099a8059")
     await bench.enqueue(dedupe=Dedupe(f"id:{brought}", Always()))
     assert await bench.enqueue(id=brought) == brought
+
+
+# When the key is held
+
+
+def asked(on_conflict: OnConflict, mode: Mode | None = None, key: str = KEY) -> Dedupe:
+    return Dedupe(key, mode or WhileActive(), on_conflict)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("on_conflict", OnConflict)
+async def test_a_free_key_makes_a_job_whatever_shall_be_done_otherwise(
+    bench: Bench, mode: Mode, on_conflict: OnConflict
+) -> None:
+    placed = await ask(bench, asked(on_conflict, mode))
+    assert (placed.created, placed.replaced) == (True, False)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_raise_names_the_job_that_holds_the_key_and_its_state(bench: Bench, mode: Mode) -> None:
+    held = await bench.enqueue(dedupe=keyed(mode))
+    with pytest.raises(DuplicateJob, match=rf'"{KEY}" is held by job {held} \(queued\)') as refused:
+        await ask(bench, asked(OnConflict.RAISE, mode))
+    assert refused.value.job == held
+
+
+async def test_raise_keeps_nothing_of_the_batch(bench: Bench) -> None:
+    held = await bench.enqueue(dedupe=keyed())
+    with pytest.raises(DuplicateJob):
+        await bench.door.enqueue(
+            [
+                NewJob(definition="email", dedupe=keyed(Always(), "another")),
+                NewJob(definition="email", id=JobId("01890a5d-ac96-774b-bcce-b30209990001")),
+                NewJob(definition="report", dedupe=asked(OnConflict.RAISE)),
+            ]
+        )
+    assert [job.id for job in await all_jobs(bench.door)] == [held]
+    assert (await ask(bench, keyed(Always(), "another"))).created
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_replace_makes_a_waiting_job_what_is_asked_for_now(bench: Bench, mode: Mode) -> None:
+    held = await bench.enqueue(
+        dedupe=keyed(mode), payload={"call": 1}, priority=5, correlation_id="first", created_by="ada"
+    )
+    placed = await ask(
+        bench,
+        asked(OnConflict.REPLACE, mode),
+        payload={"call": 2},
+        priority=1,
+        max_attempts=7,
+        delay=HOUR,
+        correlation_id="second",
+    )
+    assert placed == Placed(held, created=False, replaced=True)
+    job = await bench.job(held)
+    assert (job.payload, job.priority, job.max_attempts, job.due) == ({"call": 2}, 1, 7, False)
+    assert (job.correlation_id, job.created_by) == ("second", None)
+    assert len(await all_jobs(bench.door)) == 1
+
+
+async def test_what_is_replaced_still_holds_its_key(bench: Bench) -> None:
+    held = await bench.enqueue(dedupe=keyed())
+    await ask(bench, asked(OnConflict.REPLACE), payload={"call": 2})
+    assert await ask(bench, keyed()) == Placed(held, created=False)
+
+
+async def test_what_is_replaced_can_be_claimed_as_it_is_now(bench: Bench) -> None:
+    held = await bench.enqueue(dedupe=keyed(), delay=HOUR, payload={"call": 1})
+    await ask(bench, asked(OnConflict.REPLACE), payload={"call": 2})
+    claim = await bench.claim_one()
+    assert (claim.job, claim.payload.replace(" ", "")) == (held, '{"call":2}')
+
+
+async def test_what_is_replaced_may_become_another_kind_of_job(bench: Bench) -> None:
+    held = await bench.enqueue(dedupe=keyed())
+    await bench.door.enqueue([NewJob(definition="email", dedupe=asked(OnConflict.REPLACE))])
+    assert (await bench.job(held)).definition == "email"
+
+
+async def test_what_is_replaced_has_all_its_attempts_before_it(bench: Bench) -> None:
+    claim = await bench.running(dedupe=keyed())
+    await bench.fail(claim)
+    await ask(bench, asked(OnConflict.REPLACE), payload={"call": 2})
+    again = await bench.claim_one()
+    assert (again.job, again.attempt, again.execution) == (claim.job, 2, 1)
+    assert (await bench.job(claim.job)).last_error is None
+    assert [number for number, _ in await bench.history(claim.job)] == [1, 2]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_what_runs_is_not_replaced(bench: Bench, mode: Mode) -> None:
+    claim = await bench.running(dedupe=keyed(mode), payload={"call": 1})
+    with pytest.raises(DuplicateJob, match=r"\(running\).*Only a job that still waits can be replaced"):
+        await ask(bench, asked(OnConflict.REPLACE, mode), payload={"call": 2})
+    assert (await bench.job(claim.job)).payload == {"call": 1}
+
+
+@pytest.mark.parametrize("mode", BEYOND_THE_JOB, ids=str)
+async def test_what_has_ended_and_holds_its_key_is_not_replaced(bench: Bench, mode: Mode) -> None:
+    await bench.succeeded(dedupe=keyed(mode))
+    with pytest.raises(DuplicateJob, match=r"\(succeeded\)"):
+        await ask(bench, asked(OnConflict.REPLACE, mode))
+
+
+async def test_a_key_twice_in_one_batch_replaces_the_earlier_one(bench: Bench) -> None:
+    first, second = await bench.door.enqueue(
+        [NewJob(definition="report", dedupe=asked(OnConflict.REPLACE), payload={"call": call}) for call in (1, 2)]
+    )
+    assert second == Placed(first.id, created=False, replaced=True)
+    assert [job.payload for job in await all_jobs(bench.door)] == [{"call": 2}]
+
+
+async def test_of_32_that_raise_at_once_one_makes_the_job(bench: Bench) -> None:
+    answers = await asyncio.gather(*(ask(bench, asked(OnConflict.RAISE)) for _ in range(32)), return_exceptions=True)
+    made = [answer for answer in answers if isinstance(answer, Placed)]
+    refused = [answer for answer in answers if isinstance(answer, DuplicateJob)]
+    assert (len(made), len(refused)) == (1, 31)
+    assert {error.job for error in refused} == {made[0].id}
+
+
+async def test_32_that_replace_at_once_leave_one_job(bench: Bench) -> None:
+    placed = await asyncio.gather(
+        *(ask(bench, asked(OnConflict.REPLACE), payload={"call": call}) for call in range(32))
+    )
+    assert sum(each.created for each in placed) == 1
+    assert sum(each.replaced for each in placed) == 31
+    assert len(await all_jobs(bench.door)) == 1
+
+
+async def test_two_hundred_keys_of_32_callers_each_make_two_hundred_jobs(bench: Bench) -> None:
+    async def one_key(number: int) -> JobId:
+        placed = await asyncio.gather(*(ask(bench, keyed(MODES[number % 4], f"key-{number}")) for _ in range(32)))
+        assert sum(each.created for each in placed) == 1
+        (holder,) = {each.id for each in placed}
+        return holder
+
+    holders = [await one_key(number) for number in range(200)]
+    assert {job.id for job in await all_jobs(bench.door)} == set(holders)
+    assert len(set(holders)) == 200

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.store.bench import ACME, BROUGHT_ID, HOUR, OTHER, REPORT, SECOND, Bench, all_jobs, new_id
 
-from leasehold.errors import InactiveDefinition, PayloadInvalid, UnknownDefinition
+from leasehold.errors import IdReused, InactiveDefinition, PayloadInvalid, UnknownDefinition
 from leasehold.model.job import JobId, NewJob, Source
 from leasehold.model.status import DisplayState, Status
 from leasehold.store import Store
@@ -177,9 +178,48 @@ async def test_a_brought_id_is_the_jobs_id(bench: Bench) -> None:
 
 async def test_a_brought_id_that_is_repeated_creates_nothing(bench: Bench) -> None:
     await bench.enqueue(id=BROUGHT_ID, payload={"call": 1})
-    (again,) = await bench.door.enqueue([NewJob(definition="report", id=BROUGHT_ID, payload={"call": 2})])
+    (again,) = await bench.door.enqueue([NewJob(definition="report", id=BROUGHT_ID, payload={"call": 1})])
     assert (again.id, again.created) == (BROUGHT_ID, False)
     assert [job.payload for job in await all_jobs(bench.door)] == [{"call": 1}]
+
+
+@pytest.mark.parametrize(
+    "other", [{"payload": {"call": 2}}, {"definition": "email"}], ids=["another payload", "another definition"]
+)
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+async def test_a_brought_id_is_refused_for_another_request(bench: Bench, other: dict[str, Any], ended: bool) -> None:
+    await (bench.succeeded if ended else bench.enqueue)(id=BROUGHT_ID, payload={"call": 1})
+    request: dict[str, Any] = {"definition": "report", "id": BROUGHT_ID, "payload": {"call": 1}}
+    with pytest.raises(IdReused, match=BROUGHT_ID):
+        await bench.door.enqueue([NewJob(definition="email"), NewJob(**{**request, **other})])
+    assert [job.payload for job in await all_jobs(bench.door)] == [{"call": 1}]
+
+
+async def test_an_id_is_refused_for_another_request_of_the_same_batch(bench: Bench) -> None:
+    with pytest.raises(IdReused):
+        await bench.door.enqueue(
+            [NewJob(definition=key, id=BROUGHT_ID) for key in ("report", "email")],
+        )
+    assert await all_jobs(bench.door) == []
+
+
+async def test_the_order_of_a_payloads_keys_makes_no_other_request(bench: Bench) -> None:
+    await bench.enqueue(id=BROUGHT_ID, payload={"a": 1, "b": [2.5, None]})
+    (again,) = await bench.door.enqueue(
+        [NewJob(definition="report", id=BROUGHT_ID, payload={"b": [2.5, None], "a": 1})]
+    )
+    assert not again.created
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+async def test_an_id_that_was_made_here_can_be_brought_by_who_repeats_its_request(bench: Bench, ended: bool) -> None:
+    """Between the two tables of jobs no unique key would keep it from being used twice."""
+    made = await (bench.succeeded if ended else bench.enqueue)(payload={"call": 1})
+    (again,) = await bench.door.enqueue([NewJob(definition="report", id=made, payload={"call": 1})])
+    assert (again.id, again.created) == (made, False)
+    with pytest.raises(IdReused):
+        await bench.door.enqueue([NewJob(definition="report", id=made, payload={"call": 2})])
+    assert [job.id for job in await all_jobs(bench.door)] == [made]
 
 
 @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER])

@@ -7,6 +7,7 @@ strand    connections that are open now (all, or those that ever sent certain by
           new ones work: a forgetful NAT, a moved server
 delay     seconds that each piece of data takes
 swallow   the reply to the next message with these bytes never arrives: it is done, and its connection aborted
+lose      the next message with these bytes never arrives: it is not done, and its connection aborted
 heal      everything flows, held bytes first, as TCP would have it
 """
 
@@ -42,9 +43,11 @@ class Proxy:
         self._flowing.set()
         self._refusing = False
         self._to_swallow: bytes | None = None
+        self._to_lose: bytes | None = None
         self.delay = 0.0
         self.accepted = 0
         self.swallowed = 0
+        self.lost = 0
         self.url = ""
 
     @asynccontextmanager
@@ -82,8 +85,11 @@ class Proxy:
     def swallow(self, message_with: bytes) -> None:
         self._to_swallow = message_with
 
+    def lose(self, message_with: bytes) -> None:
+        self._to_lose = message_with
+
     def heal(self) -> None:
-        self._refusing, self.delay, self._to_swallow = False, 0.0, None
+        self._refusing, self.delay, self._to_swallow, self._to_lose = False, 0.0, None, None
         self._flowing.set()
 
     @property
@@ -143,6 +149,10 @@ class Proxy:
                 continue  # lost on the way; but that the client closes is seen
             if from_client:
                 connection.sent += data
+            if from_client and self._to_lose is not None and self._to_lose in data:
+                self._to_lose = None
+                self.lost += 1
+                return
             if from_client and self._to_swallow is not None and self._to_swallow in data:
                 self._to_swallow, connection.reply_is_lost = None, True
             elif connection.reply_is_lost and not from_client:

@@ -275,6 +275,10 @@ class Leasehold:
                 "this call would block the event loop that runs in this thread. Nothing was changed.",
                 fix=f"Await its twin: await ….{instead}(…)",
             )
+        return self._block(ask)
+
+    def _block(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
+        """Even on a running loop: for who blocks it anyway, with a session of its own."""
         asked = self._background.submit(ask)
         try:
             return asked.result()

@@ -4,17 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.app.result import awaited_result, limit_of
+from leasehold.app.within import Within as WithinCaller
 from leasehold.config import read_duration
+from leasehold.engines import caller
 from leasehold.errors import DuplicateJob, InvalidInput, UnknownDefinition, UnknownJob, WrongState
-from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within
-from leasehold.model.job import JobId, JobRecord, NewJob, TenantId, job_id
-from leasehold.store import CancelAnswer, RescheduleAnswer, RetryAnswer, TenantJobs
+from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
+from leasehold.model.job import JobId, JobRecord, NewJob, Placed, TenantId, job_id
+from leasehold.store import CancelAnswer, Prepared, RescheduleAnswer, RetryAnswer, TenantJobs
 
 if TYPE_CHECKING:
     from leasehold.app.app import Leasehold
@@ -31,6 +33,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "deadline": (datetime,),
     "dedupe_key": (str,),
     "dedupe": (WhileActive, Within, Always),
+    "on_conflict": (str,),
     "correlation_id": (str,),
     "created_by": (str,),
     "id": (str, UUID),
@@ -41,13 +44,17 @@ _OTHER = {"delay": "at", "at": "delay"}
 
 @dataclass(frozen=True, slots=True)
 class Enqueued(Generic[R]):
-    """The answer to an enqueue. Not `created`: the job with this id was there before and holds the key or the id."""
+    """The answer to an enqueue. Not `created`: the job with this id was there before and holds the key or the id.
+
+    `replaced`: that job still waited, and has become what was asked for.
+    """
 
     id: JobId
     created: bool
     tenant: TenantId
     definition: str
     _app: "Leasehold" = field(repr=False, compare=False)
+    replaced: bool = False
 
     def result(self, timeout: float | str | timedelta | None = None) -> R:
         """What the handler returns, once it has: the caller is woken, nobody asks again and again. None: no limit.
@@ -74,6 +81,19 @@ class Tenant:
     id: TenantId
     _app: "Leasehold" = field(repr=False)
     _options: Mapping[str, Any] = field(default_factory=dict)
+    _within: WithinCaller | None = field(default=None, repr=False)
+
+    def within(self, transaction: object, *, atomic: bool = True) -> "Tenant":
+        """This door, for enqueues that are a part of your own transaction: rolled back, there was never a job.
+
+        `transaction` is what you write your own data with: an asyncpg or psycopg connection, a SQLAlchemy session or
+        connection, a Django connection. One that blocks is used by `enqueue`, in your thread; one that is awaited by
+        `aenqueue`, on your loop. It is never committed or rolled back here. Workers are woken when you commit.
+
+        An autocommit connection commits the job by itself, and warns so (NotInTransaction); `atomic=False` says that
+        this is meant.
+        """
+        return replace(self, _within=WithinCaller(caller(transaction), atomic))
 
     def options(
         self,
@@ -85,6 +105,7 @@ class Tenant:
         deadline: datetime | None = None,
         dedupe_key: str | None = None,
         dedupe: Mode | None = None,
+        on_conflict: Literal["return", "raise", "replace"] | None = None,
         correlation_id: str | None = None,
         created_by: str | None = None,
         id: str | UUID | None = None,  # noqa: A002
@@ -97,8 +118,10 @@ class Tenant:
         dedupe_key      no second job while one with this key is active
         dedupe          how long a key is held: WhileActive(), Within(window), Always(); without a key, one is made
                         from definition, tenant and arguments
+        on_conflict     when another job holds the key: "return" it (default), "raise" DuplicateJob, or "replace" what
+                        it is to do, if it still waits
         correlation_id  yours, to find what belongs together
-        id              a UUID of yours: the same call repeated gives the same job
+        id              a UUID of yours: the same call repeated gives the same job; another call is refused (IdReused)
         """
         given: dict[str, Any] = {
             "delay": delay,
@@ -108,6 +131,7 @@ class Tenant:
             "deadline": deadline,
             "dedupe_key": dedupe_key,
             "dedupe": dedupe,
+            "on_conflict": on_conflict,
             "correlation_id": correlation_id,
             "created_by": created_by,
             "id": id,
@@ -135,8 +159,9 @@ class Tenant:
         """The options, as fields of a job."""
         fields = dict(self._options)
         key, mode = fields.pop("dedupe_key", None), fields.pop("dedupe", None)
+        on_conflict = _on_conflict(fields.pop("on_conflict", None), deduped=key is not None or mode is not None)
         if key is not None or mode is not None:
-            fields["dedupe"] = Dedupe(key, mode or WhileActive())
+            fields["dedupe"] = Dedupe(key, mode or WhileActive(), on_conflict)
         if isinstance(fields.get("delay"), str):
             fields["delay"] = read_duration(fields["delay"])
         if "id" in fields:
@@ -148,41 +173,55 @@ class Tenant:
 
     def enqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         """Enqueues a call of this handler."""
-        return self._app._wait(partial(self._enqueue, _bound(definition, args, kwargs)), "aenqueue")
+        job = _bound(definition, args, kwargs)
+        if self._within is not None:
+            return self._place_within([job], "enqueue")[0]
+        return self._app._wait(partial(self._enqueue, job), "aenqueue")
 
     async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
-        return await self._app._ask(partial(self._enqueue, _bound(definition, args, kwargs)))
+        job = _bound(definition, args, kwargs)
+        if self._within is not None:
+            return (await self._aplace_within([job], "aenqueue"))[0]
+        return await self._app._ask(partial(self._enqueue, job))
 
     def enqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         """Enqueues by the definition's key, where the handler's code is not at hand. The database has its schema."""
+        if self._within is not None:
+            job = self._app._block(partial(self._job_of, key, payload))
+            return self._place_within([job], "enqueue_key")[0]
         return self._app._wait(partial(self._enqueue_key, key, payload), "aenqueue_key")
 
     async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
+        if self._within is not None:
+            job = await self._app._ask(partial(self._job_of, key, payload))
+            return (await self._aplace_within([job], "aenqueue_key"))[0]
         return await self._app._ask(partial(self._enqueue_key, key, payload))
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
         """Enqueues what `definition.bind(…)` made: all of it or nothing, in one transaction."""
+        if self._within is not None:
+            return self._place_within(list(jobs), "enqueue_many")
         return self._app._wait(partial(self._enqueue_many, list(jobs)), "aenqueue_many")
 
     async def aenqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
+        if self._within is not None:
+            return await self._aplace_within(list(jobs), "aenqueue_many")
         return await self._app._ask(partial(self._enqueue_many, list(jobs)))
 
     async def _enqueue(self, job: NewJob, opened: Opened) -> Enqueued[Any]:
         return (await self._enqueue_many([job], opened))[0]
 
     async def _enqueue_key(self, key: str, payload: Mapping[str, Any], opened: Opened) -> Enqueued[Any]:
+        return await self._enqueue(await self._job_of(key, payload, opened), opened)
+
+    async def _job_of(self, key: str, payload: Mapping[str, Any], opened: Opened) -> NewJob:
         if own := self._app.definition(key):
-            return await self._enqueue(own.of_payload(payload), opened)
+            return own.of_payload(payload)
         registered = await opened.registered(key)
         registered.definition.check(payload)
-        return await self._enqueue(NewJob(definition=key, payload=payload, version=registered.version), opened)
+        return NewJob(definition=key, payload=payload, version=registered.version)
 
     async def _enqueue_many(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
-        if "id" in self._options and len(jobs) > 1:
-            raise InvalidInput(
-                f"{len(jobs)} jobs can't all have the id {self._options['id']}. Nothing was enqueued.",
-                fix="Enqueue them one by one, or leave the id out.",
-            )
         try:
             return await self._place(jobs, opened)
         except UnknownDefinition:
@@ -190,15 +229,57 @@ class Tenant:
             return await self._place(jobs, opened)
 
     async def _place(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
+        pinned = await self._pinned(jobs, opened)
+        return self._answers(jobs, await opened.store.tenant(self.id).enqueue(pinned))
+
+    async def _pinned(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
+        if "id" in self._options and len(jobs) > 1:
+            raise InvalidInput(
+                f"{len(jobs)} jobs can't all have the id {self._options['id']}. Nothing was enqueued.",
+                fix="Enqueue them one by one, or leave the id out.",
+            )
         options = self._chosen()
-        pinned = [
+        return [
             replace(job, version=job.version or await opened.version_of(job.definition), **options) for job in jobs
         ]
-        placed = await opened.store.tenant(self.id).enqueue(pinned)
+
+    def _answers(self, jobs: Sequence[NewJob], placed: Sequence[Placed]) -> list[Enqueued[Any]]:
         return [
-            Enqueued(answer.id, answer.created, self.id, job.definition, self._app)
-            for job, answer in zip(pinned, placed, strict=True)
+            Enqueued(answer.id, answer.created, self.id, job.definition, self._app, answer.replaced)
+            for job, answer in zip(jobs, placed, strict=True)
         ]
+
+    # ------------------------------------------------------------------------------- within the caller's transaction
+
+    def _place_within(self, jobs: Sequence[NewJob], verb: str) -> list[Enqueued[Any]]:
+        """Versions and the tenant are looked up by connections of our own; then the caller's sends one statement."""
+        within = self._within
+        assert within is not None
+        within.require_blocking(verb)
+        try:
+            prepared = self._app._block(partial(self._prepared, jobs))
+            return self._answers(jobs, within.caller.place(prepared))
+        except UnknownDefinition:
+            prepared = self._app._block(partial(self._prepared_anew, jobs))
+            return self._answers(jobs, within.caller.place(prepared))
+
+    async def _aplace_within(self, jobs: Sequence[NewJob], verb: str) -> list[Enqueued[Any]]:
+        within = self._within
+        assert within is not None
+        await within.require_awaited(verb)
+        try:
+            prepared = await self._app._ask(partial(self._prepared, jobs))
+            return self._answers(jobs, await within.caller.aplace(prepared))
+        except UnknownDefinition:
+            prepared = await self._app._ask(partial(self._prepared_anew, jobs))
+            return self._answers(jobs, await within.caller.aplace(prepared))
+
+    async def _prepared(self, jobs: Sequence[NewJob], opened: Opened) -> Prepared:
+        return await opened.store.tenant(self.id).prepare(await self._pinned(jobs, opened))
+
+    async def _prepared_anew(self, jobs: Sequence[NewJob], opened: Opened) -> Prepared:
+        opened.forget()
+        return await self._prepared(jobs, opened)
 
     # ---------------------------------------------------------------------------------------------------------- read
 
@@ -275,6 +356,22 @@ class Tenant:
         if RescheduleAnswer.RESCHEDULED not in moved.values():
             seen = await self._get(job, opened)
             raise _not_in_a_state(seen, "run now", "Only what waits can be; retry what has ended.")
+
+
+def _on_conflict(said: str | None, *, deduped: bool) -> OnConflict:
+    if said is None:
+        return OnConflict.RETURN
+    if said not in set(OnConflict):
+        raise InvalidInput(
+            f"on_conflict={said!r:.80} is none of {', '.join(OnConflict)}.",
+            fix="Nothing was enqueued. Correct the value.",
+        )
+    if not deduped:
+        raise InvalidInput(
+            f"on_conflict={said!r} says what to do when a dedupe key is held, and there is none.",
+            fix="Nothing was enqueued. Say dedupe_key=… or dedupe=… with it, or before it.",
+        )
+    return OnConflict(said)
 
 
 def _require_types(said: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.engines.report import Finding, Standing
 from leasehold.errors import InvalidInput
-from leasehold.store import Store
+from leasehold.store import Caller, Store
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.scratch import ScratchClock as ScratchClock
@@ -69,6 +69,13 @@ def scratch_clock(url: str, schema: str = "leasehold") -> "ScratchClock":
     from leasehold.engines.postgres.scratch import ScratchClock
 
     return ScratchClock(url, schema)
+
+
+def caller(passed: object) -> Caller:
+    """A caller's connection or session, as something to enqueue within. Raises InvalidInput for what is none."""
+    from leasehold.engines.postgres import callers
+
+    return callers.caller(passed)
 
 
 def require_usable_url(url: str) -> None:

@@ -5,13 +5,23 @@ Three modes, which differ in how long a key is held:
     WhileActive()        as long as a job with this key is queued, running or blocked
     Within(window)       for `window`, counted from the enqueue, whatever becomes of the job
     Always(expires)      for ever, or until `expires` after the enqueue, whatever becomes of the job
+
+And three answers to a second request, while the key is held:
+
+    return     the job that holds the key (the default)
+    raise      DuplicateJob, which names it
+    replace    that job becomes what is asked for now, if it still waits; else as raise
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any
+
+import orjson
 
 from leasehold.errors import InvalidInput
 from leasehold.model import payload as payloads
@@ -52,12 +62,19 @@ class Always:
 Mode = WhileActive | Within | Always
 
 
+class OnConflict(StrEnum):
+    RETURN = "return"
+    RAISE = "raise"
+    REPLACE = "replace"
+
+
 @dataclass(frozen=True, slots=True)
 class Dedupe:
     """`key` None means the canonical key, made from definition, tenant and payload."""
 
     key: str | None = None
     mode: Mode = WhileActive()
+    on_conflict: OnConflict = OnConflict.RETURN
 
     def __post_init__(self) -> None:
         if not isinstance(self.mode, WhileActive | Within | Always):
@@ -93,8 +110,26 @@ class Dedupe:
 
 
 def canonical_key(definition: str, tenant: str | None, payload: Mapping[str, Any]) -> str:
-    """`<definition>::<tenant or global>::<payload as JSON with sorted keys>`, character by character."""
-    return f"{definition}::{tenant or 'global'}::{payloads.canonical(payload)}"
+    """`<definition>::<tenant or global>::<payload as JSON with sorted keys>`, character by character.
+
+    `leasehold.canonical` in SQL writes the same, so that a job from either is the other's duplicate.
+    """
+    payloads.encode(payload)
+    text = orjson.dumps(_as_stored(payload), option=orjson.OPT_SORT_KEYS).decode()
+    return f"{definition}::{tenant or 'global'}::{text}"
+
+
+def _as_stored(value: Any) -> Any:
+    """Postgres keeps a number's digits, without an exponent and without the sign of zero."""
+    if isinstance(value, dict):
+        return {name: _as_stored(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_stored(item) for item in value]
+    if isinstance(value, float):
+        text = orjson.dumps(value).decode()
+        if value == 0 or "e" in text:
+            return orjson.Fragment(f"{abs(Decimal(text)) if value == 0 else Decimal(text):f}")
+    return value
 
 
 def digest(key: str) -> bytes:

@@ -112,10 +112,14 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The answer to an enqueue: this job was created, or that one already holds the key or the id."""
+    """The answer to an enqueue: this job was created, or that one already holds the key or the id.
+
+    `replaced`: it holds the key, and has become what was asked for.
+    """
 
     id: JobId
     created: bool
+    replaced: bool = False
 
 
 @dataclass(slots=True)

@@ -2,20 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import asyncpg
 from asyncpg import Record
 
 from leasehold.engines.postgres import pages, rows
 from leasehold.engines.postgres.batch import Batch
+from leasehold.engines.postgres.callers import caller
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.listen import RESULT_FALLBACK, Results
-from leasehold.errors import InactiveDefinition, InvalidInput, TransactionConflict, UnknownDefinition, UnknownTenant
+from leasehold.engines.postgres.request import Request, request
+from leasehold.errors import InactiveDefinition, UnknownDefinition, UnknownTenant
 from leasehold.model.definition import Registered, unknown_definition
 from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId, job_id
 from leasehold.model.status import Status
@@ -46,9 +47,6 @@ class PostgresTenantJobs:
         """The funnel: nothing behind this door is asked for without the tenant."""
         return await self._database.fetch(f"tenant/{name}", tenant=self._tenant, **values)
 
-    async def _fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[Record]:
-        return await self._database.fetch_anew_on(connection, f"tenant/{name}", tenant=self._tenant, **values)
-
     # ----------------------------------------------------------------------------------------------------- enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[Placed]:
@@ -58,37 +56,41 @@ class PostgresTenantJobs:
         """
         if not jobs:
             return []
-        batch = Batch(self._tenant, jobs)
+        if within is not None:
+            return await caller(within).aplace(await self.prepare(jobs))
+        if any(job.id is not None or job.dedupe is not None for job in jobs):
+            await self._admit()
+            with self._database.translated():
+                async with self._database.connection() as connection:
+                    return await self._place_whatever(jobs, connection)
+        return await self._insert(Batch(self._tenant, jobs))
+
+    async def prepare(self, jobs: Sequence[NewJob]) -> Request:
+        asked = self._request(jobs)
+        await self._admit()
+        return asked
+
+    async def _place_whatever(self, jobs: Sequence[NewJob], connection: "Connection") -> list[Placed]:
+        """The way for all jobs, in one statement: keys and ids are decided by the database."""
+        asked = self._request(jobs)
+        return asked.answered(
+            await self._database.fetch_on(connection, "tenant/place", tenant=self._tenant, jobs=asked.jobs)
+        )
+
+    def _request(self, jobs: Sequence[NewJob]) -> Request:
+        return request(self._database.statement("tenant/place"), self._database.schema, self._tenant, jobs)
+
+    async def _insert(self, batch: Batch) -> Sequence[Placed]:
+        """What brings neither key nor id can meet nothing."""
         await self._admit()
         with self._database.translated():
-            async with self._caller_or_own(within) as connection, self._atomic(batch, connection):
-                return await self._place(batch, connection)
-
-    @staticmethod
-    def _atomic(batch: Batch, connection: "Connection") -> AbstractAsyncContextManager[Any]:
-        """Where it may take more than one statement, they are one transaction: all jobs are placed, or none."""
-        return connection.transaction() if batch.may_take_several_statements else nullcontext()
-
-    async def _place(self, batch: Batch, connection: "Connection") -> list[Placed]:
-        for _ in range(TRIES):
-            answers = await self._database.fetch_on(
-                connection, "tenant/enqueue", tenant=self._tenant, **batch.columns()
-            )
-            await self._require_accepted(answers)
-            if unused := [row["number"] for row in answers if row["named_for_nothing"]]:
-                await self._fetch_on(connection, "unname", id_hashes=batch.id_hashes(unused))
-            batch.created(row["number"] for row in answers if row["created"])
-            if not batch.open:
-                return batch.placed()
-            holders = await self._fetch_on(connection, "holders", **batch.keys())
-            batch.held({row["number"]: row["holder"] for row in holders})
-            if not batch.open:
-                return batch.placed()
-        raise TransactionConflict(
-            f"the dedupe keys of {len(batch.open)} jobs were taken and freed by others {TRIES} times in a row, or by "
-            "a transaction that this one's snapshot can't see. Roll back, and nothing of it is kept.",
-            fix="Run the whole transaction again.",
-        )
+            async with self._database.connection() as connection:
+                answers = await self._database.fetch_on(
+                    connection, "tenant/enqueue", tenant=self._tenant, **batch.columns()
+                )
+        await self._require_accepted(answers)
+        batch.created(row["number"] for row in answers if row["created"])
+        return batch.placed()
 
     async def _admit(self) -> None:
         if self._tenant in self._known:
@@ -116,16 +118,6 @@ class PostgresTenantJobs:
         if pinned is not None and key in current:
             raise _no_such_version(key, pinned, current[key])
         raise unknown_definition(key, list(current))
-
-    def _caller_or_own(self, within: object | None) -> AbstractAsyncContextManager["Connection"]:
-        if within is None:
-            return self._database.connection()
-        if isinstance(within, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
-            return nullcontext(within)
-        raise InvalidInput(
-            f"within= got {type(within).__module__}.{type(within).__name__}, which is no asyncpg connection.",
-            fix="Nothing was enqueued. Pass the connection that holds your transaction.",
-        )
 
     # -------------------------------------------------------------------------------------------------------- read
 

@@ -165,12 +165,14 @@ create index jobs_done_unusual on leasehold.jobs_done (tenant_id, status, id) wh
 create index jobs_done_correlation on leasehold.jobs_done (tenant_id, correlation_id) where correlation_id is not null;
 
 -- Keys that are held beyond their job's life: for a window, or for ever. An id that a caller brought is held here
--- too: between the two tables of jobs no unique key could keep it from being used twice.
+-- too: between the two tables of jobs no unique key could keep it from being used twice. Such a row knows what was
+-- asked for under the id, so that another request under it is refused.
 create table leasehold.dedupe_holds (
-    tenant_id    text collate "C" not null,
-    dedupe_hash  bytea not null,
-    job_id       uuid not null,
-    expires_at   timestamptz,
+    tenant_id     text collate "C" not null,
+    dedupe_hash   bytea not null,
+    job_id        uuid not null,
+    request_hash  bytea,
+    expires_at    timestamptz,
     primary key (tenant_id, dedupe_hash)
 );
 

@@ -1,0 +1,543 @@
+-- Enqueue from any language, in whatever transaction the caller is in.
+--
+-- leasehold.enqueue(…)       one job, for triggers and for people; what is refused is raised
+-- leasehold.enqueue_jobs(…)  the jobs of one call as one jsonb parameter, for drivers; what is refused is answered, so
+--                            that the caller's transaction can go on
+--
+-- Both run with the rights of the schema's owner: an app's role needs USAGE on the schema and EXECUTE on them, nothing
+-- else. Their signatures only ever grow at the end, by arguments that have defaults. What they stand on may change.
+--
+-- Their statements are planned when a session first runs them, by statistics of any age: told that tables are empty, the
+-- planner would read them whole for as long as the session lasts (20 jobs: 513 buffers became 21,271). So they may not.
+--
+-- Refusals have SQLSTATE 'L' and the four digits of the error's code: LH-1002 is 'L1002'. A transaction that lost a race
+-- has Postgres' own 40001: run it again.
+
+create type leasehold.new_job as (
+    definition      text,
+    version         integer,
+    payload         jsonb,
+    id              uuid,
+    priority        integer,
+    max_attempts    integer,
+    delay           interval,
+    at              timestamptz,
+    deadline        timestamptz,
+    dedupe          text,
+    dedupe_key      text,
+    dedupe_for      interval,
+    on_conflict     text,
+    source          text,
+    source_ref      text,
+    correlation_id  text,
+    created_by      text
+);
+
+create function leasehold.refuse(code text, happened text, fix text, about text default '') returns void
+language plpgsql volatile as $$
+begin
+    raise exception using
+        errcode = 'L' || right(code, 4), message = code || ': ' || happened, hint = fix, detail = about;
+end $$;
+
+-- ------------------------------------------------------------------------------------------------- keys and hashes
+
+-- Time-ordered: 48 bits of milliseconds, 12 of their fraction, the rest by chance.
+create function leasehold.uuid7() returns uuid language sql volatile parallel safe as $$
+    select encode(
+        substring(int8send(micros / 1000) from 3)
+        || int2send((28672 + micros % 1000 * 4096 / 1000)::smallint)
+        || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid
+    from (select floor(extract(epoch from leasehold.clock()) * 1000000)::bigint) as moment (micros)
+$$;
+
+-- JSON with sorted keys and no spaces: the same text for equal payloads, here and in Python (leasehold.model.dedupe).
+create function leasehold.canonical(value jsonb) returns text language plpgsql immutable parallel safe as $$
+begin
+    return case jsonb_typeof(value)
+        when 'object' then '{' || coalesce((
+            select string_agg(
+                to_json(e.key)::text || ':' || case
+                    when jsonb_typeof(e.value) in ('object', 'array') then leasehold.canonical(e.value)
+                    else e.value::text
+                end, ',' order by e.key collate "C")
+            from jsonb_each(value) e), '') || '}'
+        when 'array' then '[' || coalesce((
+            select string_agg(
+                case
+                    when jsonb_typeof(e.value) in ('object', 'array') then leasehold.canonical(e.value)
+                    else e.value::text
+                end, ',' order by e.ordinality)
+            from jsonb_array_elements(value) with ordinality e), '') || ']'
+        else value::text
+    end;
+end $$;
+
+create function leasehold.dedupe_hash(tenant text, job leasehold.new_job) returns bytea
+language sql immutable parallel safe as $$
+    select sha256(convert_to(
+        coalesce(job.dedupe_key, job.definition || '::' || tenant || '::' || leasehold.canonical(job.payload)), 'UTF8'))
+$$;
+
+-- Begins with a byte that no key can have: a key must not be taken for an id.
+create function leasehold.id_hash(id uuid) returns bytea language sql immutable parallel safe
+    as $$ select sha256('\x00'::bytea || convert_to('id:' || id::text, 'UTF8')) $$;
+
+-- What was asked for under an id that the caller brought.
+create function leasehold.request_hash(definition text, payload jsonb) returns bytea
+language sql immutable parallel safe
+    as $$ select sha256(convert_to(definition || '::' || payload::text, 'UTF8')) $$;
+
+-- -------------------------------------------------------------------------------------------------------- refusals
+
+-- As leasehold.model.job.tenant_id has it: no control characters, no outer spaces of any script.
+create function leasehold.require_tenant(tenant text) returns void language plpgsql immutable as $$
+declare
+    spaces constant text := '\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000';
+begin
+    if tenant is null or length(tenant) not between 1 and 100
+        or tenant ~ ('^[' || spaces || ']|[' || spaces || ']$|[\u0001-\u001f\u007f-\u009f]')
+    then
+        perform leasehold.refuse(
+            'LH-1000',
+            format('%s is not a tenant id: 1 to 100 characters, no control characters, no outer spaces.',
+                   coalesce(quote_literal(left(tenant, 120)), 'null')),
+            'Nothing was enqueued. Use the tenant''s slug or UUID.');
+    end if;
+end $$;
+
+-- Spaces between the parts of a JSON text don't count: what is sent has none.
+create function leasehold.size_of(payload jsonb) returns integer language sql immutable parallel safe as $$
+    select case
+        when octet_length(payload::text) <= 262144 then octet_length(payload::text)
+        else octet_length(payload::text)
+            - length(regexp_replace(regexp_replace(payload::text, '"(\\.|[^"\\])*"', '', 'g'), '[^ ]', '', 'g'))
+    end
+$$;
+
+create function leasehold.problem_of_payload(payload jsonb) returns text language sql immutable parallel safe as $$
+    select case
+        when payload is null then 'payload: null is not an object.'
+        when jsonb_typeof(payload) <> 'object' then format('payload: %s is not an object.', jsonb_typeof(payload))
+        when leasehold.size_of(payload) > 262144
+            then format('payload: %s bytes of JSON, at most 262144 are kept.', leasehold.size_of(payload))
+        when jsonb_path_exists(payload, 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")')
+            then 'payload: nested deeper than 32 levels.'
+    end
+$$;
+
+create function leasehold.problem_of_text(name text, text text) returns text language sql immutable parallel safe as $$
+    select format('%s has %s characters, at most 1000 are kept', name, length(text)) where length(text) > 1000
+$$;
+
+create function leasehold.problem_of(job leasehold.new_job) returns text language sql immutable parallel safe as $$
+    select case
+        when job.priority not between -32768 and 32767
+            then format('priority=%s is not between -32768 and 32767, lower runs first', job.priority)
+        when job.max_attempts < 1
+            then format('max_attempts=%s is not at least 1, it counts the first execution', job.max_attempts)
+        when job.version < 1
+            then format('version=%s is not at least 1, null stands for the current one', job.version)
+        when job.delay not between interval '0' and interval '3650 days'
+            then format('delay=%s is not between zero and 3650 days', job.delay)
+        when not isfinite(job.at) then format('at=%s names no moment', job.at)
+        when not isfinite(job.deadline) then format('deadline=%s names no moment', job.deadline)
+        when job.dedupe not in ('active', 'window', 'always')
+            then format('dedupe=%L is none of active, window and always', job.dedupe)
+        when length(job.dedupe_key) not between 1 and 1000
+            then format('a dedupe key has 1 to 1000 characters, this one %s', length(job.dedupe_key))
+        when job.dedupe = 'window' and job.dedupe_for is null then 'a window needs dedupe_for, how long it is'
+        when job.dedupe_for is not null and coalesce(job.dedupe, 'active') = 'active'
+            then 'dedupe_for goes with dedupe window or always'
+        when job.dedupe_for <= interval '0' or job.dedupe_for > interval '3650 days'
+            then format('dedupe_for=%s is not longer than zero and at most 3650 days', job.dedupe_for)
+        when job.on_conflict not in ('return', 'raise', 'replace')
+            then format('on_conflict=%L is none of return, raise and replace', job.on_conflict)
+        when job.on_conflict <> 'return' and job.dedupe is null and job.dedupe_key is null
+            then format('on_conflict=%L says what to do when a dedupe key is held, and there is none', job.on_conflict)
+        when job.source not in ('manual', 'event', 'schedule', 'system')
+            then format('source=%L is none of manual, event, schedule and system', job.source)
+        else coalesce(
+            leasehold.problem_of_text('source_ref', job.source_ref),
+            leasehold.problem_of_text('correlation_id', job.correlation_id),
+            leasehold.problem_of_text('created_by', job.created_by))
+    end
+$$;
+
+create function leasehold.require_usable(jobs leasehold.new_job[]) returns void language plpgsql stable as $$
+declare
+    bad record;
+begin
+    select j.definition, leasehold.problem_of_payload(j.payload) as of_payload, leasehold.problem_of(j) as other
+    into bad from unnest(jobs) j
+    where leasehold.problem_of_payload(j.payload) is not null or leasehold.problem_of(j) is not null
+    limit 1;
+    if bad.of_payload is not null then
+        perform leasehold.refuse(
+            'LH-1001', format('%s: %s', bad.definition, bad.of_payload),
+            'Nothing was enqueued. A payload is a JSON object; store large data elsewhere and pass where it is.');
+    elsif bad.other is not null then
+        perform leasehold.refuse(
+            'LH-1000', format('The job of %L can''t be enqueued: %s.', bad.definition, bad.other),
+            'Nothing was enqueued. Correct the values.');
+    end if;
+end $$;
+
+create function leasehold.require_accepted(jobs leasehold.new_job[]) returns void language plpgsql stable as $$
+declare
+    bad record;
+begin
+    select n.definition, n.version, d.version as current, d.active into bad
+    from unnest(jobs) with ordinality n
+    left join leasehold.definitions d on d.key = n.definition
+    left join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(n.version, d.version)
+    where v.version is null or not d.active
+    order by n.ordinality limit 1;
+    if not found then
+        return;
+    elsif bad.current is null then
+        perform leasehold.refuse(
+            'LH-1002',
+            format('there is no definition "%s". Known: %s. Nothing was enqueued.', bad.definition, coalesce(
+                (select string_agg(d.key, ', ' order by d.key)
+                 from (select key from leasehold.definitions order by key limit 5) d), 'none')),
+            'If you just added it in code, run: leasehold definitions sync app.py');
+    elsif not bad.active then
+        perform leasehold.refuse(
+            'LH-1005', format('%L is inactive: it takes nothing new. Nothing was enqueued.', bad.definition),
+            'Run: leasehold definitions activate ' || bad.definition);
+    else
+        perform leasehold.refuse(
+            'LH-1002',
+            format('there is no version %s of %L; version %s is current. Nothing was enqueued.',
+                   bad.version, bad.definition, bad.current),
+            'Run: leasehold definitions sync app.py, with the code that enqueues; or leave the version out.');
+    end if;
+end $$;
+
+create function leasehold.refuse_duplicate(tenant text, job leasehold.new_job, holder uuid) returns void
+language plpgsql volatile as $$
+declare
+    key constant text := coalesce('"' || job.dedupe_key || '"', 'of this definition, tenant and payload');
+    status constant text := coalesce(
+        (select r.status from leasehold.job_records r where r.tenant_id = tenant and r.id = holder), 'kept no longer');
+begin
+    if job.on_conflict = 'replace' then
+        perform leasehold.refuse(
+            'LH-1010', format('dedupe key %s is held by job %s (%s). Nothing was replaced.', key, holder, status),
+            'Only a job that still waits can be replaced.', holder::text);
+    end if;
+    perform leasehold.refuse(
+        'LH-1010', format('dedupe key %s is held by job %s (%s). Nothing was enqueued.', key, holder, status),
+        'Let that one do the work; on_conflict "return" answers with its id instead.', holder::text);
+end $$;
+
+-- ---------------------------------------------------------------------------------------------------------- placing
+
+-- What is not said is said by the definition and the clock. `at` becomes when it is due.
+create function leasehold.completed(jobs leasehold.new_job[], now timestamptz) returns leasehold.new_job[]
+language sql stable as $$
+    select array_agg(
+        row (
+            n.definition, v.version, n.payload, n.id, coalesce(n.priority, v.priority),
+            coalesce(n.max_attempts, v.max_attempts), null, coalesce(n.at, now + coalesce(n.delay, interval '0')),
+            n.deadline, coalesce(n.dedupe, case when n.dedupe_key is not null then 'active' end), n.dedupe_key,
+            n.dedupe_for, coalesce(n.on_conflict, 'return'), coalesce(n.source, 'manual'), n.source_ref,
+            n.correlation_id, n.created_by
+        )::leasehold.new_job order by n.ordinality)
+    from unnest(jobs) with ordinality n
+    join leasehold.definitions d on d.key = n.definition
+    join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(n.version, d.version)
+$$;
+
+-- False: its key is taken.
+create function leasehold.insert_job(
+    tenant text, job leasehold.new_job, id uuid, seq bigint, hash bytea, now timestamptz
+) returns boolean language plpgsql volatile as $$
+begin
+    insert into leasehold.jobs (
+        id, seq, scheduled_for, queued_at, deadline, version, max_attempts, priority, ready, tenant_id, definition,
+        status, payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key)
+    values (
+        insert_job.id, insert_job.seq, job.at, now, job.deadline, job.version, job.max_attempts, job.priority,
+        job.at <= now, tenant, job.definition, 'queued', job.payload, job.source, job.source_ref, job.correlation_id,
+        job.created_by, job.dedupe <> 'active', hash, job.dedupe_key)
+    on conflict do nothing;
+    return found;
+end $$;
+
+-- A job that still waits becomes what is asked for now. It keeps its id, its key and its history, and has all its
+-- attempts before it. Who is just claiming it is waited for.
+create function leasehold.replaced(tenant text, holder uuid, job leasehold.new_job, seq bigint, now timestamptz)
+returns boolean language plpgsql volatile as $$
+begin
+    update leasehold.jobs j
+    set definition = job.definition, version = job.version, payload = job.payload, priority = job.priority,
+        max_attempts = job.max_attempts, scheduled_for = job.at, ready = job.at <= now, deadline = job.deadline,
+        source = job.source, source_ref = job.source_ref, correlation_id = job.correlation_id,
+        created_by = job.created_by, seq = replaced.seq, forgiven = j.attempt, last_error = null, last_error_code = null
+    where j.tenant_id = tenant and j.id = holder and j.status = 'queued';
+    return found;
+end $$;
+
+-- Another job holds the key. True: that one was replaced. False: that one is the answer. Null: it has let go of the key
+-- meanwhile, ask again.
+create function leasehold.settled(tenant text, job leasehold.new_job, holder uuid, seq bigint, now timestamptz)
+returns boolean language plpgsql volatile as $$
+begin
+    if job.on_conflict = 'return' then
+        return false;
+    elsif job.on_conflict = 'replace' and leasehold.replaced(tenant, holder, job, seq, now) then
+        return true;
+    elsif job.dedupe = 'active'
+        and not exists (select from leasehold.jobs j where j.tenant_id = tenant and j.id = holder)
+    then
+        return null;
+    end if;
+    perform leasehold.refuse_duplicate(tenant, job, holder);
+end $$;
+
+-- An id that the caller brought is used once, whatever became of its job. True: it is taken now, for this call. False:
+-- it was before, for the same request.
+create function leasehold.takes_id(tenant text, job leasehold.new_job) returns boolean language plpgsql volatile as $$
+declare
+    hash constant bytea := leasehold.id_hash(job.id);
+    request constant bytea := leasehold.request_hash(job.definition, job.payload);
+    before bytea;
+    taken boolean;
+begin
+    for round in 1..5 loop
+        insert into leasehold.dedupe_holds (tenant_id, dedupe_hash, job_id, request_hash)
+        values (tenant, hash, job.id, request) on conflict do nothing;
+        taken := found;
+        if taken then
+            -- One that we made ourselves, and that its job's caller brings back, was not held till now.
+            select leasehold.request_hash(r.definition, r.payload) into before
+            from leasehold.job_records r where r.tenant_id = tenant and r.id = job.id;
+        else
+            select h.request_hash into before
+            from leasehold.dedupe_holds h where h.tenant_id = tenant and h.dedupe_hash = hash;
+        end if;
+        if found and before <> request then
+            perform leasehold.refuse(
+                'LH-1013',
+                format('the id %s was used before, for another definition or payload. Nothing was enqueued.', job.id),
+                'Bring a new id for a new request; repeat an old one unchanged.');
+        elsif found then
+            return false;
+        elsif taken then
+            return true;
+        end if;
+    end loop;
+    raise exception using errcode = '40001', message = format('the id %s was taken and freed by others', job.id);
+end $$;
+
+-- Who holds a key beyond its job's life; null when the key is ours from now on. Looks before it writes: a row that is
+-- only looked at makes nobody wait.
+create function leasehold.held_by(
+    tenant text, hash bytea, id uuid, expires_at timestamptz, now timestamptz
+) returns uuid language plpgsql volatile as $$
+declare
+    holder uuid;
+begin
+    for round in 1..5 loop
+        select h.job_id into holder from leasehold.dedupe_holds h
+        where h.tenant_id = tenant and h.dedupe_hash = hash and (h.expires_at is null or h.expires_at > now);
+        if found then
+            return holder;
+        end if;
+        insert into leasehold.dedupe_holds as h (tenant_id, dedupe_hash, job_id, expires_at)
+        values (tenant, hash, id, held_by.expires_at)
+        on conflict (tenant_id, dedupe_hash)
+            do update set job_id = excluded.job_id, expires_at = excluded.expires_at where h.expires_at <= now;
+        if found then
+            return null;
+        end if;
+    end loop;
+    raise exception using errcode = '40001', message = 'the dedupe key was taken and freed by others';
+end $$;
+
+-- All of them or none, each with the job that is its answer. Locks are taken in the order of ids and then of keys, by all
+-- callers, so that two batches can't wait for each other.
+create function leasehold.place_jobs(tenant text, given leasehold.new_job[])
+returns table (number bigint, job_id uuid, created boolean, replaced boolean) language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+    now constant timestamptz := leasehold.clock();
+    jobs leasehold.new_job[];
+    ids uuid[];
+    seqs bigint[];
+    -- By number, too: a key's hash, the job that is the answer, whether it is new, whether it was replaced, and the
+    -- earlier one of this call that brings the same id.
+    hashes bytea[];
+    places uuid[];
+    made boolean[];
+    changed boolean[];
+    same_as bigint[];
+    earlier bigint;
+    job leasehold.new_job;
+    holder uuid;
+    definitions text[];
+    dues timestamptz[];
+begin
+    perform leasehold.require_tenant(tenant);
+    if cardinality(given) = 0 then
+        return;
+    end if;
+    perform leasehold.require_usable(given);
+    perform leasehold.require_accepted(given);
+    insert into leasehold.tenants (id, created_at) select tenant, now
+    where not exists (select from leasehold.tenants t where t.id = tenant) on conflict do nothing;
+    jobs := leasehold.completed(given, now);
+    ids := array(select coalesce(j.id, leasehold.uuid7()) from unnest(jobs) j);
+    seqs := array(select nextval('leasehold.jobs_seq') from unnest(jobs) j);
+    hashes := array(
+        select case when j.dedupe is not null then leasehold.dedupe_hash(tenant, j) end from unnest(jobs) j);
+    places := array_fill(null::uuid, array[cardinality(jobs)]);
+    made := array_fill(false, array[cardinality(jobs)]);
+    changed := made;
+    same_as := array_fill(null::bigint, array[cardinality(jobs)]);
+
+    for number in
+        select n.ordinality from unnest(jobs) with ordinality n where n.id is not null
+        order by leasehold.id_hash(n.id), n.ordinality
+    loop
+        job := jobs[number];
+        if not leasehold.takes_id(tenant, job) then
+            if ids[earlier] = job.id then
+                same_as[number] := earlier;
+            else
+                places[number] := job.id;
+            end if;
+        else
+            earlier := number;
+        end if;
+    end loop;
+
+    for number in
+        select n.number from unnest(hashes, jobs) with ordinality as n (
+            hash, definition, version, payload, id, priority, max_attempts, delay, at, deadline, dedupe, dedupe_key,
+            dedupe_for, on_conflict, source, source_ref, correlation_id, created_by, number)
+        where n.dedupe is not null order by n.dedupe = 'active', n.hash, n.number
+    loop
+        continue when places[number] is not null or same_as[number] is not null;
+        job := jobs[number];
+        for round in 1..5 loop
+            holder := null;
+            if job.dedupe <> 'active' then
+                holder := leasehold.held_by(tenant, hashes[number], ids[number], now + job.dedupe_for, now);
+            end if;
+            if holder is null
+                and leasehold.insert_job(tenant, job, ids[number], seqs[number], hashes[number], now)
+            then
+                places[number] := ids[number];
+                made[number] := true;
+                exit;
+            elsif holder is null then
+                select j.id into holder from leasehold.jobs j
+                where j.tenant_id = tenant and j.dedupe_hash = hashes[number] and not j.dedupe_held;
+                continue when holder is null;
+            end if;
+            changed[number] := leasehold.settled(tenant, job, holder, seqs[number], now);
+            continue when changed[number] is null;
+            places[number] := holder;
+            -- Not created: its id is free for another request.
+            delete from leasehold.dedupe_holds h
+            where job.id is not null and h.tenant_id = tenant and h.dedupe_hash = leasehold.id_hash(job.id);
+            exit;
+        end loop;
+        if places[number] is null then
+            raise exception using errcode = '40001', message = 'a dedupe key was taken and freed by others';
+        end if;
+        if made[number] or changed[number] then
+            definitions := definitions || job.definition;
+            dues := dues || job.at;
+        end if;
+    end loop;
+
+    with rest as (
+        insert into leasehold.jobs as j (
+            id, seq, scheduled_for, queued_at, deadline, version, max_attempts, priority, ready, tenant_id, definition,
+            status, payload, source, source_ref, correlation_id, created_by)
+        select n.new_id, n.seq, n.at, now, n.deadline, n.version, n.max_attempts, n.priority, n.at <= now, tenant,
+               n.definition, 'queued', n.payload, n.source, n.source_ref, n.correlation_id, n.created_by
+        from unnest(ids, seqs, places, same_as, jobs) as n (
+            new_id, seq, place, same_as, definition, version, payload, id, priority, max_attempts, delay, at, deadline,
+            dedupe, dedupe_key, dedupe_for, on_conflict, source, source_ref, correlation_id, created_by)
+        where n.dedupe is null and n.place is null and n.same_as is null
+        returning j.definition, j.scheduled_for
+    )
+    select array_agg(lane.definition), array_agg(lane.due) into definitions, dues
+    from (
+        select work.definition, min(work.due) as due
+        from (select * from rest union all select * from unnest(definitions, dues)) as work (definition, due)
+        group by work.definition
+    ) lane;
+    if definitions is not null then
+        perform leasehold.wake(definitions, array_fill(tenant, array[cardinality(definitions)]), dues);
+    end if;
+
+    for number in select n.ordinality from unnest(same_as) with ordinality n (earlier) where n.earlier is not null loop
+        places[number] := coalesce(places[same_as[number]], ids[same_as[number]]);
+    end loop;
+    return query
+        select n.number, coalesce(n.place, n.id), n.made or n.place is null, n.changed
+        from unnest(ids, places, made, changed) with ordinality as n (id, place, made, changed, number);
+end $$;
+
+-- ------------------------------------------------------------------------------------------------------------ public
+
+-- A job, from SQL: `select * from leasehold.enqueue('acme', 'sync_folder', '{"path": "/"}')`.
+create function leasehold.enqueue(
+    tenant          text,
+    key             text,
+    payload         jsonb default '{}',
+    priority        integer default null,
+    max_attempts    integer default null,
+    delay           interval default null,
+    at              timestamptz default null,
+    deadline        timestamptz default null,
+    dedupe_key      text default null,
+    dedupe          text default null,
+    dedupe_for      interval default null,
+    on_conflict     text default null,
+    id              uuid default null,
+    correlation_id  text default null,
+    created_by      text default null,
+    out job_id      uuid,
+    out created     boolean,
+    out replaced    boolean
+) language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+begin
+    perform leasehold.durably();
+    select p.job_id, p.created, p.replaced into job_id, created, replaced
+    from leasehold.place_jobs(tenant, array[row (
+        key, null, payload, id, priority, max_attempts, delay, at, deadline, dedupe, dedupe_key, dedupe_for,
+        on_conflict, 'manual', null, correlation_id, created_by
+    )::leasehold.new_job]) p;
+end $$;
+
+-- Jobs, from a driver: an array of objects whose fields are those of leasehold.new_job. One row for each, by its number
+-- from 1 on; or a single row whose code says why all of them were refused.
+create function leasehold.enqueue_jobs(tenant text, jobs jsonb)
+returns table (
+    number bigint, job_id uuid, created boolean, replaced boolean, code text, happened text, fix text, about text
+) language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+begin
+    perform leasehold.durably();
+    return query
+        select p.number, p.job_id, p.created, p.replaced, null::text, null::text, null::text, null::text
+        from leasehold.place_jobs(
+            tenant, array(select j from jsonb_populate_recordset(null::leasehold.new_job, jobs) j)) p;
+exception
+    when sqlstate 'L1000' or sqlstate 'L1001' or sqlstate 'L1002' or sqlstate 'L1005' or sqlstate 'L1010'
+        or sqlstate 'L1013'
+    then
+        get stacked diagnostics
+            code = returned_sqlstate, happened = message_text, fix = pg_exception_hint, about = pg_exception_detail;
+        return next;
+end $$;
+
+revoke execute on function leasehold.enqueue, leasehold.enqueue_jobs from public;

@@ -1,0 +1,125 @@
+"""The jobs of one call as one statement, and what its answer means. No I/O: drivers of either colour share it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+import orjson
+
+from leasehold.engines.postgres.sql import Statement
+from leasehold.errors import DuplicateJob, LeaseholdError
+from leasehold.model import payload
+from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within
+from leasehold.model.job import JobId, NewJob, Placed, TenantId, job_id
+
+_NUMBERED = re.compile(r"\$(\d)")
+
+
+class Row(Protocol):
+    """By place: drivers disagree about names."""
+
+    def __getitem__(self, place: int, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Each parameter stands once in the statement, in the order of `arguments`."""
+
+    statement: Statement
+    tenant: TenantId
+    jobs: str
+    count: int
+    schema: str
+
+    @property
+    def arguments(self) -> tuple[str, str]:
+        return self.tenant, self.jobs
+
+    @property
+    def text(self) -> str:
+        """With $1 and $2, as the server itself has them."""
+        return self.statement.text
+
+    @property
+    def text_with_percent(self) -> str:
+        return _NUMBERED.sub("%s", self.statement.text)
+
+    @property
+    def text_with_names(self) -> str:
+        """:tenant and :jobs."""
+        return _NUMBERED.sub(lambda match: f":{self.statement.parameters[int(match[1]) - 1]}", self.statement.text)
+
+    @property
+    def named(self) -> dict[str, str]:
+        return dict(zip(self.statement.parameters, self.arguments, strict=True))
+
+    def answered(self, rows: Sequence[Row]) -> list[Placed]:
+        """In the order given. Raises what was refused; then nothing was enqueued, and the transaction can go on."""
+        if len(rows) == 1 and rows[0][4] is not None:
+            raise refusal(*(rows[0][place] for place in (4, 5, 6, 7)))
+        placed = [Placed(JobId(row[1]), row[2], row[3]) for row in sorted(rows, key=lambda row: int(row[0]))]
+        assert len(placed) == self.count, f"{self.count} jobs, {len(placed)} answers"
+        return placed
+
+
+def request(statement: Statement, schema: str, tenant: TenantId, jobs: Sequence[NewJob]) -> Request:
+    document = orjson.dumps([dict(_fields(job)) for job in jobs]).decode()
+    return Request(statement, tenant, document, len(jobs), schema)
+
+
+def refusal(state: str, happened: str, fix: str, about: str | None) -> LeaseholdError:
+    """A refusal by SQL, as ours: LH-1002 has the state L1002, and says its code itself."""
+    code = f"LH-{state[1:]}"
+    error = _KINDS[code](happened.removeprefix(f"{code}: "), fix=fix)
+    if isinstance(error, DuplicateJob):
+        error.job = about
+    return error
+
+
+def _kinds(of: type[LeaseholdError]) -> Iterator[tuple[str, type[LeaseholdError]]]:
+    for kind in of.__subclasses__():
+        yield from _kinds(kind)
+        yield kind.code, kind
+
+
+_KINDS: Mapping[str, type[LeaseholdError]] = dict(_kinds(LeaseholdError))
+
+
+def _fields(job: NewJob) -> Iterator[tuple[str, Any]]:
+    """What is said about a job; what is not is left to its definition."""
+    yield "definition", job.definition
+    yield "payload", orjson.Fragment(payload.encode(job.payload))
+    yield "source", job.source.value
+    for name in ("version", "priority", "max_attempts", "source_ref", "correlation_id", "created_by"):
+        if (value := getattr(job, name)) is not None:
+            yield name, value
+    if job.id is not None:
+        yield "id", job_id(job.id)
+    if job.delay:
+        yield "delay", _seconds(job.delay)
+    if job.at is not None:
+        yield "at", job.at.isoformat()
+    if job.deadline is not None:
+        yield "deadline", job.deadline.isoformat()
+    if job.dedupe is not None:
+        yield from _dedupe(job.dedupe)
+
+
+def _dedupe(dedupe: Dedupe) -> Iterator[tuple[str, Any]]:
+    yield "dedupe", _MODES[type(dedupe.mode)]
+    yield "on_conflict", dedupe.on_conflict.value
+    if dedupe.key is not None:
+        yield "dedupe_key", dedupe.key
+    if dedupe.held_for is not None:
+        yield "dedupe_for", _seconds(dedupe.held_for)
+
+
+_MODES: Mapping[type, str] = {WhileActive: "active", Within: "window", Always: "always"}
+
+
+def _seconds(length: timedelta) -> str:
+    """Not days: on the day that clocks change, a day of Postgres has 23 hours or 25."""
+    micros = length // timedelta(microseconds=1)
+    return f"{micros // 1_000_000}.{micros % 1_000_000:06} seconds"
