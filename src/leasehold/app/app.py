@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, finalize, ref
 
 from pydantic import BaseModel
 
-from leasehold.app.access import Access
+from leasehold.app.access import Access, Said
 from leasehold.app.background import Background
 from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of_function
 from leasehold.app.opened import Opened, Shared
@@ -61,15 +61,15 @@ class Leasehold:
         app.tenant("acme").enqueue(sync_folder, provider_id="p_9")
 
     The database is `url`, or LEASEHOLD_URL, or else an embedded Postgres in `.leasehold/` that is started, migrated
-    and stopped by itself. Nothing is opened before it is needed. An app with one tenant says
-    `Leasehold(tenant="default")` and enqueues without a door.
+    and stopped by itself. Nothing is opened before it is needed; a function as `url` is asked then. An app with
+    one tenant says `Leasehold(tenant="default")` and enqueues without a door.
     """
 
     def __init__(
         self,
-        url: str | None = None,
+        url: Said | None = None,
         *,
-        schema: str | None = None,
+        schema: Said | None = None,
         tenant: str | None = None,
         home: Path | str | None = None,
     ) -> None:
