@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,8 @@ class Access:
         with embedded.postgres(settings.home) as server:
             if new:  # someone may just have forgotten the URL, and would look for these jobs elsewhere
                 log.warning("LEASEHOLD_URL is not set: a new database was made in %s", settings.home.resolve())
-            asyncio.run(prepare_store(server.url, settings.schema))
+            with ThreadPoolExecutor(1) as aside:  # whoever asks may have a loop running
+                aside.submit(asyncio.run, prepare_store(server.url, settings.schema)).result()
             yield server.url
 
     @asynccontextmanager
