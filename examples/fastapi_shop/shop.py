@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Annotated
 
+import asyncpg
 from fastapi import Depends, FastAPI
 from pydantic import BaseModel
-from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -36,8 +37,8 @@ async def send_receipt(job: Job, order: int) -> str:
 async def lifespan(web: FastAPI) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(app.open(worker=True))
-        url = make_url(stack.enter_context(app.database())).set(drivername="postgresql+asyncpg")
-        web.state.engine = create_async_engine(url)
+        url = stack.enter_context(app.database())
+        web.state.engine = create_async_engine("postgresql+asyncpg://", async_creator=partial(asyncpg.connect, url))
         stack.push_async_callback(web.state.engine.dispose)
         async with web.state.engine.begin() as connection:
             await connection.run_sync(Base.metadata.create_all)
@@ -68,7 +69,8 @@ async def place_order(
         session.add(order)
         await session.flush()
         job = await app.tenant(shop).within(session).aenqueue(send_receipt, order=order.id)
-    return {"order": order.id, "job": job.id}
+        placed = {"order": order.id, "job": job.id}
+    return placed
 
 
 @web.get("/shops/{shop}/jobs/{job}")

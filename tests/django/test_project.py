@@ -32,6 +32,15 @@ async def asked(shop: Shop, question: str) -> object:
         await connection.close()
 
 
+async def joined(shop: Shop, worker: Process) -> None:
+    """Only then it listens to signals."""
+
+    async def seated() -> bool:
+        return await asked(shop, "select count(*) from leasehold.workers") == 1
+
+    await eventually(seated, what=f"a worker ({worker.said})")
+
+
 @pytest.fixture
 async def worker(shop: Shop, tmp_path: Path) -> AsyncIterator[Process]:
     process = Process(
@@ -93,7 +102,7 @@ asyncio.run(view())
 
 
 async def test_manage_py_runs_a_worker_which_drains_when_it_is_told_to_stop(shop: Shop, worker: Process) -> None:
-    await worker.says("slots for send_receipt")
+    await joined(shop, worker)
     order = shop.python(
         ORDER
         + """
@@ -150,7 +159,7 @@ async def test_the_commands_of_the_page_work(empty: Shop, tmp_path: Path) -> Non
         assert command.words[0] == "python", shlex.join(command.words)
         if "worker" in words:
             process = Process(words, empty.environment, tmp_path / "worker.log", folder=SHOP)
-            await process.says("slots for send_receipt")
+            await joined(empty, process)
             process.send(signal.SIGTERM)
             assert await process.code() == 0
         else:

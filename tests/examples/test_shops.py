@@ -82,6 +82,14 @@ async def example(request: pytest.FixtureRequest, tmp_path: Path, database_url: 
         await process.clear_up()
 
 
+@pytest.fixture
+async def web_shop(tmp_path: Path, database_url: str) -> AsyncIterator[Example]:
+    example = Example("fastapi_shop", tmp_path, [])
+    yield example
+    for process in example.started:
+        await process.clear_up()
+
+
 async def counted(url: str, example: Example) -> tuple[int, int]:
     """How many orders there are, and how many jobs."""
     connection = await asyncpg.connect(url)
@@ -127,13 +135,12 @@ async def test_killed_between_insert_and_commit_it_leaves_neither_order_nor_job(
 
 
 async def test_the_web_shop_places_orders_and_runs_their_jobs_in_one_process(
-    tmp_path: Path, database_url: str
+    web_shop: Example, database_url: str
 ) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    example = Example("fastapi_shop", tmp_path, [])
-    server = example.run(database_url, "-m", "uvicorn", "shop:web", "--host", "127.0.0.1", "--port", str(port))
+    server = web_shop.run(database_url, "-m", "uvicorn", "shop:web", "--host", "127.0.0.1", "--port", str(port))
     await server.says("Application startup complete")
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as web:
         placed = (await web.post("/shops/acme/orders", json={"item": "lamp"})).json()
@@ -143,18 +150,17 @@ async def test_the_web_shop_places_orders_and_runs_their_jobs_in_one_process(
 
         await eventually(done, what=f"the receipt ({server.said})")
         assert (await web.get(f"/shops/acme/jobs/{placed['job']}")).json()["result"] == f"receipt {placed['order']}"
-    assert await counted(database_url, example) == (1, 1)
+    assert await counted(database_url, web_shop) == (1, 1)
     server.send(signal.SIGTERM)
     await server.code()
 
 
-async def test_the_web_shop_killed_before_the_commit_leaves_neither(tmp_path: Path, database_url: str) -> None:
+async def test_the_web_shop_killed_before_the_commit_leaves_neither(web_shop: Example, database_url: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    example = Example("fastapi_shop", tmp_path, [])
     async with Proxy(database_url).open() as network:
-        server = example.run(network.url, "-m", "uvicorn", "shop:web", "--host", "127.0.0.1", "--port", str(port))
+        server = web_shop.run(network.url, "-m", "uvicorn", "shop:web", "--host", "127.0.0.1", "--port", str(port))
         await server.says("Application startup complete")
         network.stop(b"COMMIT;", having_sent=b"INSERT INTO orders")
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as web:
@@ -165,7 +171,7 @@ async def test_the_web_shop_killed_before_the_commit_leaves_neither(tmp_path: Pa
             with pytest.raises(httpx.HTTPError):
                 await order
         await server.code()
-    assert await counted(database_url, example) == (0, 0)
+    assert await counted(database_url, web_shop) == (0, 0)
 
 
 async def succeeded(url: str) -> int:

@@ -1,9 +1,9 @@
 """The project's app, with Django's manners: its connections, its threads, its tests."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -14,13 +14,28 @@ from django.utils.connection import ConnectionProxy
 from leasehold.app import Leasehold
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
-from leasehold.app.tenant import Tenant
+from leasehold.app.tenant import Enqueued, Tenant
 from leasehold.django.place import Place
-from leasehold.model.job import tenant_id
+from leasehold.model.job import NewJob, tenant_id
 from leasehold.worker.handlers import Call
 from leasehold.worker.job import Job
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
+
+
+class Door(Tenant):
+    """A tenant's door on Django's connections, which block: what is awaited goes to their thread, as in the ORM."""
+
+    async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
+        return await sync_to_async(self.enqueue)(definition, *args, **kwargs)
+
+    async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
+        return await sync_to_async(self.enqueue_key)(key, payload)
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
+        return await sync_to_async(self.enqueue_many)(jobs)
 
 
 class Project(Leasehold):
@@ -36,7 +51,7 @@ class Project(Leasehold):
     def tenant(self, tenant: str | UUID) -> Tenant:
         """The tenant's door, for the current connection of the alias, whichever thread uses it."""
         current = ConnectionProxy(connections, Place.of_settings().alias)
-        return super().tenant(tenant).within(current, atomic=False)
+        return Door(tenant_id(tenant), self).within(current, atomic=False)
 
     def _only_tenant(self, verb: str) -> Tenant:
         self._tenant = None if (only := Place.of_settings().tenant) is None else tenant_id(only)
@@ -47,9 +62,9 @@ class Project(Leasehold):
         self._definitions[definition.key] = definition
         return definition
 
-    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
+    def _block(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
         try:
-            return super()._wait(ask, instead)
+            return super()._block(ask)
         finally:
             self._leave_no_connection_to_a_test()
 
