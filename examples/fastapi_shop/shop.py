@@ -69,8 +69,7 @@ async def place_order(
         session.add(order)
         await session.flush()
         job = await app.tenant(shop).within(session).aenqueue(send_receipt, order=order.id)
-        placed = {"order": order.id, "job": job.id}
-    return placed
+        return {"order": order.id, "job": job.id}
 
 
 @web.get("/shops/{shop}/jobs/{job}")
