@@ -541,6 +541,15 @@ def _new(count: int) -> dict[str, Any]:
     }
 
 
+def _alike(**jobs: Any) -> dict[str, Any]:
+    shared = dict.fromkeys(
+        ("priority", "max_attempts", "at", "deadline", "source_ref", "correlation_id", "created_by"), None
+    )
+    told = {"tenant": BIG, "definition": DEEP, "version": 1, "delay": timedelta(), "source": "manual"}
+    return {**shared, **told, **jobs}
+
+
+_NEW_ID = UUID("01900009-0000-7000-8000-000000000000")
 _MINE = range(1, 51)
 _READY = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running"}}
 _PKEY = {"jobs": {"jobs_pkey"}}
@@ -691,6 +700,14 @@ ON_LINKS: tuple[Case, ...] = (
 _POOLED = (
     Case("enqueue one", "tenant/enqueue", _new(1), {}),
     Case("enqueue a hundred", "tenant/enqueue", _new(100), {}),
+    Case("enqueue one that nobody holds", "tenant/enqueue_one", _alike(id=_NEW_ID, payload="{}"), {}),
+    Case(
+        "enqueue a hundred alike",
+        "tenant/enqueue_alike",
+        _alike(ids=_new(100)["ids"], payloads=["{}"] * 100, wakes=True),
+        {},
+    ),
+    Case("wake for many", "tenant/wake", {"tenant": BIG, "definitions": [DEEP], "dues": [None]}, {}),
     Case(
         "holders",
         "tenant/holders",
@@ -831,10 +848,11 @@ OF_EACH_TENANT = tuple(
 )
 
 # The first five enqueues on a connection are planned anew, the later ones as it was settled.
-ON_THE_POOL = tuple(case.through(Door.POOL) for case in _POOLED if case.statement == "tenant/enqueue")
+_ENQUEUING = [case for case in _POOLED if case.statement.startswith(("tenant/enqueue", "tenant/wake"))]
+ON_THE_POOL = tuple(case.through(Door.POOL) for case in _ENQUEUING)
 PLANNED_ANEW = tuple(case.through(Door.ANEW) for case in (*_POOLED, *_FINDING, *_LOOKING_ROUND))
 # In a transaction of the app's.
-ON_THE_CALLERS = tuple(case.through(Door.CALLER) for case in _POOLED if case.statement == "tenant/enqueue")
+ON_THE_CALLERS = tuple(case.through(Door.CALLER) for case in _ENQUEUING)
 
 EVERY = (*ON_LINKS, *ON_THE_POOL, *PLANNED_ANEW, *ON_THE_CALLERS)
 

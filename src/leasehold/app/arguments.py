@@ -41,9 +41,11 @@ class Arguments:
         self._key = key
         self._parameters = parameters
         self._only_by_name = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-        self._by_place = len(parameters) - len(self._only_by_name)
+        self._names_by_place = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        self._by_place = len(self._names_by_place)
         self._whole = _the_single_model(parameters, hints)
         self._model = self._whole or _model_of(key, parameters, hints)
+        self._names = self._known()
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -54,8 +56,8 @@ class Arguments:
         given = self._given(args, kwargs)
         try:
             passed = self._validated(given)
-            if not self._whole and all(type(value) in _PLAIN for value in passed.__dict__.values()):
-                return dict(self._fields(passed))
+            if not self._whole and _PLAIN.issuperset(map(type, passed.__dict__.values())):
+                return dict(zip(self._names, passed.__dict__.values(), strict=True))
             payload = self._dumped(passed)
             self._require_same(passed, self._model.model_validate_json(encode(payload)))
         except ValidationError as error:
@@ -85,7 +87,9 @@ class Arguments:
     # ------------------------------------------------------------------------------------------------ call → payload
 
     def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        by_place = [p.name for p in self._parameters if p.kind is not p.KEYWORD_ONLY]
+        if not args:
+            return dict(kwargs)
+        by_place = self._names_by_place
         if len(args) > len(by_place):
             raise self._misfit(f"{len(args)} arguments by position, it takes {len(by_place) or 'none'}")
         given = dict(zip(by_place, args, strict=False))

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
+from leasehold.engines.postgres.pool import Loan, Pool
 from leasehold.engines.postgres.sql import Statement, schema_name, statements
 from leasehold.errors import InvalidInput, SchemaMismatch, TransactionConflict, Unreachable
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
-    Pool = asyncpg.Pool[asyncpg.Record]
     Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 # Hot tables are analysed when empty as often as when full. With these, each hot statement has one plan, by index,
@@ -79,7 +79,6 @@ class Database:
         self.pooled = False
         self._statements = statements(self.schema)
         self._pool: Pool | None = None
-        self._opening = asyncio.Lock()
 
     def statement(self, name: str) -> Statement:
         return self._statements[name]
@@ -103,10 +102,11 @@ class Database:
         async with connection.transaction() if self.pooled else nullcontext():
             return await connection.fetch(statement.text, *statement.arguments(values))
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator["Connection"]:
-        async with (await self._opened_pool()).acquire() as connection:
-            yield connection
+    def connection(self) -> Loan:
+        """One of the pool's, for a while."""
+        if self._pool is None:
+            self._pool = Pool(self.connect, closed, POOL_SIZE)
+        return self._pool.connection()
 
     async def connect(self, **settings: str) -> "asyncpg.Connection[asyncpg.Record]":
         with self.translated():
@@ -138,18 +138,6 @@ class Database:
                 raise
             except _UNREACHABLE:
                 pool.terminate()
-
-    async def _opened_pool(self) -> "Pool":
-        async with self._opening:
-            if self._pool is None:
-                self._pool = await asyncpg.create_pool(
-                    self.url,
-                    min_size=0,
-                    max_size=POOL_SIZE,
-                    **self._options({}),
-                    reset=_nothing_to_reset,
-                )
-            return self._pool
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -274,7 +262,3 @@ async def closed(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         raise
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
         connection.terminate()
-
-
-async def _nothing_to_reset(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """We leave no session state behind; asyncpg's own reset would be one more statement for each enqueue."""

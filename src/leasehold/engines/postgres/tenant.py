@@ -1,10 +1,11 @@
 """The tenant's door in Postgres. One funnel adds the tenant to every statement; none here can do without it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,8 +13,10 @@ import asyncpg
 from asyncpg import Record
 
 from leasehold.engines.postgres import pages, rows
+from leasehold.engines.postgres.alike import Alike
 from leasehold.engines.postgres.batch import Batch
 from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.filling import Filling
 from leasehold.engines.postgres.listen import RESULT_FALLBACK, Results
 from leasehold.errors import InactiveDefinition, InvalidInput, TransactionConflict, UnknownDefinition, UnknownTenant
 from leasehold.model.definition import Registered, unknown_definition
@@ -58,11 +61,43 @@ class PostgresTenantJobs:
         """
         if not jobs:
             return []
+        if (alike := Alike.of(jobs)) is not None:
+            return await self._enqueue_alike(alike, within)
         batch = Batch(self._tenant, jobs)
         await self._admit()
         with self._database.translated():
             async with self._caller_or_own(within) as connection, self._atomic(batch, connection):
                 return await self._place(batch, connection)
+
+    @asynccontextmanager
+    async def filling(self, within: object | None = None) -> AsyncIterator[Filling]:
+        await self._admit()
+        lent = self._caller_or_own(within)
+        async with Filling(self._database, self._tenant, lent, self._place_whatever) as filling:
+            yield filling
+
+    async def _enqueue_alike(self, alike: Alike, within: object | None) -> list[Placed]:
+        """By one statement without a transaction around it, unless it is too large for one."""
+        if len(list(alike.pieces())) > 1:
+            async with self.filling(within) as filling:
+                return await filling.place(alike)
+        await self._admit()
+        with self._database.translated():
+            async with self._caller_or_own(within) as connection:
+                if await self._insert(alike, connection):
+                    return alike.placed()
+                return await self._place_whatever(alike.jobs, connection)  # refused, and that way says why
+
+    async def _insert(self, alike: Alike, connection: "Connection") -> list[Record]:
+        fetch = partial(self._database.fetch_on, connection, tenant=self._tenant)
+        if len(alike.ids) == 1:
+            return await fetch("tenant/enqueue_one", **alike.one())
+        return await fetch("tenant/enqueue_alike", wakes=True, **alike.columns())
+
+    async def _place_whatever(self, jobs: Sequence[NewJob], connection: "Connection") -> list[Placed]:
+        batch = Batch(self._tenant, jobs)
+        async with self._atomic(batch, connection):
+            return await self._place(batch, connection)
 
     @staticmethod
     def _atomic(batch: Batch, connection: "Connection") -> AbstractAsyncContextManager[Any]:

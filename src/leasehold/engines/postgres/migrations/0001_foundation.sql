@@ -26,8 +26,9 @@ create function leasehold.clock() returns timestamptz language sql volatile para
 
 -- What was acknowledged must survive a crash: called by every statement whose success is a promise, so that a database
 -- or a caller with synchronous_commit off does not break it. Stronger settings are left alone.
-create function leasehold.durably() returns text language sql volatile
-    as $$ select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off' $$;
+create function leasehold.durably() returns text language sql volatile as $$
+    select case current_setting('synchronous_commit') when 'off' then set_config('synchronous_commit', 'on', true) end
+$$;
 
 -- ---------------------------------------------------------------------------------------------------- who and what
 
@@ -378,6 +379,10 @@ begin
         -- An old snapshot can't see who went to sleep since.
         perform pg_notify(leasehold.channel_for_all(), 'work');
         return 1;
+    end if;
+    -- Nobody sleeps: what follows would be four statements and a subtransaction to find that out (20 µs, now 6).
+    if not exists (select from leasehold.sleepers) then
+        return 0;
     end if;
     for round in 1..3 loop
         loop
