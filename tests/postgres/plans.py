@@ -700,11 +700,16 @@ ON_LINKS: tuple[Case, ...] = (
 _POOLED = (
     Case("enqueue one", "tenant/enqueue", _new(1), {}),
     Case("enqueue a hundred", "tenant/enqueue", _new(100), {}),
-    Case("enqueue one that nobody holds", "tenant/enqueue_one", _alike(id=_NEW_ID, payload="{}"), {}),
+    Case(
+        "enqueue one of which little is said",
+        "tenant/enqueue_one",
+        {"tenant": BIG, "id": _NEW_ID, "definition": DEEP, "version": 1, "payload": "{}", "source": "manual"},
+        {},
+    ),
     Case(
         "enqueue a hundred alike",
         "tenant/enqueue_alike",
-        _alike(ids=_new(100)["ids"], payloads=["{}"] * 100, wakes=True),
+        _alike(ids=",".join(map(str, _new(100)["ids"])), payloads="\n".join(["{}"] * 100), wakes=True),
         {},
     ),
     Case("wake for many", "tenant/wake", {"tenant": BIG, "definitions": [DEEP], "dues": [None]}, {}),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
 from datetime import timedelta
@@ -244,14 +245,18 @@ class Leasehold:
             return await ask(opened)
         return await asyncio.wrap_future(self._background.submit(ask))
 
-    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
-        """Whoever is interrupted while waiting, as by Ctrl-C, takes the call back."""
+    def _begin(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> "Future[T]":
+        """In the background, for a caller that will wait for it."""
         if _has_a_running_loop():
             raise BlockingCall(
                 "this call would block the event loop that runs in this thread. Nothing was changed.",
                 fix=f"Await its twin: await ….{instead}(…)",
             )
-        asked = self._background.submit(ask)
+        return self._background.submit(ask)
+
+    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
+        """Whoever is interrupted while waiting, as by Ctrl-C, takes the call back."""
+        asked = self._begin(ask, instead)
         try:
             return asked.result()
         except BaseException:
@@ -259,7 +264,10 @@ class Leasehold:
             raise
 
     def _opened_here(self) -> Opened | None:
-        shared = self._shared.get(asyncio.get_running_loop()) if _has_a_running_loop() else None
+        try:
+            shared = self._shared.get(asyncio.get_running_loop())
+        except RuntimeError:
+            return None
         return shared.opened if shared is not None else None
 
 

@@ -4,15 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
+from leasehold.app.bulk import CHUNK, Belt, Chunks, EnqueuedMany, Here, Order, Place, Progress, fill
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.config import read_duration
 from leasehold.errors import DuplicateJob, InvalidInput, UnknownDefinition, UnknownJob, WrongState
 from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within
-from leasehold.model.job import JobId, JobRecord, NewJob, TenantId, job_id
+from leasehold.model.job import JobId, JobRecord, NewJob, Placed, TenantId, job_id
 from leasehold.store import CancelAnswer, RescheduleAnswer, RetryAnswer, TenantJobs
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Tenant:
     id: TenantId
     _app: "Leasehold" = field(repr=False)
     _options: Mapping[str, Any] = field(default_factory=dict)
+    _fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def options(
         self,
@@ -106,28 +109,14 @@ class Tenant:
         before = {
             name: value for name, value in self._options.items() if said.keys().isdisjoint(_OTHER.get(name, ()))
         }
-        chosen = replace(self, _options={**before, **said})
+        options = {**before, **said}
         try:
-            chosen._chosen()
+            return replace(self, _options=options, _fields=_chosen(options))
         except InvalidInput as error:
             why = error.happened.partition("can't be enqueued: ")[2] or error.happened
             raise InvalidInput(
                 f"these options can't be used: {why}", fix="Nothing was enqueued. Correct the values."
             ) from error
-        return chosen
-
-    def _chosen(self) -> dict[str, Any]:
-        """The options, as fields of a job."""
-        fields = dict(self._options)
-        key, mode = fields.pop("dedupe_key", None), fields.pop("dedupe", None)
-        if key is not None or mode is not None:
-            fields["dedupe"] = Dedupe(key, mode or WhileActive())
-        if isinstance(fields.get("delay"), str):
-            fields["delay"] = read_duration(fields["delay"])
-        if "id" in fields:
-            fields["id"] = job_id(fields["id"])
-        NewJob(definition="", **fields)
-        return fields
 
     # ------------------------------------------------------------------------------------------------------- enqueue
 
@@ -145,15 +134,57 @@ class Tenant:
     async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         return await self._app._ask(partial(self._enqueue_key, key, payload))
 
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
-        """Enqueues what `definition.bind(…)` made: all of it or nothing, in one transaction."""
-        return self._app._wait(partial(self._enqueue_many, list(jobs)), "aenqueue_many")
+    def enqueue_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        chunk: int = CHUNK,
+        atomic: bool = True,
+        progress: Progress | None = None,
+    ) -> EnqueuedMany:
+        """Enqueues what `definition.bind(…)` made, a hundred thousand as well as two: all of it, or nothing.
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
-        return await self._app._ask(partial(self._enqueue_many, list(jobs)))
+        jobs      any iterable; it is asked for a chunk at a time, in this thread, while the one before is written
+        chunk     how many go at a time
+        atomic    False: each chunk is there as soon as it is written. After an error those before it stay, and
+                  PartlyEnqueued says how many; no chunk is ever written by halves
+        progress  called with how many are written, and how many there are (None where the iterable can't say)
+
+        Whoever uses a generator that is slow should not be atomic: its transaction would be open all the time.
+        """
+        order = self._order(jobs, chunk, atomic, progress)
+        belt = Belt(order)
+        return belt.feed(self._app._begin(partial(self._fill, order, belt), "aenqueue_many"))
+
+    async def aenqueue_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        chunk: int = CHUNK,
+        atomic: bool = True,
+        progress: Progress | None = None,
+    ) -> EnqueuedMany:
+        order = self._order(jobs, chunk, atomic, progress)
+        if opened := self._app._opened_here():
+            return await self._fill(order, Here(order), opened)
+        belt = Belt(order)
+        return await belt.afeed(self._app._background.submit(partial(self._fill, order, belt)))
+
+    def _order(self, jobs: Iterable[NewJob], chunk: int, atomic: bool, progress: Progress | None) -> Order:
+        if "id" in self._options and len(jobs := list(islice(jobs, 2))) > 1:
+            raise InvalidInput(
+                f"several jobs can't all have the id {self._options['id']}. Nothing was enqueued.",
+                fix="Enqueue them one by one, or leave the id out.",
+            )
+        return Order(jobs, chunk, atomic, progress)
+
+    async def _fill(self, order: Order, chunks: Chunks, opened: Opened) -> EnqueuedMany:
+        door = opened.store.tenant(self.id)
+        return await fill(order, chunks, partial(self._put, opened), door, EnqueuedMany(self._answered))
 
     async def _enqueue(self, job: NewJob, opened: Opened) -> Enqueued[Any]:
-        return (await self._enqueue_many([job], opened))[0]
+        (placed,) = await self._put(opened, opened.store.tenant(self.id).enqueue, (job,))
+        return self._answered(placed.id, placed.created, job.definition)
 
     async def _enqueue_key(self, key: str, payload: Mapping[str, Any], opened: Opened) -> Enqueued[Any]:
         if own := self._app.definition(key):
@@ -162,28 +193,32 @@ class Tenant:
         registered.definition.check(payload)
         return await self._enqueue(NewJob(definition=key, payload=payload, version=registered.version), opened)
 
-    async def _enqueue_many(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
-        if "id" in self._options and len(jobs) > 1:
-            raise InvalidInput(
-                f"{len(jobs)} jobs can't all have the id {self._options['id']}. Nothing was enqueued.",
-                fix="Enqueue them one by one, or leave the id out.",
-            )
+    async def _put(self, opened: Opened, place: Place, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        """With the door's options, and each pinned to the version that its definition has now."""
         try:
-            return await self._place(jobs, opened)
+            return await place(self._pinned(jobs, opened) or await self._looked_up(jobs, opened))
         except UnknownDefinition:
             opened.forget()
-            return await self._place(jobs, opened)
+            return await place(await self._looked_up(jobs, opened))
 
-    async def _place(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
-        options = self._chosen()
-        pinned = [
-            replace(job, version=job.version or await opened.version_of(job.definition), **options) for job in jobs
-        ]
-        placed = await opened.store.tenant(self.id).enqueue(pinned)
-        return [
-            Enqueued(answer.id, answer.created, self.id, job.definition)
-            for job, answer in zip(pinned, placed, strict=True)
-        ]
+    def _pinned(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob] | None:
+        """None: some version is not known yet."""
+        fields, known = self._fields, opened.versions
+        try:
+            return [
+                job.with_fields(fields if job.version else {**fields, "version": known[job.definition]})
+                for job in jobs
+            ]
+        except KeyError:
+            return None
+
+    async def _looked_up(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
+        keys = {job.definition for job in jobs if not job.version}
+        versions = {key: await opened.version_of(key) for key in keys}
+        return [replace(job, version=job.version or versions[job.definition], **self._fields) for job in jobs]
+
+    def _answered(self, job: JobId, created: bool, definition: str) -> Enqueued[Any]:
+        return Enqueued(job, created, self.id, definition)
 
     # ---------------------------------------------------------------------------------------------------------- read
 
@@ -260,6 +295,20 @@ class Tenant:
         if RescheduleAnswer.RESCHEDULED not in moved.values():
             seen = await self._get(job, opened)
             raise _not_in_a_state(seen, "run now", "Only what waits can be; retry what has ended.")
+
+
+def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, as fields of a job."""
+    fields = dict(options)
+    key, mode = fields.pop("dedupe_key", None), fields.pop("dedupe", None)
+    if key is not None or mode is not None:
+        fields["dedupe"] = Dedupe(key, mode or WhileActive())
+    if isinstance(fields.get("delay"), str):
+        fields["delay"] = read_duration(fields["delay"])
+    if "id" in fields:
+        fields["id"] = job_id(fields["id"])
+    NewJob(definition="", **fields)
+    return fields
 
 
 def _require_types(said: Mapping[str, Any]) -> None:

@@ -20,9 +20,17 @@ _SHARED = (
 )
 _shared = attrgetter(*_SHARED)
 _looks = attrgetter("id", "dedupe", *_SHARED)
+_said = attrgetter("id", "dedupe", *(name for name in _SHARED if name not in ("definition", "version", "source")))
+_NOTHING_SAID = _said(NewJob(definition=""))
 
 # Of payloads in one statement, in characters: the server holds all of it at once.
 MAX_SIZE = 16 * 1024 * 1024
+
+
+def says_nothing_more(job: NewJob) -> bool:
+    """Than what it is: a definition's version and a payload. One at a time, nearly all of them are so."""
+    said: tuple[Any, ...] = _said(job)
+    return said == _NOTHING_SAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,11 @@ class Alike:
             return None
         return Alike(jobs, [JobId(str(uuid7())) for _ in jobs], [payload.encode(job.payload) for job in jobs])
 
+    @property
+    def too_large(self) -> bool:
+        """For one statement."""
+        return len(self.payloads) > 1 and sum(map(len, self.payloads)) > MAX_SIZE
+
     def pieces(self) -> Iterator["Alike"]:
         """Each small enough for a statement."""
         begin = size = 0
@@ -54,16 +67,12 @@ class Alike:
     def _piece(self, begin: int, end: int) -> "Alike":
         return Alike(self.jobs[begin:end], self.ids[begin:end], self.payloads[begin:end])
 
-    def one(self) -> dict[str, Any]:
-        return {"id": self.ids[0], "payload": self.payloads[0], **self._what_they_share()}
-
     def columns(self) -> dict[str, Any]:
-        return {"ids": self.ids, "payloads": self.payloads, **self._what_they_share()}
-
-    def _what_they_share(self) -> dict[str, Any]:
+        """As two texts, which the server splits: no line break is in JSON as we write it. As arrays they took the
+        driver 1.5 µs a job, for it looks at each item to see whether it is an array, too."""
         shared = dict(zip(_SHARED, _shared(self.jobs[0]), strict=True))
         shared["source"] = shared["source"].value
-        return shared
+        return {"ids": ",".join(self.ids), "payloads": "\n".join(self.payloads), **shared}
 
     def placed(self) -> list[Placed]:
         return [Placed(each, created=True) for each in self.ids]

@@ -19,7 +19,7 @@ IDLE = 300.0
 
 
 class Pool:
-    """At most `size` are lent at a time; who comes when all are waits in turn."""
+    """At most `size` are lent at a time; whoever comes when all are waits in turn."""
 
     def __init__(
         self, connect: "Callable[[], Awaitable[Session]]", close: "Callable[[Session], Awaitable[None]]", size: int
@@ -30,7 +30,6 @@ class Pool:
         self._idle: list[Session] = []
         self._lent: set[Session] = set()
         self._all_back = asyncio.Event()
-        self._all_back.set()
         self._closing: set[asyncio.Future[None]] = set()
         self._ended = False
         self._unused = 0
@@ -47,41 +46,44 @@ class Pool:
             self._room.release()
             raise
         self._lent.add(session)
-        self._all_back.clear()
         return session
-
-    async def give_back(self, session: "Session", failure: BaseException | None) -> None:
-        """A statement that was canceled may still be under way: whoever canceled it waits until it is over."""
-        try:
-            if session.is_closed():
-                session.terminate()
-            elif self._ended or session.is_in_transaction() or isinstance(failure, asyncio.CancelledError):
-                await self._closed_for_good(session)
-            else:
-                self._idle.append(session)
-                if self._sweep is None:
-                    self._sweep_later()
-        finally:
-            self._lent.discard(session)
-            if not self._lent:
-                self._all_back.set()
-            self._room.release()
-
-    async def _closed_for_good(self, session: "Session") -> None:
-        closing = asyncio.ensure_future(self._close(session))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-        await asyncio.shield(closing)
 
     def _last_back(self) -> "Session | None":
         """So that of too many the same ones are never used, and can be closed."""
         while self._idle:
             session = self._idle.pop()
-            self._unused = min(self._unused, len(self._idle))
+            if len(self._idle) < self._unused:
+                self._unused = len(self._idle)
             if not session.is_closed():
                 return session
             session.terminate()
         return None
+
+    def keep(self, session: "Session") -> bool:
+        """For the next one, if it is still good for that."""
+        if self._ended or session.is_closed() or session.is_in_transaction():
+            return False
+        self._idle.append(session)
+        if self._sweep is None:
+            self._sweep_later()
+        self._has_come_back(session)
+        return True
+
+    async def end(self, session: "Session") -> None:
+        """A statement that was canceled may still be under way: whoever canceled it waits until it is over."""
+        closing = asyncio.ensure_future(self._close(session))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        try:
+            await asyncio.shield(closing)
+        finally:
+            self._has_come_back(session)
+
+    def _has_come_back(self, session: "Session") -> None:
+        self._lent.discard(session)
+        self._room.release()
+        if self._ended and not self._lent:
+            self._all_back.set()
 
     # ---------------------------------------------------------------------------------------------------------- close
 
@@ -92,7 +94,8 @@ class Pool:
             self._sweep.cancel()
         while self._idle:
             await self._close(self._idle.pop())
-        await self._all_back.wait()
+        if self._lent:
+            await self._all_back.wait()
 
     def terminate(self) -> None:
         for session in (*self._idle, *self._lent):
@@ -114,7 +117,7 @@ class Pool:
 
 
 class Loan:
-    """`async with`: a connection for a while. A class, since a generator would cost as much as all of the pool."""
+    """`async with`: a connection for a while."""
 
     __slots__ = ("_pool", "_session")
 
@@ -128,4 +131,5 @@ class Loan:
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._pool.give_back(self._session, failure)
+        if isinstance(failure, asyncio.CancelledError) or not self._pool.keep(self._session):
+            await self._pool.end(self._session)

@@ -5,20 +5,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 from asyncpg import Record
+from uuid_utils import uuid7
 
 from leasehold.engines.postgres import pages, rows
-from leasehold.engines.postgres.alike import Alike
+from leasehold.engines.postgres.alike import Alike, says_nothing_more
 from leasehold.engines.postgres.batch import Batch
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.filling import Filling
 from leasehold.engines.postgres.listen import RESULT_FALLBACK, Results
 from leasehold.errors import InactiveDefinition, InvalidInput, TransactionConflict, UnknownDefinition, UnknownTenant
+from leasehold.model import payload as payloads
 from leasehold.model.definition import Registered, unknown_definition
 from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId, job_id
 from leasehold.model.status import Status
@@ -61,6 +62,8 @@ class PostgresTenantJobs:
         """
         if not jobs:
             return []
+        if len(jobs) == 1 and says_nothing_more(jobs[0]):
+            return await self._enqueue_one(jobs[0], within)
         if (alike := Alike.of(jobs)) is not None:
             return await self._enqueue_alike(alike, within)
         batch = Batch(self._tenant, jobs)
@@ -76,23 +79,39 @@ class PostgresTenantJobs:
         async with Filling(self._database, self._tenant, lent, self._place_whatever) as filling:
             yield filling
 
+    async def _enqueue_one(self, job: NewJob, within: object | None) -> list[Placed]:
+        """The way of most calls: one statement, no transaction around it, and few steps on the way there."""
+        new, payload = JobId(str(uuid7())), payloads.encode(job.payload)
+        if self._tenant not in self._known:
+            await self._admit()
+        with self._database.translated():
+            async with self._database.connection() if within is None else self._caller_or_own(within) as connection:
+                if await self._database.fetch_on(
+                    connection,
+                    "tenant/enqueue_one",
+                    tenant=self._tenant,
+                    id=new,
+                    definition=job.definition,
+                    version=job.version,
+                    payload=payload,
+                    source=job.source.value,
+                ):
+                    return [Placed(new, created=True)]
+                return await self._place_whatever([job], connection)  # refused, and that way says why
+
     async def _enqueue_alike(self, alike: Alike, within: object | None) -> list[Placed]:
         """By one statement without a transaction around it, unless it is too large for one."""
-        if len(list(alike.pieces())) > 1:
+        if alike.too_large:
             async with self.filling(within) as filling:
                 return await filling.place(alike)
         await self._admit()
         with self._database.translated():
             async with self._caller_or_own(within) as connection:
-                if await self._insert(alike, connection):
+                if await self._database.fetch_on(
+                    connection, "tenant/enqueue_alike", tenant=self._tenant, wakes=True, **alike.columns()
+                ):
                     return alike.placed()
-                return await self._place_whatever(alike.jobs, connection)  # refused, and that way says why
-
-    async def _insert(self, alike: Alike, connection: "Connection") -> list[Record]:
-        fetch = partial(self._database.fetch_on, connection, tenant=self._tenant)
-        if len(alike.ids) == 1:
-            return await fetch("tenant/enqueue_one", **alike.one())
-        return await fetch("tenant/enqueue_alike", wakes=True, **alike.columns())
+                return await self._place_whatever(alike.jobs, connection)
 
     async def _place_whatever(self, jobs: Sequence[NewJob], connection: "Connection") -> list[Placed]:
         batch = Batch(self._tenant, jobs)

@@ -413,6 +413,23 @@ begin
     return woken;
 end $$;
 
+-- The same for work in one lane, as nearly every enqueue brings it: in little more than the time of its three looks.
+create function leasehold.wake_for_one(definition text, tenant text, due timestamptz) returns integer
+language plpgsql volatile as $$
+#variable_conflict use_variable
+begin
+    -- An expression, which is never null: PERFORM would cost 10 µs more. But a statement of its own: the look that
+    -- follows must have a younger snapshot than the lock, or it misses who went to sleep meanwhile.
+    if pg_advisory_xact_lock_shared(leasehold.sleep_key()) is null then
+        return 0;
+    end if;
+    if current_setting('transaction_isolation') = 'read committed'
+       and not exists (select from leasehold.sleepers) then
+        return 0;
+    end if;
+    return leasehold.wake(array[definition], array[tenant], array[due]);
+end $$;
+
 -- How long a producer waits for another that holds a sleeper: longer than a disk write, too short to be noticed.
 create function leasehold.patience() returns text language sql immutable parallel safe as $$ select '10ms' $$;
 

@@ -1,6 +1,6 @@
 -- Enqueues jobs that differ in nothing but their payloads, and that nobody can hold back. No row: they are refused.
 with moment as materialized (
-    select leasehold.clock() as now from leasehold.durably()
+    select leasehold.clock() as now, leasehold.durably()
 ),
 known as materialized (
     select d.key, v.version, moment.now, coalesce(:priority::smallint, v.priority) as priority,
@@ -19,9 +19,11 @@ created as (
     select n.id, k.due, k.now, :deadline::timestamptz, k.version, k.max_attempts, k.priority, k.due <= k.now, :tenant,
            k.key, 'queued', n.payload::jsonb, :source::text, :source_ref::text, :correlation_id::text,
            :created_by::text
-    from known k cross join unnest(:ids::uuid[], :payloads::text[]) with ordinality as n (id, payload, number)
+    from known k
+    cross join unnest(string_to_array(:ids, ',')::uuid[], string_to_array(:payloads, chr(10)))
+        with ordinality as n (id, payload, number)
     order by n.number
 )
 -- One of many chunks in a transaction wakes nobody: its last word does, for all of them.
-select k.due, case when :wakes::boolean then leasehold.wake(array[k.key], array[:tenant::text], array[k.due]) end as woken
+select k.due, case when :wakes::boolean then leasehold.wake_for_one(k.key, :tenant, k.due) end as woken
 from known k

@@ -1,14 +1,10 @@
--- Enqueues one job that nobody can hold back: no dedupe key, an id of ours. Wakes who can run it. No row: it is refused.
+-- Enqueues one job of which nothing is said but what it is. Wakes who can run it. No row: its definition takes nothing.
 insert into leasehold.jobs (
-    id, scheduled_for, queued_at, deadline, version, max_attempts, priority, ready, tenant_id, definition, status,
-    payload, source, source_ref, correlation_id, created_by
+    id, scheduled_for, queued_at, version, max_attempts, priority, ready, tenant_id, definition, status, payload, source
 )
-select :id::uuid, due.at, moment.now, :deadline::timestamptz, v.version,
-       coalesce(:max_attempts::integer, v.max_attempts), coalesce(:priority::smallint, v.priority),
-       due.at <= moment.now, :tenant, d.key, 'queued', :payload::text::jsonb, :source::text, :source_ref::text,
-       :correlation_id::text, :created_by::text
-from (select leasehold.clock() as now from leasehold.durably()) moment
-cross join lateral (select coalesce(:at::timestamptz, moment.now + :delay::interval) as at) due
+select :id::uuid, moment.now, moment.now, v.version, v.max_attempts, v.priority, true, :tenant, d.key, 'queued',
+       :payload::text::jsonb, :source::text
+from (select leasehold.clock() as now, leasehold.durably()) moment
 join leasehold.definitions d on d.key = :definition::text and d.active
 join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(:version::integer, d.version)
-returning leasehold.wake(array[definition], array[tenant_id], array[scheduled_for]) as woken
+returning leasehold.wake_for_one(definition, tenant_id, scheduled_for) as woken
