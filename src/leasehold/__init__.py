@@ -3,13 +3,14 @@
 Everything here is public and stays; everything else may move.
 """
 
-from leasehold.app import Enqueued, Leasehold, Tenant, TypedDefinition
+from leasehold.app import Enqueued, EnqueuedMany, Leasehold, Tenant, TypedDefinition
 from leasehold.config import VERSION
 from leasehold.errors import (
     Conflict,
     DuplicateJob,
     InvalidInput,
     LeaseholdError,
+    PartlyEnqueued,
     PayloadInvalid,
     UnknownJob,
     Unreachable,
@@ -33,6 +34,7 @@ __all__ = [
     "DisplayState",
     "DuplicateJob",
     "Enqueued",
+    "EnqueuedMany",
     "Exponential",
     "Fail",
     "InvalidInput",
@@ -42,6 +44,7 @@ __all__ = [
     "LeaseholdError",
     "Leases",
     "NewJob",
+    "PartlyEnqueued",
     "PayloadInvalid",
     "Retention",
     "RetryLater",

@@ -129,7 +129,7 @@ class PartlyEnqueued(LeaseholdError):
 
     code = "LH-4003"
 
-    def __init__(self, happened: str, *, fix: str, placed: Sequence[Any]) -> None:
+    def __init__(self, happened: str, *, fix: str, placed: Sequence[Any] = ()) -> None:
         super().__init__(happened, fix=fix)
         self.placed = placed
 

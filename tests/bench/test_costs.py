@@ -136,6 +136,18 @@ async def test_a_call_with_many_jobs_costs_one_statement(meter: Meter, handlers:
     assert meter.statements == {"tenant/enqueue_alike": 1}
 
 
+async def test_a_transaction_of_many_calls_costs_a_statement_for_each_and_one_for_its_wake(
+    meter: Meter, commits: Commits, handlers: Handlers
+) -> None:
+    async with meter.open() as store:
+        await enqueue_for_each_tenant(store, 1)
+        meter.statements.clear()
+        async with store.tenant(TENANTS[0]).filling() as filling:
+            for _ in range(10):
+                await filling.enqueue([JOB] * 200)
+    assert meter.statements == {"tenant/enqueue_alike": 10, "tenant/wake": 1}
+
+
 @pytest.mark.parametrize("jobs", [1, 200], ids=["one job", "many jobs"])
 async def test_a_call_costs_one_commit(meter: Meter, commits: Commits, handlers: Handlers, jobs: int) -> None:
     await commits.since_last()
