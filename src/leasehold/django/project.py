@@ -1,6 +1,6 @@
 """The project's app, with Django's manners: its connections, its threads, its tests."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, TypeVar
@@ -12,6 +12,7 @@ from django.db import close_old_connections, connections, reset_queries
 from django.utils.connection import ConnectionProxy
 
 from leasehold.app import Leasehold
+from leasehold.app.bulk import CHUNK, EnqueuedMany, Progress
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.app.tenant import Enqueued, Tenant
@@ -34,8 +35,15 @@ class Door(Tenant):
     async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         return await sync_to_async(self.enqueue_key)(key, payload)
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
-        return await sync_to_async(self.enqueue_many)(jobs)
+    async def aenqueue_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        chunk: int = CHUNK,
+        atomic: bool = True,
+        progress: Progress | None = None,
+    ) -> EnqueuedMany:
+        return await sync_to_async(self.enqueue_many)(jobs, chunk=chunk, atomic=atomic, progress=progress)
 
 
 class Project(Leasehold):
@@ -61,6 +69,12 @@ class Project(Leasehold):
         self.handlers.add(definition.definition)(with_fresh_connections(definition.call))
         self._definitions[definition.key] = definition
         return definition
+
+    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
+        try:
+            return super()._wait(ask, instead)
+        finally:
+            self._leave_no_connection_to_a_test()
 
     def _block(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
         try:

@@ -59,7 +59,8 @@ class Source(StrEnum):
     SYSTEM = "system"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: what is left at its default need not be copied into each of a hundred thousand.
+@dataclass(frozen=True, kw_only=True)
 class NewJob:
     """What to enqueue. It has no tenant: the door it is handed to has one.
 
@@ -89,6 +90,20 @@ class NewJob:
                 f"The job of {self.definition!r} can't be enqueued: {'; '.join(problems)}.",
                 fix="Nothing was enqueued. Correct the values.",
             )
+
+    @staticmethod
+    def of(definition: str, payload: Mapping[str, Any]) -> "NewJob":
+        """With nothing else said, for a definition whose key was checked: 0.5 µs where the constructor takes 3."""
+        job = object.__new__(NewJob)
+        job.__dict__.update(definition=definition, payload=payload)
+        return job
+
+    def with_fields(self, fields: Mapping[str, Any]) -> "NewJob":
+        """The same with other values, which were checked; `replace` would check all of them again."""
+        job = object.__new__(NewJob)
+        job.__dict__.update(self.__dict__)
+        job.__dict__.update(fields)
+        return job
 
     def _problems(self) -> Iterator[str]:
         for name, moment in (("at", self.at), ("deadline", self.deadline)):
