@@ -22,7 +22,7 @@ class Slots:
         self._letting_in = False
 
     def enter(self, run: Entrant, priority: int) -> None:
-        """A whole window may have been claimed ahead; one that is urgent overtakes those that wait here for a slot."""
+        """A whole window may have been claimed ahead; an urgent one overtakes those that wait here for a slot."""
         self._lines.setdefault(priority, deque()).append(run)
         self._let_in()
 
