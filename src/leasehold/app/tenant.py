@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
-from leasehold.app.bulk import CHUNK, Belt, Chunks, EnqueuedMany, Here, Order, Place, Progress, fill
+from leasehold.app.bulk import Belt, Chunks, EnqueuedMany, Here, Order, Place, Progress, fill
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.app.result import awaited_result, limit_of
@@ -189,14 +189,14 @@ class Tenant:
         self,
         jobs: Iterable[NewJob],
         *,
-        chunk: int = CHUNK,
+        chunk: int | None = None,
         atomic: bool = True,
         progress: Progress | None = None,
     ) -> EnqueuedMany:
         """Enqueues what `definition.bind(…)` made, a hundred thousand as well as two: all of it, or nothing.
 
         jobs      any iterable; it is asked for a chunk at a time, in this thread, while the one before is written
-        chunk     how many go at a time
+        chunk     how many go at a time; by default 300, or 2,000 where each chunk is a transaction
         atomic    False: each chunk is there as soon as it is written. After an error those before it stay, and
                   PartlyEnqueued says how many; no chunk is ever written by halves
         progress  called with how many are written, and how many there are (None where the iterable can't say)
@@ -213,7 +213,7 @@ class Tenant:
         self,
         jobs: Iterable[NewJob],
         *,
-        chunk: int = CHUNK,
+        chunk: int | None = None,
         atomic: bool = True,
         progress: Progress | None = None,
     ) -> EnqueuedMany:
@@ -225,7 +225,7 @@ class Tenant:
         belt = Belt(order)
         return await belt.afeed(self._app._background.submit(partial(self._fill, order, belt)))
 
-    def _order(self, jobs: Iterable[NewJob], chunk: int, atomic: bool, progress: Progress | None) -> Order:
+    def _order(self, jobs: Iterable[NewJob], chunk: int | None, atomic: bool, progress: Progress | None) -> Order:
         if "id" in self._options and len(jobs := list(islice(jobs, 2))) > 1:
             raise InvalidInput(
                 f"several jobs can't all have the id {self._options['id']}. Nothing was enqueued.",

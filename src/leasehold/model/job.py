@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NewType
 from uuid import UUID
 
@@ -30,12 +31,17 @@ _TENANT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}]{{0,98}}[^\s{_NEVER}])?")
 def tenant_id(text: str | UUID) -> TenantId:
     if isinstance(text, UUID):
         return TenantId(str(text))
-    if not isinstance(text, str) or not _TENANT.fullmatch(text):
+    if not isinstance(text, str) or not _names_a_tenant(text):
         raise InvalidInput(
             f"{_shown(text)} is not a tenant id: 1 to 100 characters, no control characters, no outer spaces.",
             fix="Nothing was changed. Use the tenant's slug or UUID.",
         )
     return TenantId(text)
+
+
+@lru_cache(1000)
+def _names_a_tenant(text: str) -> bool:
+    return _TENANT.fullmatch(text) is not None
 
 
 def job_id(text: str | UUID) -> JobId:

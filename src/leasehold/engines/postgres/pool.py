@@ -5,6 +5,7 @@ processor time, where an insert takes 120. This one does neither. It is for stat
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -26,7 +27,8 @@ class Pool:
     ) -> None:
         self._connect = connect
         self._close = close
-        self._room = asyncio.Semaphore(size)
+        self._room = size
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: list[Session] = []
         self._lent: set[Session] = set()
         self._all_back = asyncio.Event()
@@ -39,14 +41,36 @@ class Pool:
         return Loan(self)
 
     async def take(self) -> "Session":
-        await self._room.acquire()
+        if self._room and not self._waiting:
+            self._room -= 1
+        else:
+            await self._turn()
         try:
             session = self._last_back() or await self._connect()
         except BaseException:
-            self._room.release()
+            self._make_room()
             raise
         self._lent.add(session)
         return session
+
+    async def _turn(self) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was given all the same
+                self._make_room()
+            raise
+
+    def _make_room(self) -> None:
+        """For the first who still waits, or for whoever comes."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._room += 1
 
     def _last_back(self) -> "Session | None":
         """So that of too many the same ones are never used, and can be closed."""
@@ -81,7 +105,7 @@ class Pool:
 
     def _has_come_back(self, session: "Session") -> None:
         self._lent.discard(session)
-        self._room.release()
+        self._make_room()
         if self._ended and not self._lent:
             self._all_back.set()
 
