@@ -187,7 +187,13 @@ class Marks:
 
     def fell_short(self) -> None:
         """A claim by marks that did not bring all it was to bring: there is hardly work, and nothing to compare."""
-        self._trials_left = 0
+        if self._trials_left:
+            self._trials_left = 0
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.slow, self._usual, self._fulls_until_trial = False, None, self.FULL_BETWEEN_TRIALS
+        self._full.clear()
 
     def _judge(self, full: float, touched: int, now: float) -> None:
         excess = (full - self.SLOW * median(self._marked)) * touched
@@ -198,5 +204,4 @@ class Marks:
         self._full_allowed_from = now
         self._fast_in_a_row += 1
         if not self.slow or self._fast_in_a_row == self.FAST_IN_A_ROW:
-            self.slow, self._usual, self._fulls_until_trial = False, None, self.FULL_BETWEEN_TRIALS
-            self._full.clear()
+            self._begin_anew()
