@@ -1,4 +1,4 @@
-"""Very many lanes: each has its turn; a claim among those that may not start anything ends, and who claims can sleep."""
+"""Very many lanes: each has its turn, and a claim among those that may not start anything ends."""
 
 import asyncio
 from collections import Counter
