@@ -1,6 +1,7 @@
-"""Many lanes that may not start anything: a claim among them ends, and who serves them can fall asleep."""
+"""Very many lanes: each has its turn, and a claim among those that may not start anything ends."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from tests.postgres.rig import SOON
@@ -66,3 +67,26 @@ async def test_every_tenant_is_served_at_the_edge_of_a_piece(bench: Bench, count
     async with asyncio.timeout(SOON.total_seconds()):
         assert set(await bench.claimed_jobs(count, seat)) == set(jobs)
         await fall_asleep(bench.store, seat)
+
+
+async def test_of_more_tenants_than_make_a_piece_each_gets_as_much_as_the_others(bench: Bench) -> None:
+    for tenant in MANY:
+        await bench.store.tenant(tenant).enqueue([NewJob(definition="report")] * 10)
+    seat = await bench.join("report", tenants=None)
+    given = Counter([claim.tenant for _ in range(9) for claim in await bench.claim(PIECE, seat)])
+    assert {given[tenant] for tenant in MANY} <= {8, 9}
+
+
+async def test_of_more_tenants_than_make_a_piece_none_has_two_turns_before_the_others_had_one(
+    bench: Bench,
+) -> None:
+    """However long the first look took: it had nothing in the cache, and the next is not to wait for that."""
+    big = tenant_id("big")
+    await bench.store.tenant(big).enqueue([NewJob(definition="report")] * 500)
+    for tenant in MANY:
+        await bench.store.tenant(tenant).enqueue([NewJob(definition="report")])
+    seat = await bench.join("report", tenants=None)
+    claims = [claim.tenant for _ in range(2) for claim in await bench.claim(PIECE, seat)]
+    assert set(claims) == {big, *MANY}
+    last = max(claims.index(tenant) for tenant in MANY)
+    assert claims[:last].count(big) <= 2
