@@ -17,7 +17,8 @@ from leasehold.model.job import NewJob
 from leasehold.worker import Worker
 from leasehold.worker.process import serve
 
-SLOTS = 200
+# As docs/how-to/workers.md has it for very many short jobs; the peers' local queues and batches have 500, too.
+SLOTS = 500
 
 SYSTEM = PythonSystem(
     name="leasehold",

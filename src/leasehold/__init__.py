@@ -3,7 +3,7 @@
 Everything here is public and stays; everything else may move.
 """
 
-from leasehold.app import Enqueued, EnqueueJobInput, JobsRepository, Leasehold, Tenant, TypedDefinition
+from leasehold.app import Enqueued, EnqueuedMany, EnqueueJobInput, JobsRepository, Leasehold, Tenant, TypedDefinition
 from leasehold.config import VERSION
 from leasehold.errors import (
     Conflict,
@@ -13,6 +13,7 @@ from leasehold.errors import (
     JobFailed,
     LeaseholdError,
     NotInTransaction,
+    PartlyEnqueued,
     PayloadInvalid,
     ResultTimeout,
     TransactionConflict,
@@ -39,6 +40,7 @@ __all__ = [
     "DuplicateJob",
     "EnqueueJobInput",
     "Enqueued",
+    "EnqueuedMany",
     "Exponential",
     "Fail",
     "IdReused",
@@ -52,6 +54,7 @@ __all__ = [
     "Leases",
     "NewJob",
     "NotInTransaction",
+    "PartlyEnqueued",
     "PayloadInvalid",
     "ResultTimeout",
     "Retention",

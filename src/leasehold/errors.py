@@ -25,10 +25,14 @@ LeaseholdError
 ├── BlockingCall              LH-3003  a blocking call on a running event loop: await its async twin instead
 ├── EmbeddedError             LH-3010  the embedded Postgres cannot be started
 ├── SeatLost                  LH-4001  this worker was evicted: stop its runs, join again
-└── TransactionConflict       LH-4002  your transaction lost a race: run it again
+├── TransactionConflict       LH-4002  your transaction lost a race: run it again
+└── PartlyEnqueued            LH-4003  some chunks of a call that was not atomic are there, the rest is not
 
 Every message says what happened, with values, why, what to do, and whether anything was changed.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 
 class NotInTransaction(UserWarning):
@@ -158,6 +162,16 @@ class EmbeddedError(LeaseholdError):
 
 class TransactionConflict(LeaseholdError):
     code = "LH-4002"
+
+
+class PartlyEnqueued(LeaseholdError):
+    """`placed` is the answer for those that are there; what went wrong then is its cause."""
+
+    code = "LH-4003"
+
+    def __init__(self, happened: str, *, fix: str, placed: Sequence[Any] = ()) -> None:
+        super().__init__(happened, fix=fix)
+        self.placed = placed
 
 
 class SeatLost(LeaseholdError):

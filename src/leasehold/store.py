@@ -6,6 +6,7 @@ match. Only the engine's clock judges what is due, expired or over.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -283,6 +284,12 @@ class Caller(Protocol):
     async def aplace(self, prepared: Prepared) -> Sequence[Placed]: ...
 
 
+class Filling(Protocol):
+    """A transaction that is being filled. It commits when its block ends, and wakes who can run what it has got."""
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Placed]: ...
+
+
 class TenantJobs(Protocol):
     """The tenant's door: no verb takes a tenant id, and none can reach another tenant."""
 
@@ -295,6 +302,9 @@ class TenantJobs(Protocol):
         Payloads are checked to be plain JSON. That they fit their definition's schema is for whoever knows the
         definitions, before this, and for the worker, before it runs them.
         """
+
+    def filling(self) -> AbstractAsyncContextManager[Filling]:
+        """For more jobs than one call should hold: `enqueue` again and again, and all of it is there, or none."""
 
     async def get(self, job: JobId) -> JobRecord | None: ...
 

@@ -11,9 +11,10 @@ import pytest
 from tests.conftest import PATIENCE, Clock
 
 from leasehold import Fail, InvalidInput, Job, Leasehold, Snooze, Status, Steps, Ticked
-from leasehold.errors import BlockingCall
+from leasehold.engines.postgres.store import PostgresStore
+from leasehold.errors import BlockingCall, Unreachable
 from leasehold.model.status import AttemptStatus
-from leasehold.store import Serves, Store, WorkerFacts
+from leasehold.store import Renewal, Serves, Store, WorkerFacts
 
 LONG = PATIENCE.total_seconds()
 
@@ -24,6 +25,13 @@ async def workers(url: str) -> int:
         return int(await connection.fetchval("select count(*) from leasehold.workers"))
     finally:
         await connection.close()
+
+
+def freeze_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object) -> Renewal:
+        raise Unreachable("frozen.", fix="Nothing was changed.")
+
+    monkeypatch.setattr(PostgresStore, "renew", away)
 
 
 def greeter(app: Leasehold) -> Any:
@@ -177,8 +185,10 @@ async def test_a_tick_without_jobs_or_time_is_refused(app: Leasehold, limits: di
         await app.atick(**limits)
 
 
-async def test_whoever_dies_in_a_tick_leaves_nothing_but_a_lease(app: Leasehold, clock: Clock) -> None:
-    """A platform froze it: nothing is given back, and after the lease the next tick takes over."""
+async def test_whoever_dies_in_a_tick_leaves_nothing_but_a_lease(
+    app: Leasehold, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A platform froze it, heartbeat and all: nothing is given back, and after the lease the next tick takes over."""
     began = asyncio.Event()
 
     @app.job(backoff=Steps(0))
@@ -196,6 +206,7 @@ async def test_whoever_dies_in_a_tick_leaves_nothing_but_a_lease(app: Leasehold,
         expires = await connection.fetchval("select lease_expires_at - leasehold.clock() from leasehold.workers")
         await connection.close()
         assert expires <= timedelta(seconds=15)
+        freeze_heartbeats(monkeypatch)
         await clock.move(timedelta(seconds=16))
         ticks = [await app.atick(max_seconds=LONG) for _ in range(2)]
         assert (sum(each.reclaimed for each in ticks), sum(each.succeeded for each in ticks)) == (1, 1)

@@ -125,7 +125,7 @@ async def test_a_job_costs_its_producer_one_statement(meter: Meter, handlers: Ha
         meter.statements.clear()
         for _ in range(10):
             await enqueue_for_each_tenant(store, 1)
-    assert meter.statements == {"tenant/enqueue": 10 * len(TENANTS)}
+    assert meter.statements == {"tenant/enqueue_one": 10 * len(TENANTS)}
 
 
 async def test_a_call_with_many_jobs_costs_one_statement(meter: Meter, handlers: Handlers) -> None:
@@ -133,7 +133,19 @@ async def test_a_call_with_many_jobs_costs_one_statement(meter: Meter, handlers:
         await enqueue_for_each_tenant(store, 1)
         meter.statements.clear()
         await store.tenant(TENANTS[0]).enqueue([JOB] * 200)
-    assert meter.statements == {"tenant/enqueue": 1}
+    assert meter.statements == {"tenant/enqueue_alike": 1}
+
+
+async def test_a_transaction_of_many_calls_costs_a_statement_for_each_and_one_for_its_wake(
+    meter: Meter, commits: Commits, handlers: Handlers
+) -> None:
+    async with meter.open() as store:
+        await enqueue_for_each_tenant(store, 1)
+        meter.statements.clear()
+        async with store.tenant(TENANTS[0]).filling() as filling:
+            for _ in range(10):
+                await filling.enqueue([JOB] * 200)
+    assert meter.statements == {"tenant/enqueue_alike": 10, "tenant/wake": 1}
 
 
 @pytest.mark.parametrize("jobs", [1, 200], ids=["one job", "many jobs"])

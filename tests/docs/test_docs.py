@@ -58,7 +58,10 @@ def files_of(page: Path) -> dict[str, str]:
 
 
 WITH_TESTS = [page for page in PAGES if any(name.startswith("test_") for name in files_of(page))]
-PYTHON = [(page, code) for page in PAGES if page not in WITH_TESTS for code in blocks(page, "python")]
+EXCERPT = re.compile(r"# (examples/\S+)\n")
+SHOWN = [(page, code) for page in PAGES if page not in WITH_TESTS for code in blocks(page, "python")]
+PYTHON = [(page, code) for page, code in SHOWN if not EXCERPT.match(code)]
+EXCERPTS = [(page, code) for page, code in SHOWN if EXCERPT.match(code)]
 # Where it is installed anew, pytest finds the plugin by itself, and twice would be an error.
 PLUGIN = [] if entry_points(group="pytest11", name="leasehold") else ["-p", "leasehold.testing.plugin"]
 
@@ -102,6 +105,14 @@ def test_the_tests_of_a_page_pass_beside_its_other_files_and_print_what_it_says(
         assert done.returncode == 0, done.stdout + done.stderr
         printed += done.stdout
     assert [text for text in blocks(page, "text") if text not in printed] == []
+
+
+@pytest.mark.parametrize(("page", "code"), EXCERPTS, ids=[name_of(page) for page, _ in EXCERPTS])
+def test_an_excerpt_of_an_example_stands_in_it(page: Path, code: str) -> None:
+    """Examples are run by tests of their own."""
+    said = EXCERPT.match(code)
+    assert said is not None
+    assert code[said.end() :] in (ROOT / said[1]).read_text()
 
 
 # ----------------------------------------------------------------------------------------------------------- commands
@@ -226,7 +237,9 @@ class Terminal:
         return [sys.executable, *(["-c", LEASEHOLD] if first == "leasehold" else []), *rest]
 
 
-WITH_COMMANDS = [page for page in PAGES if list(commands(page))]
+# Its commands are typed in the example's folder, by tests/django/test_project.py.
+IN_A_PROJECT = ROOT / "docs/how-to/django.md"
+WITH_COMMANDS = [page for page in PAGES if list(commands(page)) and page != IN_A_PROJECT]
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name_of)

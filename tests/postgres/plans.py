@@ -517,39 +517,22 @@ def _verdicts(numbers: Sequence[int], attempt_status: str) -> dict[str, Any]:
     }
 
 
-def _new(count: int) -> dict[str, Any]:
-    """Some with a key of their own, some with one that is held on, some with an id that the caller brought."""
-    numbers = range(count)
-    nothing = [None] * count
-    return {
-        "tenant": BIG,
-        "ids": [UUID(f"01900009-0000-7000-8000-{number:012x}") for number in numbers],
-        "id_hashes": [hash_of(f"id:{number}") if number % 4 == 0 else None for number in numbers],
-        "definitions": [DEEP] * count,
-        "versions": [1 if number % 2 else None for number in numbers],
-        "payloads": ["{}"] * count,
-        "priorities": nothing,
-        "max_attempts": nothing,
-        "delays": [timedelta()] * count,
-        "ats": nothing,
-        "deadlines": nothing,
-        "dedupe_hashes": [hash_of(f"new:{number}") if number % 4 != 3 else None for number in numbers],
-        "dedupe_keys": [f"new:{number}" if number % 4 != 3 else None for number in numbers],
-        "holds": [number % 4 == 1 for number in numbers],
-        "held_for": [timedelta(hours=1) if number % 4 == 1 else None for number in numbers],
-        "sources": ["manual"] * count,
-        "source_refs": nothing,
-        "correlation_ids": nothing,
-        "created_bys": nothing,
-    }
-
-
 def _taking(definitions: Sequence[str]) -> dict[str, Any]:
     """Looks at the first piece of tenants; with a limit, takes from them."""
     start = {"after": "", "until": None, "around": True, "most": 64, "limit": 0, "even_if_due": True}
     return {"worker": worker_id(1), "definitions": definitions, "tenants": None, **start}
 
 
+def _alike(**jobs: Any) -> dict[str, Any]:
+    shared = dict.fromkeys(
+        ("priority", "max_attempts", "at", "deadline", "source_ref", "correlation_id", "created_by"), None
+    )
+    told = {"tenant": BIG, "definition": DEEP, "version": 1, "delay": timedelta(), "source": "manual"}
+    return {**shared, **told, **jobs}
+
+
+_NEW_IDS = [f"01900009-0000-7000-8000-{number:012x}" for number in range(100)]
+_NEW_ID = UUID(_NEW_IDS[0])
 _MINE = range(1, 51)
 _READY = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running"}}
 _FOUND = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running", "jobs_future"}}
@@ -712,8 +695,6 @@ def _placed(name: str, fields: Mapping[str, str]) -> Case:
 
 # What runs on the pool.
 _POOLED = (
-    Case("enqueue one", "tenant/enqueue", _new(1), {}),
-    Case("enqueue a hundred", "tenant/enqueue", _new(100), {}),
     _placed("place new", {"dedupe_key": "new-{}"}),
     _placed("place for ever", {"dedupe_key": "new-{}", "dedupe": "always"}),
     _placed("place with ids", {"id": "01900007-0000-7000-8000-{:012}"}),
@@ -721,6 +702,23 @@ _POOLED = (
     _placed("place what is there", {"dedupe_key": "key:{}"}),
     _placed("place what is held", {"dedupe_key": "held:{}", "dedupe": "always"}),
     _placed("replace", {"dedupe_key": "key:{}", "on_conflict": "replace"}),
+    Case(
+        "enqueue one of which little is said",
+        "tenant/enqueue_one",
+        {"tenant": BIG, "id": _NEW_ID, "definition": DEEP, "version": 1, "payload": "{}", "source": "manual"},
+        {},
+    ),
+    Case(
+        "enqueue a hundred alike",
+        "tenant/enqueue_alike",
+        _alike(
+            ids=",".join(f"01900009-0000-7000-8000-{number:012x}" for number in range(100)),
+            payloads="\n".join(["{}"] * 100),
+            wakes=True,
+        ),
+        {},
+    ),
+    Case("wake for many", "tenant/wake", {"tenant": BIG, "definitions": [DEEP], "dues": [None]}, {}),
     Case("get", "tenant/get", {"tenant": BIG, "jobs": [ended_id(1)]}, _BY_ID),
     Case("cancel", "tenant/cancel", {"tenant": BIG, "jobs": [queued_id(1), queued_id(2), running_id(1)]}, _BY_ID),
     Case(
@@ -845,10 +843,11 @@ OF_EACH_TENANT = tuple(
 )
 
 # The first five enqueues on a connection are planned anew, the later ones as it was settled.
-ON_THE_POOL = tuple(case.through(Door.POOL) for case in _POOLED if case.statement in ("tenant/enqueue", PLACE))
+_ENQUEUING = [case for case in _POOLED if case.statement.startswith(("tenant/enqueue", "tenant/wake", PLACE))]
+ON_THE_POOL = tuple(case.through(Door.POOL) for case in _ENQUEUING)
 PLANNED_ANEW = tuple(case.through(Door.ANEW) for case in (*_POOLED, *_FINDING, *_LOOKING_ROUND))
 # In a transaction of the app's.
-ON_THE_CALLERS = tuple(case.through(Door.CALLER) for case in _POOLED if case.statement in ("tenant/enqueue", PLACE))
+ON_THE_CALLERS = tuple(case.through(Door.CALLER) for case in _ENQUEUING)
 
 EVERY = (*ON_LINKS, *ON_THE_POOL, *PLANNED_ANEW, *ON_THE_CALLERS)
 

@@ -98,35 +98,112 @@ def test_looking_takes_no_more_than_a_twentieth_of_the_time() -> None:
     assert tour.may_look(20)
 
 
-def slow(marks: Marks, times: int, seconds: float = 1.0) -> None:
-    for now in range(times):
-        marks.full_claim_took(seconds, touched=10, now=float(now))
+def some_claimed() -> Marks:
+    """So many that dead entries may be what makes claims slow."""
+    marks = Marks()
+    marks.claimed(("report", "a", 100, seq) for seq in range(Marks.MANY_CLAIMED))
+    return marks
+
+
+def full(marks: Marks, times: int, seconds: float, now: float = 0) -> None:
+    for _ in range(times):
+        marks.full_claim_took(seconds, touched=10, now=now)
+
+
+def marked(marks: Marks, seconds: float, times: int = Marks.TRIAL, now: float = 0) -> None:
+    for _ in range(times):
+        marks.marked_claim_took(seconds, touched=10, now=now)
 
 
 def test_claims_are_full_ones_as_long_as_those_are_not_slow() -> None:
-    marks = Marks()
-    marks.claimed(("report", "a", 100, seq) for seq in range(Marks.MANY_CLAIMED))
-    slow(marks, 10, seconds=0.001)
-    assert marks.full_claim_is_due(10)
+    marks = some_claimed()
+    full(marks, 100, seconds=1)
+    full(marks, 100, seconds=1.4)
+    assert marks.full_claim_is_due(0)
 
 
 def test_a_lane_that_was_hardly_claimed_from_is_never_read_from_a_mark() -> None:
     marks = Marks()
     marks.claimed([("report", "a", 100, 1)])
-    slow(marks, 1, seconds=0.001)
-    slow(marks, 10)
-    assert marks.full_claim_is_due(10)
+    full(marks, 5, seconds=1)
+    full(marks, 100, seconds=10)
+    assert marks.full_claim_is_due(0)
+
+
+def test_one_claim_that_took_long_is_not_slowness() -> None:
+    marks = some_claimed()
+    for _ in range(20):
+        full(marks, 4, seconds=1)
+        full(marks, 1, seconds=100)
+    assert marks.full_claim_is_due(0)
+
+
+def test_slowness_that_comes_bit_by_bit_is_noticed_too() -> None:
+    marks = some_claimed()
+    for step in range(100):
+        full(marks, 5, seconds=1 + step / 100)
+    assert not marks.full_claim_is_due(0)
+
+
+def test_claims_that_became_slow_are_compared_with_some_by_marks() -> None:
+    marks = some_claimed()
+    full(marks, 5, seconds=1)
+    full(marks, 5, seconds=3)
+    assert not marks.full_claim_is_due(1_000)
+    marked(marks, seconds=3)
+    assert marks.full_claim_is_due(0), "those by marks were as slow: it is the machine"
+
+
+def test_after_a_trial_in_vain_there_is_none_for_a_while() -> None:
+    marks = some_claimed()
+    full(marks, 5, seconds=1)
+    full(marks, 5, seconds=3)
+    marked(marks, seconds=3)
+    full(marks, 5, seconds=1)
+    full(marks, Marks.FULL_BETWEEN_TRIALS - 6, seconds=3)
+    assert marks.full_claim_is_due(0)
+    full(marks, 1, seconds=3)
+    assert not marks.full_claim_is_due(0)
+
+
+def test_a_trial_ends_when_there_is_hardly_any_work() -> None:
+    marks = some_claimed()
+    full(marks, 5, seconds=1)
+    full(marks, 5, seconds=3)
+    marks.fell_short()
+    full(marks, 5, seconds=1)
+    full(marks, 5, seconds=3)
+    assert marks.full_claim_is_due(0), "nor is there another for a while"
 
 
 def test_slow_full_claims_become_rare_but_do_not_end() -> None:
-    marks = Marks()
-    marks.claimed(("report", "a", 100, seq) for seq in range(Marks.MANY_CLAIMED))
-    slow(marks, 1, seconds=0.001)
-    slow(marks, 2)
-    assert marks.full_claim_is_due(2)
-    slow(marks, 1)
-    assert not marks.full_claim_is_due(10)
-    assert marks.full_claim_is_due(20)
+    marks = some_claimed()
+    full(marks, 5, seconds=1)
+    full(marks, 5, seconds=2.5)
+    marked(marks, seconds=1, now=100)
+    assert not marks.full_claim_is_due(118)
+    assert marks.full_claim_is_due(120)
+
+
+def test_claims_are_full_ones_again_when_those_are_as_fast_as_by_marks() -> None:
+    marks = some_claimed()
+    full(marks, 5, seconds=1)
+    full(marks, 5, seconds=2.5)
+    marked(marks, seconds=1, now=100)
+    full(marks, 2, seconds=1.2, now=120)
+    assert marks.full_claim_is_due(120)
+    full(marks, 5, seconds=1.2, now=120)
+    assert marks.full_claim_is_due(120)
+
+
+def test_one_full_claim_that_was_fast_may_be_chance() -> None:
+    marks = some_claimed()
+    full(marks, 5, seconds=1)
+    full(marks, 5, seconds=2.5)
+    marked(marks, seconds=1, now=100)
+    full(marks, 1, seconds=1.2, now=120)
+    full(marks, 1, seconds=2.5, now=120)
+    assert not marks.full_claim_is_due(130)
 
 
 def test_a_marked_claim_goes_on_behind_the_last_job_of_each_priority() -> None:

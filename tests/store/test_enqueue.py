@@ -93,6 +93,60 @@ async def test_a_payload_comes_back_as_it_was(bench: Bench) -> None:
     assert (await bench.job(await bench.enqueue(payload=payload))).payload == payload
 
 
+async def test_payloads_of_many_come_back_as_they_were(bench: Bench) -> None:
+    payloads: list[dict[str, object]] = [{"text": "a\nb\r\n,\u2028"}, {}, {"deep": [{"x": "\n"}]}, {"text": "\\n"}]
+    placed = await bench.door.enqueue([NewJob(definition="report", payload=payload) for payload in payloads])
+    assert [(await bench.job(each.id)).payload for each in placed] == payloads
+
+
+async def test_jobs_that_differ_in_payload_alone_keep_all_that_they_share(bench: Bench) -> None:
+    deadline, moment = datetime(2999, 1, 1, 12, 30, tzinfo=UTC), datetime(2998, 1, 1, tzinfo=UTC)
+    shared = NewJob(
+        definition="report",
+        version=1,
+        priority=7,
+        max_attempts=9,
+        at=moment,
+        deadline=deadline,
+        source=Source.EVENT,
+        source_ref="trigger-1",
+        correlation_id="request-1",
+        created_by="ada",
+    )
+    placed = await bench.door.enqueue([replace(shared, payload={"number": number}) for number in range(3)])
+    jobs = [await bench.job(each.id) for each in placed]
+    assert [job.payload["number"] for job in jobs] == [0, 1, 2]
+    for job in jobs:
+        assert (job.definition, job.version, job.priority, job.max_attempts) == ("report", 1, 7, 9)
+        assert (job.scheduled_for, job.deadline, job.due) == (moment, deadline, False)
+        assert (job.source, job.source_ref) == (Source.EVENT, "trigger-1")
+        assert (job.correlation_id, job.created_by) == ("request-1", "ada")
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+async def test_where_nothing_is_said_a_job_is_what_its_definition_says(bench: Bench, jobs: int) -> None:
+    await bench.store.sync_definitions([replace(REPORT, key="urgent", priority=5, max_attempts=8)])
+    for job in await bench.enqueue_many(jobs, "urgent", source=Source.SYSTEM):
+        found = await bench.job(job)
+        assert (found.priority, found.max_attempts, found.version, found.source) == (5, 8, 1, Source.SYSTEM)
+        assert (found.status, found.due, found.scheduled_for) == (Status.QUEUED, True, found.queued_at)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+async def test_one_or_many_of_an_inactive_definition_are_refused(bench: Bench, jobs: int) -> None:
+    await bench.store.activate("report", False)
+    with pytest.raises(InactiveDefinition, match="report"):
+        await bench.enqueue_many(jobs)
+    assert await all_jobs(bench.door) == []
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+async def test_one_or_many_of_a_version_that_never_was_are_refused(bench: Bench, jobs: int) -> None:
+    with pytest.raises(UnknownDefinition, match=r"no version 2 of 'report'"):
+        await bench.enqueue_many(jobs, version=2)
+    assert await all_jobs(bench.door) == []
+
+
 async def test_a_payload_of_256_kilobytes_is_kept(bench: Bench) -> None:
     payload = {"text": "x" * 262_000}
     assert (await bench.job(await bench.enqueue(payload=payload))).payload == payload

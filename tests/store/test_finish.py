@@ -2,9 +2,9 @@
 
 import orjson
 import pytest
-from tests.store.bench import HOUR, SECOND, Bench, all_jobs
+from tests.store.bench import HOUR, SECOND, Bench, EngineUnderTest, all_jobs
 
-from leasehold.model.job import Claim
+from leasehold.model.job import Claim, tenant_id
 from leasehold.model.outcome import (
     Canceled,
     LeaseLost,
@@ -28,6 +28,14 @@ async def test_a_success_ends_the_job_and_keeps_its_result(bench: Bench) -> None
     job = await bench.job(claim.job)
     assert (job.status, job.result, job.attempt) == (Status.SUCCEEDED, {"pages": 3}, 1)
     assert (job.last_error, job.last_error_code, job.lease_expires_at) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ['a "b" {c}', "back\\slash\\", "one,two", "null", "Ü 😀"])
+async def test_a_tenant_may_have_any_name(engine: EngineUnderTest, name: str) -> None:
+    bench = Bench(engine, tenant_id(name))
+    claim = await bench.running()
+    await bench.succeed(claim)
+    assert await bench.status(claim.job) is Status.SUCCEEDED
 
 
 async def test_an_ended_job_knows_when_it_started_and_finished(bench: Bench) -> None:

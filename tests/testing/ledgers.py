@@ -1,7 +1,5 @@
 """An app that keeps its books in the database of its jobs."""
 
-from typing import Any
-
 from leasehold import Job, Leasehold, Steps
 
 app = Leasehold()
@@ -9,8 +7,7 @@ app = Leasehold()
 
 @app.job(backoff=Steps(60))
 async def enter(job: Job, amount: int) -> None:
-    transaction: Any = getattr(job, "transaction")  # noqa: B009
-    async with transaction() as connection:
+    async with job.transaction() as connection:
         await connection.execute("insert into entries values ($1)", amount)
         await last_thought()
 

@@ -51,3 +51,9 @@ def hold_on(job: Job) -> None:
     """Its first attempt goes on until somebody stops its worker."""
     if job.attempt == 1:
         threading.Event().wait()
+
+
+@app.job
+def enter_in_the_books(job: Job) -> None:
+    with job.transaction(object()):
+        raise AssertionError("nobody would finish it")

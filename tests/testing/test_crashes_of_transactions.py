@@ -6,10 +6,8 @@ import asyncpg
 import pytest
 from tests.testing import ledgers
 
-from leasehold import Job, Leasehold
+from leasehold import Leasehold
 from leasehold.testing import Rehearsal
-
-pytestmark = pytest.mark.skipif(not hasattr(Job, "transaction"), reason="there are no finishing transactions yet")
 
 
 @pytest.fixture

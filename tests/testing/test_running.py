@@ -7,6 +7,7 @@ from tests.testing.shop import (
     app,
     close_month,
     close_year,
+    enter_in_the_books,
     give_an_object,
     refuse,
     send_invoice,
@@ -48,6 +49,11 @@ async def test_on_a_loop_a_call_is_awaited(leasehold: Rehearsal) -> None:
     assert leasehold.call("acme", sync_folder, "p_9") == "acme:p_9:/"
     with pytest.raises(BlockingCall, match=r"await leasehold.acall\(…\)"):
         leasehold.call("acme", send_invoice, 7)
+
+
+def test_a_call_has_no_transaction_to_finish_in(leasehold: Rehearsal) -> None:
+    with pytest.raises(InvalidInput, match="this job is run by no worker"):
+        leasehold.call("acme", enter_in_the_books)
 
 
 # ------------------------------------------------------------------------------------------------------------- inline

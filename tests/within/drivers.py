@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import asyncpg
-import django
 import psycopg
 from django.conf import settings as django_settings
 from django.db.utils import ConnectionHandler
@@ -21,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_e
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
+import django
 from leasehold import Enqueued, NewJob, Tenant
 
 T = TypeVar("T")

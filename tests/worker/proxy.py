@@ -8,6 +8,8 @@ strand    connections that are open now (all, or those that ever sent certain by
 delay     seconds that each piece of data takes
 swallow   the reply to the next message with these bytes never arrives: it is done, and its connection aborted
 lose      the next message with these bytes never arrives: it is not done, and its connection aborted
+stop      the next message with these bytes, of a connection that has sent those before, never arrives, nor does
+          anything that follows on it; `stopped` is set
 heal      everything flows, held bytes first, as TCP would have it
 """
 
@@ -44,6 +46,8 @@ class Proxy:
         self._refusing = False
         self._to_swallow: bytes | None = None
         self._to_lose: bytes | None = None
+        self._to_stop: tuple[bytes, bytes] | None = None
+        self.stopped = asyncio.Event()
         self.delay = 0.0
         self.accepted = 0
         self.swallowed = 0
@@ -88,8 +92,12 @@ class Proxy:
     def lose(self, message_with: bytes) -> None:
         self._to_lose = message_with
 
+    def stop(self, message_with: bytes, having_sent: bytes) -> None:
+        self._to_stop = (message_with, having_sent)
+
     def heal(self) -> None:
-        self._refusing, self.delay, self._to_swallow, self._to_lose = False, 0.0, None, None
+        self._refusing, self.delay = False, 0.0
+        self._to_swallow = self._to_lose = self._to_stop = None
         self._flowing.set()
 
     @property
@@ -145,6 +153,9 @@ class Proxy:
             if self.delay:
                 await asyncio.sleep(self.delay)
             await self._flowing.wait()
+            if from_client and self._is_to_stop(connection, data):
+                connection.stranded = True
+                self.stopped.set()
             if connection.stranded:
                 continue  # lost on the way; but that the client closes is seen
             if from_client:
@@ -160,3 +171,9 @@ class Proxy:
                 return
             writer.write(data)
             await writer.drain()
+
+    def _is_to_stop(self, connection: _Connection, data: bytes) -> bool:
+        if self._to_stop is None:
+            return False
+        message, before = self._to_stop
+        return message in data and before in connection.sent

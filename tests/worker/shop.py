@@ -246,11 +246,13 @@ class Note:
 class Process:
     """A process that a test started, at the head of a group of its own, so that none of its children can hide."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: dict[str, str], log: Path, folder: Path | None = None
+    ) -> None:
         self._log = log
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                command, env=environment, stdout=file, stderr=file, start_new_session=True
+                command, env=environment, stdout=file, stderr=file, start_new_session=True, cwd=folder
             )
         self.pid = self._process.pid
 

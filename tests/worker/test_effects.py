@@ -314,6 +314,46 @@ async def test_a_cancel_does_not_wait_for_the_transaction_and_rolls_it_back(shop
     assert await shop.history(job) == [AttemptStatus.CANCELED]
 
 
+async def test_a_lease_that_is_lost_while_a_canceled_run_rolls_back_ends_the_run(shop: Shop) -> None:
+    """The server does not answer the rollback, and the run is stopped a second time: nobody waits for it."""
+    wrote, rolls_back = asyncio.Event(), asyncio.Event()
+
+    async def handler(job: Job, payload: Any) -> None:
+        async with job.transaction():
+            pass
+        wrote.set()
+        await asyncio.Event().wait()
+
+    def never_answer(original: Callable[..., Any]) -> Callable[..., Any]:
+        def transaction(claim: Any, given: Any) -> Any:
+            made = original(claim, given)
+
+            async def rollback() -> None:
+                rolls_back.set()
+                await asyncio.Event().wait()
+
+            made.rollback = rollback
+            return made
+
+        return transaction
+
+    shop.doors.step_in("transaction", never_answer)
+    async with shop.working(only(handler)) as worker:
+        job = await shop.enqueue()
+        await wrote.wait()
+        await shop.door.cancel([job])
+        await rolls_back.wait()
+        tenure = worker._tenure
+        assert tenure is not None
+        (claim,) = tenure._runs
+        tenure._lost_claim(claim)
+
+        async def forgotten() -> bool:
+            return not tenure._runs
+
+        await eventually(forgotten, what="the end of the run")
+
+
 async def test_a_timeout_rolls_back(shop: Shop) -> None:
     async def handler(job: Job, payload: Any) -> None:
         async with job.transaction() as connection:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, NoReturn
@@ -14,7 +15,7 @@ from tests.worker.shop import HOUR, Shop, only
 from leasehold.errors import InvalidInput
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
-from leasehold.model.job import LineKind
+from leasehold.model.job import LineKind, NewJob
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.worker import Fail, Handlers, Job, RetryLater, Snooze
 
@@ -45,6 +46,30 @@ async def test_an_async_handler_runs_on_the_loop(shop: Shop) -> None:
 
     async with shop.working(only(report)):
         assert (await shop.ended(await shop.enqueue())).result is True
+
+
+async def test_a_job_does_not_see_the_context_variables_of_the_one_whose_slot_it_gets(shop: Shop) -> None:
+    who: ContextVar[str] = ContextVar("who")
+    begun: list[str] = []
+
+    async def report(job: Job, payload: Payload) -> str:
+        begun.append(job.id)
+        before = who.get("nobody")
+        who.set(job.id)
+        if len(begun) == 1:
+            await eventually(somebody_stands_in_line, what="a job that waits for this one's slot")
+        return before
+
+    async with shop.working(only(report), slots=1) as worker:
+        tenure = worker._tenure
+        assert tenure is not None
+        tenure._usual_time = 0.0  # for short jobs only, one more is claimed than there are slots
+
+        async def somebody_stands_in_line() -> bool:
+            return bool(tenure._slots._lines)
+
+        jobs = await shop.door.enqueue([NewJob(definition="report")] * 2)
+        assert [(await shop.ended(job.id)).result for job in jobs] == ["nobody", "nobody"]
 
 
 async def test_a_sync_handler_runs_in_a_thread(shop: Shop) -> None:

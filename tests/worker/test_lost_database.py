@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 from tests.conftest import eventually
 from tests.postgres.crashes import crash, own_server
-from tests.postgres.rig import CLAIM, GATED_CLOCK, Gate
+from tests.postgres.rig import GATED_CLOCK, TAKE, Gate
 from tests.store.bench import ACME, HOUR
 from tests.worker.proxy import Proxy
 
@@ -328,7 +328,9 @@ async def test_connections_that_died_without_a_word_are_replaced(
     assert record.status is Status.SUCCEEDED
 
 
-@pytest.mark.parametrize("words_of_its_statement", [b"within_caps", b"final_status"], ids=["claiming", "finishing"])
+@pytest.mark.parametrize(
+    "words_of_its_statement", [b"waits_for_locks", b"final_status"], ids=["claiming", "finishing"]
+)
 async def test_one_connection_that_died_without_a_word_does_not_keep_the_worker_waiting_for_ever(
     words_of_its_statement: bytes, door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
@@ -452,7 +454,7 @@ async def test_a_claim_that_is_written_after_its_connection_was_lost_is_found(
         gate = Gate(connection)
         async with at_work(proxy.url, seen, lease=SHORT):
             await asleep(ask)
-            await gate.close(CLAIM)
+            await gate.close(TAKE)
             job = await enqueue(door)
             await gate.holds(1)
             proxy.cut()

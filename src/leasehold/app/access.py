@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from leasehold.worker import Handlers
 
 log = logging.getLogger("leasehold")
 
+Said = str | Callable[[], str]
+"""A value, or who knows it when it is needed: a password that changes, a database that tests replace."""
+
 
 class Access:
     """Settings said in code win over the environment's, and what is said last wins."""
@@ -23,13 +27,14 @@ class Access:
     def __init__(self) -> None:
         self._said: dict[str, Any] = {}
 
-    def configure(self, url: str | None, schema: str | None, home: Path | str | None) -> None:
+    def configure(self, url: Said | None, schema: Said | None, home: Path | str | None) -> None:
         said = {"url": url, "schema": schema, "home": None if home is None else Path(home)}
         self._said |= {name: value for name, value in said.items() if value is not None}
 
     @property
     def settings(self) -> Settings:
-        return replace(Settings.from_environment(), **self._said)
+        said = {name: value() if callable(value) else value for name, value in self._said.items()}
+        return replace(Settings.from_environment(), **said)
 
     @contextmanager
     def database(self) -> Iterator[str]:
@@ -42,7 +47,8 @@ class Access:
         with embedded.postgres(settings.home) as server:
             if new:  # someone may just have forgotten the URL, and would look for these jobs elsewhere
                 log.warning("LEASEHOLD_URL is not set: a new database was made in %s", settings.home.resolve())
-            asyncio.run(prepare_store(server.url, settings.schema))
+            with ThreadPoolExecutor(1) as aside:  # whoever asks may have a loop running
+                aside.submit(asyncio.run, prepare_store(server.url, settings.schema)).result()
             yield server.url
 
     @asynccontextmanager

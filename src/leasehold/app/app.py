@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
 from datetime import timedelta
@@ -14,7 +15,7 @@ from weakref import WeakKeyDictionary, finalize, ref
 
 from pydantic import BaseModel
 
-from leasehold.app.access import Access
+from leasehold.app.access import Access, Said
 from leasehold.app.background import Background
 from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of_function
 from leasehold.app.opened import Opened, Shared
@@ -61,15 +62,15 @@ class Leasehold:
         app.tenant("acme").enqueue(sync_folder, provider_id="p_9")
 
     The database is `url`, or LEASEHOLD_URL, or else an embedded Postgres in `.leasehold/` that is started, migrated
-    and stopped by itself. Nothing is opened before it is needed. An app with one tenant says
-    `Leasehold(tenant="default")` and enqueues without a door.
+    and stopped by itself. Nothing is opened before it is needed; a function as `url` is asked then. An app with
+    one tenant says `Leasehold(tenant="default")` and enqueues without a door.
     """
 
     def __init__(
         self,
-        url: str | None = None,
+        url: Said | None = None,
         *,
-        schema: str | None = None,
+        schema: Said | None = None,
         tenant: str | None = None,
         home: Path | str | None = None,
     ) -> None:
@@ -268,26 +269,27 @@ class Leasehold:
             return await ask(opened)
         return await asyncio.wrap_future(self._background.submit(ask))
 
-    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
-        """Whoever is interrupted while waiting, as by Ctrl-C, takes the call back."""
+    def _begin(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> "Future[T]":
+        """In the background, for a caller that will wait for it."""
         if _has_a_running_loop():
             raise BlockingCall(
                 "this call would block the event loop that runs in this thread. Nothing was changed.",
                 fix=f"Await its twin: await ….{instead}(…)",
             )
-        return self._block(ask)
+        return self._background.submit(ask)
+
+    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
+        return _result_of(self._begin(ask, instead))
 
     def _block(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
         """Even on a running loop: for who blocks it anyway, with a session of its own."""
-        asked = self._background.submit(ask)
-        try:
-            return asked.result()
-        except BaseException:
-            asked.cancel()
-            raise
+        return _result_of(self._background.submit(ask))
 
     def _opened_here(self) -> Opened | None:
-        shared = self._shared.get(asyncio.get_running_loop()) if _has_a_running_loop() else None
+        try:
+            shared = self._shared.get(asyncio.get_running_loop())
+        except RuntimeError:
+            return None
         return shared.opened if shared is not None else None
 
 
@@ -295,6 +297,15 @@ def _open_store(access: Access, handlers: "ref[Handlers]") -> AbstractAsyncConte
     """Knows no app: what is opened in the background must not keep alive an app that nobody else has any more."""
     known = handlers()
     return access.open(Handlers() if known is None else known)
+
+
+def _result_of(asked: "Future[T]") -> T:
+    """Whoever is interrupted while waiting, as by Ctrl-C, takes the call back."""
+    try:
+        return asked.result()
+    except BaseException:
+        asked.cancel()
+        raise
 
 
 def _has_a_running_loop() -> bool:

@@ -23,7 +23,7 @@ class Opened:
         self.store = store
         self.url = url
         self._handlers = handlers
-        self._versions: dict[str, int] = {}
+        self.versions: dict[str, int] = {}
         self._registered: dict[str, Registered] = {}
         self._looked_at = float("-inf")
         self._turn = asyncio.Lock()
@@ -32,20 +32,20 @@ class Opened:
         """Its version in the database, where the code's definitions are registered when first asked for."""
         if key not in self._handlers.keys:
             return (await self.registered(key)).version
-        if key not in self._versions:
+        if key not in self.versions:
             async with self._turn:
-                if key not in self._versions:
+                if key not in self.versions:
                     await self._sync()
-        return self._versions[key]
+        return self.versions[key]
 
     def forget(self) -> None:
         """The database knows nothing of these versions any more: it was made anew."""
-        self._versions.clear()
+        self.versions.clear()
         self._registered.clear()
 
     async def _sync(self) -> None:
         changes = await self.store.sync_definitions(self._handlers.definitions)
-        self._versions |= {change.key: change.version for change in changes}
+        self.versions |= {change.key: change.version for change in changes}
         for line in described(changes):
             log.info("%s", line)
 

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
+from leasehold.app.bulk import Belt, Chunks, EnqueuedMany, Here, Order, Place, Progress, fill
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.app.result import awaited_result, limit_of
@@ -81,6 +83,7 @@ class Tenant:
     id: TenantId
     _app: "Leasehold" = field(repr=False)
     _options: Mapping[str, Any] = field(default_factory=dict)
+    _fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _within: WithinCaller | None = field(default=None, repr=False)
 
     def within(self, transaction: object, *, atomic: bool = True) -> "Tenant":
@@ -145,29 +148,14 @@ class Tenant:
         before = {
             name: value for name, value in self._options.items() if said.keys().isdisjoint(_OTHER.get(name, ()))
         }
-        chosen = replace(self, _options={**before, **said})
+        options = {**before, **said}
         try:
-            chosen._chosen()
+            return replace(self, _options=options, _fields=_chosen(options))
         except InvalidInput as error:
             why = error.happened.partition("can't be enqueued: ")[2] or error.happened
             raise InvalidInput(
                 f"these options can't be used: {why}", fix="Nothing was enqueued. Correct the values."
             ) from error
-        return chosen
-
-    def _chosen(self) -> dict[str, Any]:
-        """The options, as fields of a job."""
-        fields = dict(self._options)
-        key, mode = fields.pop("dedupe_key", None), fields.pop("dedupe", None)
-        on_conflict = _on_conflict(fields.pop("on_conflict", None), deduped=key is not None or mode is not None)
-        if key is not None or mode is not None:
-            fields["dedupe"] = Dedupe(key, mode or WhileActive(), on_conflict)
-        if isinstance(fields.get("delay"), str):
-            fields["delay"] = read_duration(fields["delay"])
-        if "id" in fields:
-            fields["id"] = job_id(fields["id"])
-        NewJob(definition="", **fields)
-        return fields
 
     # ------------------------------------------------------------------------------------------------------- enqueue
 
@@ -175,41 +163,83 @@ class Tenant:
         """Enqueues a call of this handler."""
         job = _bound(definition, args, kwargs)
         if self._within is not None:
-            return self._place_within([job], "enqueue")[0]
+            return self._enqueue_within(job, "enqueue")
         return self._app._wait(partial(self._enqueue, job), "aenqueue")
 
     async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         job = _bound(definition, args, kwargs)
         if self._within is not None:
-            return (await self._aplace_within([job], "aenqueue"))[0]
+            return await self._aenqueue_within(job, "aenqueue")
         return await self._app._ask(partial(self._enqueue, job))
 
     def enqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         """Enqueues by the definition's key, where the handler's code is not at hand. The database has its schema."""
         if self._within is not None:
             job = self._app._block(partial(self._job_of, key, payload))
-            return self._place_within([job], "enqueue_key")[0]
+            return self._enqueue_within(job, "enqueue_key")
         return self._app._wait(partial(self._enqueue_key, key, payload), "aenqueue_key")
 
     async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         if self._within is not None:
             job = await self._app._ask(partial(self._job_of, key, payload))
-            return (await self._aplace_within([job], "aenqueue_key"))[0]
+            return await self._aenqueue_within(job, "aenqueue_key")
         return await self._app._ask(partial(self._enqueue_key, key, payload))
 
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
-        """Enqueues what `definition.bind(…)` made: all of it or nothing, in one transaction."""
-        if self._within is not None:
-            return self._place_within(list(jobs), "enqueue_many")
-        return self._app._wait(partial(self._enqueue_many, list(jobs)), "aenqueue_many")
+    def enqueue_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        chunk: int | None = None,
+        atomic: bool = True,
+        progress: Progress | None = None,
+    ) -> EnqueuedMany:
+        """Enqueues what `definition.bind(…)` made, a hundred thousand as well as two: all of it, or nothing.
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> Sequence[Enqueued[Any]]:
+        jobs      any iterable; it is asked for a chunk at a time, in this thread, while the one before is written
+        chunk     how many go at a time; by default 300, or 2,000 where each chunk is a transaction
+        atomic    False: each chunk is there as soon as it is written. After an error those before it stay, and
+                  PartlyEnqueued says how many; no chunk is ever written by halves
+        progress  called with how many are written, and how many there are (None where the iterable can't say)
+
+        Whoever uses a generator that is slow should not be atomic: its transaction would be open all the time.
+        """
+        order = self._order(jobs, chunk, atomic, progress)
         if self._within is not None:
-            return await self._aplace_within(list(jobs), "aenqueue_many")
-        return await self._app._ask(partial(self._enqueue_many, list(jobs)))
+            return self._fill_within(order)
+        belt = Belt(order)
+        return belt.feed(self._app._begin(partial(self._fill, order, belt), "aenqueue_many"))
+
+    async def aenqueue_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        chunk: int | None = None,
+        atomic: bool = True,
+        progress: Progress | None = None,
+    ) -> EnqueuedMany:
+        order = self._order(jobs, chunk, atomic, progress)
+        if self._within is not None:
+            return await self._afill_within(order)
+        if opened := self._app._opened_here():
+            return await self._fill(order, Here(order), opened)
+        belt = Belt(order)
+        return await belt.afeed(self._app._background.submit(partial(self._fill, order, belt)))
+
+    def _order(self, jobs: Iterable[NewJob], chunk: int | None, atomic: bool, progress: Progress | None) -> Order:
+        if "id" in self._options and len(jobs := list(islice(jobs, 2))) > 1:
+            raise InvalidInput(
+                f"several jobs can't all have the id {self._options['id']}. Nothing was enqueued.",
+                fix="Enqueue them one by one, or leave the id out.",
+            )
+        return Order(jobs, chunk, atomic, progress)
+
+    async def _fill(self, order: Order, chunks: Chunks, opened: Opened) -> EnqueuedMany:
+        door = opened.store.tenant(self.id)
+        return await fill(order, chunks, partial(self._put, opened), door, EnqueuedMany(self._answered))
 
     async def _enqueue(self, job: NewJob, opened: Opened) -> Enqueued[Any]:
-        return (await self._enqueue_many([job], opened))[0]
+        (placed,) = await self._put(opened, opened.store.tenant(self.id).enqueue, (job,))
+        return self._answered(placed, job.definition)
 
     async def _enqueue_key(self, key: str, payload: Mapping[str, Any], opened: Opened) -> Enqueued[Any]:
         return await self._enqueue(await self._job_of(key, payload, opened), opened)
@@ -221,61 +251,84 @@ class Tenant:
         registered.definition.check(payload)
         return NewJob(definition=key, payload=payload, version=registered.version)
 
-    async def _enqueue_many(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
+    async def _put(self, opened: Opened, place: Place, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        """With the door's options, and each pinned to the version that its definition has now."""
         try:
-            return await self._place(jobs, opened)
+            return await place(self._pinned(jobs, opened) or await self._looked_up(jobs, opened))
         except UnknownDefinition:
             opened.forget()
-            return await self._place(jobs, opened)
+            return await place(await self._looked_up(jobs, opened))
 
-    async def _place(self, jobs: Sequence[NewJob], opened: Opened) -> list[Enqueued[Any]]:
-        pinned = await self._pinned(jobs, opened)
-        return self._answers(jobs, await opened.store.tenant(self.id).enqueue(pinned))
+    def _pinned(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob] | None:
+        """None: some version is not known yet."""
+        fields, known = self._fields, opened.versions
+        try:
+            return [
+                job.with_fields(fields if job.version else {**fields, "version": known[job.definition]})
+                for job in jobs
+            ]
+        except KeyError:
+            return None
 
-    async def _pinned(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
-        if "id" in self._options and len(jobs) > 1:
-            raise InvalidInput(
-                f"{len(jobs)} jobs can't all have the id {self._options['id']}. Nothing was enqueued.",
-                fix="Enqueue them one by one, or leave the id out.",
-            )
-        options = self._chosen()
-        return [
-            replace(job, version=job.version or await opened.version_of(job.definition), **options) for job in jobs
-        ]
+    async def _looked_up(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
+        keys = {job.definition for job in jobs if not job.version}
+        versions = {key: await opened.version_of(key) for key in keys}
+        return [replace(job, version=job.version or versions[job.definition], **self._fields) for job in jobs]
 
-    def _answers(self, jobs: Sequence[NewJob], placed: Sequence[Placed]) -> list[Enqueued[Any]]:
-        return [
-            Enqueued(answer.id, answer.created, self.id, job.definition, self._app, answer.replaced)
-            for job, answer in zip(jobs, placed, strict=True)
-        ]
+    def _answered(self, placed: Placed, definition: str) -> Enqueued[Any]:
+        return Enqueued(placed.id, placed.created, self.id, definition, self._app, placed.replaced)
 
     # ------------------------------------------------------------------------------- within the caller's transaction
 
-    def _place_within(self, jobs: Sequence[NewJob], verb: str) -> list[Enqueued[Any]]:
-        """Versions and the tenant are looked up by connections of our own; then the caller's sends one statement."""
-        within = self._within
-        assert within is not None
-        within.require_blocking(verb)
-        try:
-            prepared = self._app._block(partial(self._prepared, jobs))
-            return self._answers(jobs, within.caller.place(prepared))
-        except UnknownDefinition:
-            prepared = self._app._block(partial(self._prepared_anew, jobs))
-            return self._answers(jobs, within.caller.place(prepared))
+    def _enqueue_within(self, job: NewJob, verb: str) -> Enqueued[Any]:
+        self._caller(verb).require_blocking(verb)
+        (placed,) = self._place_within((job,))
+        return self._answered(placed, job.definition)
 
-    async def _aplace_within(self, jobs: Sequence[NewJob], verb: str) -> list[Enqueued[Any]]:
-        within = self._within
-        assert within is not None
-        await within.require_awaited(verb)
+    async def _aenqueue_within(self, job: NewJob, verb: str) -> Enqueued[Any]:
+        await self._caller(verb).require_awaited(verb)
+        (placed,) = await self._aplace_within((job,))
+        return self._answered(placed, job.definition)
+
+    def _fill_within(self, order: Order) -> EnqueuedMany:
+        """Chunk by chunk; whether all of them are kept is for the caller's transaction to say."""
+        self._caller("enqueue_many").require_blocking("enqueue_many")
+        answer = EnqueuedMany(self._answered)
+        while jobs := order.take(order.chunk):
+            answer._add(jobs, self._place_within(jobs))
+            order.report(len(answer))
+        return answer
+
+    async def _afill_within(self, order: Order) -> EnqueuedMany:
+        await self._caller("aenqueue_many").require_awaited("aenqueue_many")
+        answer = EnqueuedMany(self._answered)
+        while jobs := order.take(order.chunk):
+            answer._add(jobs, await self._aplace_within(jobs))
+            order.report(len(answer))
+        return answer
+
+    def _caller(self, verb: str) -> WithinCaller:
+        assert self._within is not None, verb
+        return self._within
+
+    def _place_within(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        """Versions and the tenant are looked up by connections of our own; then the caller's sends one statement."""
+        caller = self._caller("enqueue").caller
         try:
-            prepared = await self._app._ask(partial(self._prepared, jobs))
-            return self._answers(jobs, await within.caller.aplace(prepared))
+            return caller.place(self._app._block(partial(self._prepared, jobs)))
         except UnknownDefinition:
-            prepared = await self._app._ask(partial(self._prepared_anew, jobs))
-            return self._answers(jobs, await within.caller.aplace(prepared))
+            return caller.place(self._app._block(partial(self._prepared_anew, jobs)))
+
+    async def _aplace_within(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        caller = self._caller("aenqueue").caller
+        try:
+            return await caller.aplace(await self._app._ask(partial(self._prepared, jobs)))
+        except UnknownDefinition:
+            return await caller.aplace(await self._app._ask(partial(self._prepared_anew, jobs)))
 
     async def _prepared(self, jobs: Sequence[NewJob], opened: Opened) -> Prepared:
-        return await opened.store.tenant(self.id).prepare(await self._pinned(jobs, opened))
+        pinned = self._pinned(jobs, opened) or await self._looked_up(jobs, opened)
+        return await opened.store.tenant(self.id).prepare(pinned)
 
     async def _prepared_anew(self, jobs: Sequence[NewJob], opened: Opened) -> Prepared:
         opened.forget()
@@ -356,6 +409,21 @@ class Tenant:
         if RescheduleAnswer.RESCHEDULED not in moved.values():
             seen = await self._get(job, opened)
             raise _not_in_a_state(seen, "run now", "Only what waits can be; retry what has ended.")
+
+
+def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, as fields of a job."""
+    fields = dict(options)
+    key, mode = fields.pop("dedupe_key", None), fields.pop("dedupe", None)
+    on_conflict = _on_conflict(fields.pop("on_conflict", None), deduped=key is not None or mode is not None)
+    if key is not None or mode is not None:
+        fields["dedupe"] = Dedupe(key, mode or WhileActive(), on_conflict)
+    if isinstance(fields.get("delay"), str):
+        fields["delay"] = read_duration(fields["delay"])
+    if "id" in fields:
+        fields["id"] = job_id(fields["id"])
+    NewJob(definition="", **fields)
+    return fields
 
 
 def _on_conflict(said: str | None, *, deduped: bool) -> OnConflict:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leasehold.engines.report import Finding, Standing
+from leasehold.engines.report import Finding, MigrationStep, Standing
 from leasehold.errors import InvalidInput
 from leasehold.store import Caller, Store
 
@@ -43,6 +43,13 @@ def migration_script(url: str | None, schema: str = "leasehold") -> str:
     from leasehold.engines.postgres.migrate import script
 
     return script(schema)
+
+
+def migration_steps(schema: str = "leasehold") -> Sequence[MigrationStep]:
+    """The same, one by one, for a framework that applies migrations itself. Only an engine with SQL has them."""
+    from leasehold.engines.postgres.migrate import steps
+
+    return steps(schema)
 
 
 def examine(url: str, schema: str = "leasehold") -> AsyncIterator[Finding]:

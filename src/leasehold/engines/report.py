@@ -1,4 +1,4 @@
-"""What an engine reports about a database: where its schema stands, and what a checkup found."""
+"""What an engine says about a database: where its schema stands, how it gets there, and what a checkup found."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +35,15 @@ class Standing:
                 fix="Upgrade leasehold, or point to another schema with LEASEHOLD_SCHEMA.",
                 code="LH-2002",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStep:
+    """One migration as SQL: what comes before any of them, how to ask whether it was applied, what applies it."""
+
+    opening: str
+    applied: str
+    script: str
 
 
 class Verdict(StrEnum):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NewType
 from uuid import UUID
 
@@ -30,12 +31,17 @@ _TENANT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}]{{0,98}}[^\s{_NEVER}])?")
 def tenant_id(text: str | UUID) -> TenantId:
     if isinstance(text, UUID):
         return TenantId(str(text))
-    if not isinstance(text, str) or not _TENANT.fullmatch(text):
+    if not isinstance(text, str) or not _names_a_tenant(text):
         raise InvalidInput(
             f"{_shown(text)} is not a tenant id: 1 to 100 characters, no control characters, no outer spaces.",
             fix="Nothing was changed. Use the tenant's slug or UUID.",
         )
     return TenantId(text)
+
+
+@lru_cache(1000)
+def _names_a_tenant(text: str) -> bool:
+    return _TENANT.fullmatch(text) is not None
 
 
 def job_id(text: str | UUID) -> JobId:
@@ -59,7 +65,8 @@ class Source(StrEnum):
     SYSTEM = "system"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: what is left at its default need not be copied into each of a hundred thousand.
+@dataclass(frozen=True, kw_only=True)
 class NewJob:
     """What to enqueue. It has no tenant: the door it is handed to has one.
 
@@ -89,6 +96,20 @@ class NewJob:
                 f"The job of {self.definition!r} can't be enqueued: {'; '.join(problems)}.",
                 fix="Nothing was enqueued. Correct the values.",
             )
+
+    @staticmethod
+    def of(definition: str, payload: Mapping[str, Any]) -> "NewJob":
+        """With nothing else said, for a definition whose key was checked: 0.5 µs where the constructor takes 3."""
+        job = object.__new__(NewJob)
+        job.__dict__.update(definition=definition, payload=payload)
+        return job
+
+    def with_fields(self, fields: Mapping[str, Any]) -> "NewJob":
+        """The same with other values, which were checked; `replace` would check all of them again."""
+        job = object.__new__(NewJob)
+        job.__dict__.update(self.__dict__)
+        job.__dict__.update(fields)
+        return job
 
     def _problems(self) -> Iterator[str]:
         for name, moment in (("at", self.at), ("deadline", self.deadline)):
@@ -147,6 +168,7 @@ class Claim:
     correlation_id: str | None = field(default=None, compare=False)
     cancel_requested: bool = field(default=False, compare=False)
     overdue: bool = field(default=False, compare=False)
+    priority: int = field(default=100, compare=False)
 
     def __hash__(self) -> int:
         return hash(self.job)

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -112,7 +113,8 @@ class Run:
                     outcome = await self._job._effects.end(outcome)
         except asyncio.CancelledError as error:
             if self._job._effects is not None:
-                await self._job._effects.roll_back()
+                with suppress(asyncio.CancelledError):  # stopped a second time: then it is abandoned
+                    await self._job._effects.roll_back()
             # Not stopped: it is the handler's own, as of a canceled task that it waited for, and an error like any.
             outcome = self._instead if self._stopped else _raised(error)
         self._end(outcome)

@@ -14,15 +14,16 @@ class Entrant(Protocol):
 
 
 class Slots:
-    """So many runs at a time. The others stand in line, where they need no task."""
+    """So many runs at a time. The others stand in line, where they need no task: the more urgent before the less."""
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._line: deque[Entrant] = deque()
+        self._lines: dict[int, deque[Entrant]] = {}
         self._letting_in = False
 
-    def enter(self, run: Entrant) -> None:
-        self._line.append(run)
+    def enter(self, run: Entrant, priority: int) -> None:
+        """A whole window may have been claimed ahead; what is urgent overtakes those that wait here for a slot."""
+        self._lines.setdefault(priority, deque()).append(run)
         self._let_in()
 
     def leave(self, run: Entrant) -> None:
@@ -37,13 +38,21 @@ class Slots:
             return
         self._letting_in = True
         try:
-            while self._free and self._line:
-                run = self._line.popleft()
+            while self._free and self._lines:
+                run = self._next()
                 if not run.ended:
                     self._free -= 1
                     run.begin()
         finally:
             self._letting_in = False
+
+    def _next(self) -> Entrant:
+        priority = min(self._lines)
+        line = self._lines[priority]
+        run = line.popleft()
+        if not line:
+            del self._lines[priority]
+        return run
 
 
 class Timed(Protocol):

@@ -36,6 +36,8 @@ T = TypeVar("T")
 FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
 LISTEN_AGAIN = 300.0
 SHORT_JOB = 0.05
+# Larger batches cost each job as much as these do, and keep the others waiting for longer.
+ENOUGH_AT_ONCE = 256
 FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
 LINGER = 0.003
 BURIED_AT_ONCE = 100
@@ -193,16 +195,17 @@ class Tenure:
             short = self._usual_time < SHORT_JOB
             window = self._settings.slots * (2 if short else 1)
             room = window - len(self._runs)
-            if room >= (window // 2 if short else 1):
-                # Not all of it: claim, run and finish would go in step, each waiting for the others.
-                return min(room, window // 2) if short else room
+            # Not all of it: claim, run and finish would go in step, each waiting for the others.
+            enough = min(window // 2, ENOUGH_AT_ONCE) if short else 1
+            if room >= enough:
+                return enough if short else room
             self._freed.clear()
             await self._freed.wait()
 
     def _start(self, claim: Claim) -> None:
         handler = self._handlers[claim.definition.key]
         run = self._runs[claim] = Run(claim, handler, Job(claim, self._voice.say, self._ends), self._bench)
-        self._slots.enter(run)
+        self._slots.enter(run, claim.priority)
 
     def _may_begin(self, claim: Claim) -> bool:
         """False: this process stood still past its lease, and the heartbeat is about to say so."""

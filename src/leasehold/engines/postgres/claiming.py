@@ -73,7 +73,8 @@ class Claiming:
         ended = self._monotonic()
         facts, sharing = answer[0], answer[0]["tenants_sharing"] or 0
         found = [row for row in answer if row["id"] is not None]
-        self._marks.full_claim_took(ended - began, touched=len(found) + sharing, now=ended)
+        if len(found) == limit or self._marks.slow:
+            self._marks.full_claim_took(ended - began, touched=max(1, limit + sharing), now=ended)
         self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         if not sharing:
             return Step([], busy=False, filled=False, tried=False)
@@ -139,23 +140,31 @@ class Claiming:
     async def _claim_in_turn(self, seat: Seat, tour: Tour, tenants: Tenants, limit: int, share: int) -> "Step":
         """A fair share for each tenant; who filled it may have more and keeps its place in the tour."""
         lanes = [lane for lanes in tenants for lane in lanes]
-        found, busy = await self._claim_from(seat, lanes, share, limit)
+        began = self._monotonic()
+        found, busy, marked = await self._claim_from(seat, lanes, share, limit)
+        ended = self._monotonic()
+        if marked and len(found) == limit:
+            self._marks.marked_claim_took(ended - began, touched=limit + len(tenants), now=ended)
+        elif len(found) < limit:
+            self._marks.fell_short()
         given = Counter(row["tenant_id"] for row in found)
         tour.keep(lanes for lanes in tenants if given[lanes[0].tenant] >= share)
         return Step(found, busy=busy, filled=_filled(found, share), tried=True)
 
     async def _claim_from(
         self, seat: Seat, lanes: Sequence[Lane], share: int, limit: int
-    ) -> tuple[list[Record], bool]:
-        full = self._marks.full_claim_is_due(self._monotonic())
-        found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=full), share, limit)
-        if not found and not full:
+    ) -> tuple[list[Record], bool, bool]:
+        """What was found, whether something was busy, and whether marks were enough to find it."""
+        marked = not self._marks.full_claim_is_due(self._monotonic())
+        found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=not marked), share, limit)
+        if not found and marked:
+            marked = False
             found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
         # One that changed between being seen and being locked is missed: there is more.
         busy = busy or any(row["chosen"] > len(found) for row in found)
         found.sort(key=lambda row: (row["turn"], row["priority"], row["seq"]))
         self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
-        return found, busy
+        return found, busy, marked
 
     async def _claim_stretches(
         self, seat: Seat, stretches: Sequence[Stretch], share: int, limit: int

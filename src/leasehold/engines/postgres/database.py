@@ -1,20 +1,21 @@
 """Connections: a pool for whoever asks, and links of our own for the hot statements."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import asyncpg
 
+from leasehold.engines.postgres.pool import Loan, Pool
 from leasehold.engines.postgres.sql import Statement, schema_name, statements
-from leasehold.errors import InvalidInput, SchemaMismatch, TransactionConflict, Unreachable
+from leasehold.errors import InvalidInput, LeaseholdError, SchemaMismatch, TransactionConflict, Unreachable
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
-    Pool = asyncpg.Pool[asyncpg.Record]
     Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 # Hot tables are analysed when empty as often as when full. With these, each hot statement has one plan, by index,
@@ -79,7 +80,7 @@ class Database:
         self.pooled = False
         self._statements = statements(self.schema)
         self._pool: Pool | None = None
-        self._opening = asyncio.Lock()
+        self._translated = Translated(self.schema)
 
     def statement(self, name: str) -> Statement:
         return self._statements[name]
@@ -99,14 +100,17 @@ class Database:
 
     async def fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
         """Planned once for each connection: for statements whose plan is good whenever it was made."""
-        statement = self.statement(name)
-        async with connection.transaction() if self.pooled else nullcontext():
+        statement = self._statements[name]
+        if not self.pooled:
+            return await connection.fetch(statement.text, *statement.arguments(values))
+        async with connection.transaction():
             return await connection.fetch(statement.text, *statement.arguments(values))
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator["Connection"]:
-        async with (await self._opened_pool()).acquire() as connection:
-            yield connection
+    def connection(self) -> Loan:
+        """One of the pool's, for a while."""
+        if self._pool is None:
+            self._pool = Pool(self.connect, closed, POOL_SIZE)
+        return self._pool.connection()
 
     async def connect(self, **settings: str) -> "asyncpg.Connection[asyncpg.Record]":
         with self.translated():
@@ -133,7 +137,7 @@ class Database:
         if pool is not None:
             await self.close_pool(pool)
 
-    async def close_pool(self, pool: "Pool") -> None:
+    async def close_pool(self, pool: "Pool | asyncpg.Pool[asyncpg.Record]") -> None:
         try:
             await asyncio.wait_for(pool.close(), CLOSING)
         except asyncio.CancelledError:
@@ -142,43 +146,50 @@ class Database:
         except _UNREACHABLE:
             pool.terminate()
 
-    async def _opened_pool(self) -> "Pool":
-        async with self._opening:
-            if self._pool is None:
-                self._pool = await self.make_pool(max_size=POOL_SIZE, reset=_nothing_to_reset)
-            return self._pool
-
-    async def make_pool(self, **options: Any) -> "Pool":
+    async def make_pool(self, **options: Any) -> "asyncpg.Pool[asyncpg.Record]":
+        """The driver's own, which resets what was set on a connection before it is lent again."""
         return await asyncpg.create_pool(self.url, min_size=0, **self._options({}), **options)
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translated(self) -> "Translated":
         """Driver errors that a caller would act on, in our words; the rest pass through as they are."""
-        try:
-            yield
-        except _NO_SCHEMA as error:
-            raise SchemaMismatch(
-                f'the schema "{self.schema}" is missing or of another version ({error}). Nothing was changed.',
+        return self._translated
+
+
+class Translated:
+    """A class, since a generator would cost each enqueue a few µs."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and (told := self._in_our_words(error)) is not None:
+            raise told from error
+
+    def _in_our_words(self, error: Exception) -> LeaseholdError | None:
+        if isinstance(error, _NO_SCHEMA):
+            return SchemaMismatch(
+                f'the schema "{self._schema}" is missing or of another version ({error}). Nothing was changed.',
                 fix="Run: leasehold migrate",
-            ) from error
-        except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError) as error:
-            raise TransactionConflict(
+            )
+        if isinstance(error, asyncpg.SerializationError | asyncpg.DeadlockDetectedError):
+            return TransactionConflict(
                 f"the transaction lost a race ({error}). It must be rolled back, nothing of it was kept.",
                 fix="Run the whole transaction again.",
-            ) from error
-        except _REFUSED as error:
-            raise InvalidInput(
+            )
+        if isinstance(error, _REFUSED):
+            return InvalidInput(
                 f"the database refuses ({type(error).__name__}: {error}). Nothing was changed.",
                 fix="Check the user, the password, the database and the privileges that LEASEHOLD_URL stands for.",
-            ) from error
-        except asyncpg.QueryCanceledError:
-            raise
-        except _UNREACHABLE as error:
-            raise _unreachable(error) from error
-        except asyncpg.InterfaceError as error:
-            if "closed" not in str(error):
-                raise
-            raise _unreachable(error) from error
+            )
+        if isinstance(error, asyncpg.QueryCanceledError):
+            return None
+        if isinstance(error, _UNREACHABLE) or (isinstance(error, asyncpg.InterfaceError) and "closed" in str(error)):
+            return _unreachable(error)
+        return None
 
 
 def _unreachable(error: Exception) -> Unreachable:
@@ -274,7 +285,3 @@ async def closed(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         raise
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
         connection.terminate()
-
-
-async def _nothing_to_reset(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """We leave no session state behind; asyncpg's own reset would be one more statement for each enqueue."""

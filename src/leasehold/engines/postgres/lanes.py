@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
+from statistics import median
 
 PIECE = 64
 # A tenant takes a probe for each definition, so with many of them fewer tenants make a piece.
@@ -118,23 +119,31 @@ class Marks:
     They are kept as long as somebody holds an old snapshot; without marks a claim then slows down with every job
     (2.8 → 21.7 ms after 160k). A marked claim may miss what came in below a mark: a more urgent job, or one that
     committed late. So claims are full ones unless those have become slow, and even then as often as fits into 5 % of
-    the time.
+    the time. What is slow is found out by trial: a few claims by marks, at the same time on the same machine, whose
+    mood would otherwise be taken for dead entries.
     """
 
     MANY_LANES = 10_000
     MANY_CLAIMED = 5_000
-    SLOW = 4.0
-    SLOW_IN_A_ROW = 3
+    SLOW = 1.5
+    TRIAL = 3
+    FAST_IN_A_ROW = 2
+    FULL_BETWEEN_TRIALS = 25
 
     def __init__(self) -> None:
         self._seqs: dict[tuple[str, str], dict[int, int]] = {}
-        self._usual_cost: float | None = None
-        self._slow_in_a_row = 0
         self._count = 0
+        self._full: deque[float] = deque(maxlen=5)
+        self._marked: deque[float] = deque(maxlen=self.TRIAL)
+        self._usual: float | None = None
+        self._fulls_until_trial = 0
+        self._trials_left = 0
+        self.slow = False
+        self._fast_in_a_row = 0
         self._full_allowed_from = float("-inf")
 
     def full_claim_is_due(self, now: float) -> bool:
-        return now >= self._full_allowed_from
+        return not self._trials_left and now >= self._full_allowed_from
 
     def stretches(self, lanes: Iterable[Lane], *, full: bool) -> list[Stretch]:
         stretches: list[Stretch] = []
@@ -155,12 +164,44 @@ class Marks:
             self._count += 1
 
     def full_claim_took(self, seconds: float, *, touched: int, now: float) -> None:
-        """Compares the cost of each job and lane touched with the usual one. Slow once may be noise."""
-        cost = seconds / max(1, touched)
-        usual = cost if self._usual_cost is None else min(cost, 1.01 * self._usual_cost)
-        excess = seconds - self.SLOW * usual * max(1, touched)
-        self._usual_cost = usual
-        self._slow_in_a_row = self._slow_in_a_row + 1 if excess > 0 else 0
-        # Fewer dead entries than that can't be what makes it slow.
-        if self._slow_in_a_row >= self.SLOW_IN_A_ROW and self._count >= self.MANY_CLAIMED:
+        """Compared by each job and tenant touched, so it has to be a claim that brought all it was to bring."""
+        self._fulls_until_trial -= 1
+        self._full.append(seconds / touched)
+        if self.slow:
+            self._judge(self._full[-1], touched, now)
+        elif len(self._full) == self._full.maxlen:
+            lately = median(self._full)
+            self._usual = min(lately, self._usual or lately)
+            # Fewer dead entries than that can't be what makes it slow.
+            suspicious = lately > self.SLOW * self._usual and self._count >= self.MANY_CLAIMED
+            if suspicious and self._fulls_until_trial <= 0:
+                self._trials_left = self.TRIAL
+                self._marked.clear()
+
+    def marked_claim_took(self, seconds: float, *, touched: int, now: float) -> None:
+        self._marked.append(seconds / touched)
+        if self._trials_left:
+            self._trials_left -= 1
+            if not self._trials_left:
+                self._judge(median(self._full), touched, now)
+
+    def fell_short(self) -> None:
+        """A claim by marks that did not bring all it was to bring: there is hardly work, and nothing to compare."""
+        if self._trials_left:
+            self._trials_left = 0
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.slow, self._usual, self._fulls_until_trial = False, None, self.FULL_BETWEEN_TRIALS
+        self._full.clear()
+
+    def _judge(self, full: float, touched: int, now: float) -> None:
+        excess = (full - self.SLOW * median(self._marked)) * touched
+        if excess > 0:
+            self.slow, self._fast_in_a_row = True, 0
             self._full_allowed_from = now + excess * (1 / SHARE_OF_TIME - 1)
+            return
+        self._full_allowed_from = now
+        self._fast_in_a_row += 1
+        if not self.slow or self._fast_in_a_row == self.FAST_IN_A_ROW:
+            self._begin_anew()

@@ -1,14 +1,14 @@
 """Forward-only migrations, under a lock. The release before keeps working on the new schema."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from leasehold.engines.postgres.database import Database, closed
-from leasehold.engines.postgres.sql import render
-from leasehold.engines.report import Standing
+from leasehold.engines.postgres.sql import Statement, render
+from leasehold.engines.report import MigrationStep, Standing
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
@@ -58,10 +58,7 @@ async def migrate(url: str, schema: str = "leasehold") -> list[Migration]:
     connection = await database.connect()
     try:
         async with connection.transaction():
-            await database.fetch_on(connection, "ledger/lock")
-            if not (await database.fetch_on(connection, "ledger/schema_exists"))[0][0]:
-                await connection.execute(database.statement("ledger/create_schema").text)
-            await connection.execute(database.statement("ledger/create").text)
+            await connection.execute(_opening(database))
         known = migrations(database.schema)
         return [migration for migration in known if await _applied(database, connection, migration)]
     finally:
@@ -70,16 +67,39 @@ async def migrate(url: str, schema: str = "leasehold") -> list[Migration]:
 
 def script(schema: str = "leasehold") -> str:
     """All of it as one SQL script, for those who apply migrations by their own tools, to an empty database."""
+    each = [step.script.rstrip() for step in steps(schema)]
+    return "\n\n".join(["begin;", _opening(Database("", schema)), *each, "commit;"]) + "\n"
+
+
+def steps(schema: str = "leasehold") -> list[MigrationStep]:
+    """Each by itself, for tools that keep a ledger of their own beside ours."""
     database = Database("", schema)
-    parts = ["begin;", *(database.statement(f"ledger/{name}").text for name in ("create_schema", "create"))]
-    record = database.statement("ledger/record")
+    record, applied = database.statement("ledger/record"), database.statement("ledger/applied")
+    found = []
     for migration in migrations(schema):
         values = {"version": str(migration.version), "name": f"'{migration.name}'", "needs": str(migration.needs)}
-        written = record.text
-        for number, value in enumerate(record.arguments(values), 1):
-            written = written.replace(f"${number}", value)
-        parts += [migration.text.rstrip(), written + ";"]
-    return "\n\n".join([*parts, "commit;"]) + "\n"
+        found.append(
+            MigrationStep(
+                opening=_opening(database),
+                applied=_written(applied, {"version": values["version"]}),
+                script=f"{migration.text.rstrip()}\n\n{_written(record, values)};\n",
+            )
+        )
+    return found
+
+
+def _opening(database: Database) -> str:
+    """What comes before any migration, and changes nothing when it was done before."""
+    parts = [database.statement(f"ledger/{name}").text for name in ("lock", "create_schema", "create")]
+    return "\n\n".join(f"{part.removesuffix(';')};" for part in parts)
+
+
+def _written(statement: Statement, values: Mapping[str, str]) -> str:
+    """The statement with its values written out."""
+    text = statement.text
+    for number, value in enumerate(statement.arguments(values), 1):
+        text = text.replace(f"${number}", value)
+    return text
 
 
 async def _applied(database: Database, connection: "Connection", migration: Migration) -> bool:

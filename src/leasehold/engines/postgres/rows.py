@@ -22,7 +22,7 @@ DefinitionKey = tuple[str, int]
 
 _of_claim = itemgetter(
     *("tenant_id", "id", "attempt", "version", "payload", "max_attempts", "forgiven", "queued", "started"),
-    *("correlation_id", "cancel_requested", "overdue"),
+    *("correlation_id", "cancel_requested", "overdue", "priority"),
 )
 
 

@@ -38,9 +38,10 @@ class Statement:
     name: str
     text: str
     parameters: tuple[str, ...]
+    names: frozenset[str]
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
-        if values.keys() != set(self.parameters):
+        if values.keys() != self.names:
             raise TypeError(f"{self.name} takes {sorted(self.parameters)}, not {sorted(values)}")
         return [values[name] for name in self.parameters]
 
@@ -54,7 +55,7 @@ def parse(name: str, text: str, schema: str) -> Statement:
         return f"${parameters.index(match[1]) + 1}"
 
     numbered = _PARAMETER.sub(number, _COMMENT.sub("", text))
-    return Statement(name, render(numbered, schema).strip(), tuple(parameters))
+    return Statement(name, render(numbered, schema).strip(), tuple(parameters), frozenset(parameters))
 
 
 @cache

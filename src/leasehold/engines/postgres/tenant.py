@@ -1,23 +1,26 @@
 """The tenant's door in Postgres. One funnel adds the tenant to every statement; none here can do without it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncpg import Record
+from uuid_utils import uuid7
 
 from leasehold.engines.postgres import pages, rows
-from leasehold.engines.postgres.batch import Batch
+from leasehold.engines.postgres.alike import Alike, says_nothing_more
 from leasehold.engines.postgres.callers import caller
 from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.filling import Filling
 from leasehold.engines.postgres.listen import RESULT_FALLBACK, Results
 from leasehold.engines.postgres.request import Request, request
-from leasehold.errors import InactiveDefinition, UnknownDefinition, UnknownTenant
-from leasehold.model.definition import Registered, unknown_definition
+from leasehold.errors import UnknownTenant
+from leasehold.model import payload as payloads
+from leasehold.model.definition import Registered
 from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId, job_id
 from leasehold.model.status import Status
 from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
@@ -58,17 +61,59 @@ class PostgresTenantJobs:
             return []
         if within is not None:
             return await caller(within).aplace(await self.prepare(jobs))
-        if any(job.id is not None or job.dedupe is not None for job in jobs):
-            await self._admit()
-            with self._database.translated():
-                async with self._database.connection() as connection:
-                    return await self._place_whatever(jobs, connection)
-        return await self._insert(Batch(self._tenant, jobs))
+        if len(jobs) == 1 and says_nothing_more(jobs[0]):
+            return await self._enqueue_one(jobs[0])
+        if (alike := Alike.of(jobs)) is not None:
+            return await self._enqueue_alike(alike)
+        await self._admit()
+        with self._database.translated():
+            async with self._database.connection() as connection:
+                return await self._place_whatever(jobs, connection)
+
+    @asynccontextmanager
+    async def filling(self) -> AsyncIterator[Filling]:
+        await self._admit()
+        async with Filling(self._database, self._tenant, self._place_whatever) as filling:
+            yield filling
 
     async def prepare(self, jobs: Sequence[NewJob]) -> Request:
         asked = self._request(jobs)
         await self._admit()
         return asked
+
+    async def _enqueue_one(self, job: NewJob) -> list[Placed]:
+        """The way of most calls: one statement, no transaction around it, and few steps on the way there."""
+        new, payload = JobId(str(uuid7())), payloads.encode(job.payload)
+        if self._tenant not in self._known:
+            await self._admit()
+        with self._database.translated():
+            async with self._database.connection() as connection:
+                if await self._database.fetch_on(
+                    connection,
+                    "tenant/enqueue_one",
+                    tenant=self._tenant,
+                    id=new,
+                    definition=job.definition,
+                    version=job.version,
+                    payload=payload,
+                    source=job.source.value,
+                ):
+                    return [Placed(new, created=True)]
+                return await self._place_whatever([job], connection)  # refused, and that way says why
+
+    async def _enqueue_alike(self, alike: Alike) -> list[Placed]:
+        """By one statement without a transaction around it, unless it is too large for one."""
+        if alike.too_large:
+            async with self.filling() as filling:
+                return await filling.place(alike)
+        await self._admit()
+        with self._database.translated():
+            async with self._database.connection() as connection:
+                if await self._database.fetch_on(
+                    connection, "tenant/enqueue_alike", tenant=self._tenant, wakes=True, **alike.columns()
+                ):
+                    return alike.placed()
+                return await self._place_whatever(alike.jobs, connection)
 
     async def _place_whatever(self, jobs: Sequence[NewJob], connection: "Connection") -> list[Placed]:
         """The way for all jobs, in one statement: keys and ids are decided by the database."""
@@ -79,18 +124,6 @@ class PostgresTenantJobs:
 
     def _request(self, jobs: Sequence[NewJob]) -> Request:
         return request(self._database.statement("tenant/place"), self._database.schema, self._tenant, jobs)
-
-    async def _insert(self, batch: Batch) -> Sequence[Placed]:
-        """What brings neither key nor id can meet nothing."""
-        await self._admit()
-        with self._database.translated():
-            async with self._database.connection() as connection:
-                answers = await self._database.fetch_on(
-                    connection, "tenant/enqueue", tenant=self._tenant, **batch.columns()
-                )
-        await self._require_accepted(answers)
-        batch.created(row["number"] for row in answers if row["created"])
-        return batch.placed()
 
     async def _admit(self) -> None:
         if self._tenant in self._known:
@@ -103,21 +136,6 @@ class PostgresTenantJobs:
                 fix="Correct its name, or enqueue its first job through a store that is not strict.",
             )
         self._known.add(self._tenant)
-
-    async def _require_accepted(self, answers: Sequence[Record]) -> None:
-        refused = [row for row in answers if row["refused"]]
-        if not refused:
-            return
-        key, pinned = refused[0]["definition"], refused[0]["pinned"]
-        if not refused[0]["unknown"]:
-            raise InactiveDefinition(
-                f"{key!r} is inactive: it takes nothing new. Nothing was enqueued.",
-                fix=f"Run: leasehold definitions activate {key}",
-            )
-        current = {registered.definition.key: registered.version for registered in await self.definitions()}
-        if pinned is not None and key in current:
-            raise _no_such_version(key, pinned, current[key])
-        raise unknown_definition(key, list(current))
 
     # -------------------------------------------------------------------------------------------------------- read
 
@@ -195,13 +213,6 @@ class PostgresTenantJobs:
             open_ = [job for job in open_ if job not in found]
         unknown = answers("unknown")
         return {job: found.get(job_id(job), unknown) for job in jobs}
-
-
-def _no_such_version(key: str, version: int, current: int) -> UnknownDefinition:
-    return UnknownDefinition(
-        f"there is no version {version} of {key!r}; version {current} is current. Nothing was enqueued.",
-        fix="Run: leasehold definitions sync app.py, with the code that enqueues; or leave the version out.",
-    )
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:

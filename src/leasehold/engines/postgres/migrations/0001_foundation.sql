@@ -26,8 +26,9 @@ create function leasehold.clock() returns timestamptz language sql volatile para
 
 -- What was acknowledged must survive a crash: called by every statement whose success is a promise, so that a database
 -- or a caller with synchronous_commit off does not break it. Stronger settings are left alone.
-create function leasehold.durably() returns text language sql volatile
-    as $$ select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off' $$;
+create function leasehold.durably() returns text language sql volatile as $$
+    select case current_setting('synchronous_commit') when 'off' then set_config('synchronous_commit', 'on', true) end
+$$;
 
 -- ---------------------------------------------------------------------------------------------------- who and what
 
@@ -386,6 +387,10 @@ begin
         perform pg_notify(leasehold.channel_for_all(), 'work');
         return 1;
     end if;
+    -- Nobody sleeps: what follows would be four statements and a subtransaction to find that out (20 µs, now 6).
+    if not exists (select from leasehold.sleepers) then
+        return 0;
+    end if;
     for round in 1..3 loop
         loop
             select s.* into sleeper from leasehold.sleepers s
@@ -413,6 +418,23 @@ begin
         end loop;
     end if;
     return woken;
+end $$;
+
+-- The same for work in one lane, as nearly every enqueue brings it: in little more than the time of its three looks.
+create function leasehold.wake_for_one(definition text, tenant text, due timestamptz) returns integer
+language plpgsql volatile as $$
+#variable_conflict use_variable
+begin
+    -- An expression, which is never null: PERFORM would cost 10 µs more. But a statement of its own: the look that
+    -- follows must have a younger snapshot than the lock, or it misses who went to sleep meanwhile.
+    if pg_advisory_xact_lock_shared(leasehold.sleep_key()) is null then
+        return 0;
+    end if;
+    if current_setting('transaction_isolation') = 'read committed'
+       and not exists (select from leasehold.sleepers) then
+        return 0;
+    end if;
+    return leasehold.wake(array[definition], array[tenant], array[due]);
 end $$;
 
 -- How long a producer waits for another that holds a sleeper: longer than a disk write, too short to be noticed.

@@ -1,0 +1,16 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    initial = True
+    operations = [
+        migrations.CreateModel(
+            name="Order",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("shop", models.SlugField()),
+                ("item", models.TextField()),
+                ("receipt_sent", models.BooleanField(default=False)),
+            ],
+        ),
+    ]

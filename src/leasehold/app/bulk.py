@@ -1,0 +1,317 @@
+"""Many jobs in one call: taken as they come, sent in chunks, answered in little memory.
+
+While the server works on one chunk, the next is made: by whoever called, in their thread, since it is their iterable.
+"""
+
+import asyncio
+import threading
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+
+from leasehold.errors import InvalidInput, LeaseholdError, PartlyEnqueued, Unreachable
+from leasehold.model.job import JobId, NewJob, Placed
+from leasehold.store import TenantJobs
+
+if TYPE_CHECKING:
+    from leasehold.app.tenant import Enqueued
+
+# Of one transaction: smaller ones take more round trips, larger ones leave the server idle while they are made.
+CHUNK = 300
+# Of a transaction each: then every chunk waits for the disk.
+CHUNK_COMMITTED = 2000
+# So many are made at a time on a loop that others use as well.
+AT_ONCE = 150
+ID_LENGTH = 36
+HELD, CREATED, REPLACED = range(3)
+
+Progress = Callable[[int, int | None], object]
+Place = Callable[[Sequence[NewJob]], Awaitable[Sequence[Placed]]]
+_Placing = Coroutine[Any, Any, Sequence[Placed]]
+Put = Callable[[Place, Sequence[NewJob]], _Placing]
+_Handover = Future[tuple["Chunk", "_Handover"]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A chunk's answer. One text holds all its ids: a hundred thousand take 4 MB, as objects of their own 25."""
+
+    ids: str
+    definitions: Sequence[str]
+    fates: bytes | None
+    """None: all were created."""
+
+    @staticmethod
+    def of(jobs: Sequence[NewJob], placed: Sequence[Placed]) -> "_Written":
+        keys = [job.definition for job in jobs]
+        fates = None if all(each.created for each in placed) else bytes(map(_fate, placed))
+        return _Written("".join([each.id for each in placed]), keys if len(set(keys)) > 1 else keys[:1], fates)
+
+    def __len__(self) -> int:
+        return len(self.ids) // ID_LENGTH
+
+    def __getitem__(self, index: int) -> tuple[Placed, str]:
+        begin, fate = index * ID_LENGTH, CREATED if self.fates is None else self.fates[index]
+        placed = Placed(JobId(self.ids[begin : begin + ID_LENGTH]), fate == CREATED, fate == REPLACED)
+        return placed, self.definitions[index if len(self.definitions) > 1 else 0]
+
+    @property
+    def duplicates(self) -> int:
+        return 0 if self.fates is None else len(self) - self.fates.count(CREATED)
+
+
+def _fate(placed: Placed) -> int:
+    return CREATED if placed.created else REPLACED if placed.replaced else HELD
+
+
+class EnqueuedMany(Sequence["Enqueued[Any]"]):
+    """The answer to `enqueue_many`: an `Enqueued` for each job, in the order given, made when it is looked at."""
+
+    def __init__(self, make: "Callable[[Placed, str], Enqueued[Any]]") -> None:
+        self._make = make
+        self._written: list[_Written] = []
+        self._ends: list[int] = []
+        self._duplicates = 0
+
+    def _add(self, jobs: Sequence[NewJob], placed: Sequence[Placed]) -> None:
+        written = _Written.of(jobs, placed)
+        self._written.append(written)
+        self._ends.append(len(self) + len(written))
+        self._duplicates += written.duplicates
+
+    @property
+    def created(self) -> int:
+        """How many of them are new."""
+        return len(self) - self._duplicates
+
+    @property
+    def duplicates(self) -> int:
+        """How many were there before, holding the key or the id."""
+        return self._duplicates
+
+    @property
+    def ids(self) -> Iterator[JobId]:
+        return (written[index][0].id for written in self._written for index in range(len(written)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> "Enqueued[Any]": ...
+    @overload
+    def __getitem__(self, index: slice) -> "list[Enqueued[Any]]": ...
+    def __getitem__(self, index: int | slice) -> "Enqueued[Any] | list[Enqueued[Any]]":
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        chunk = bisect_right(self._ends, place)
+        return self._make(*self._written[chunk][place - (self._ends[chunk - 1] if chunk else 0)])
+
+    def __iter__(self) -> "Iterator[Enqueued[Any]]":
+        return (self._make(*written[index]) for written in self._written for index in range(len(written)))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} jobs enqueued: {self.created} created, {self.duplicates} duplicates>"
+
+
+class Chunk(NamedTuple):
+    jobs: list[NewJob]
+    last: bool
+
+
+class Chunks(Protocol):
+    """Where chunks come from, and who is told how many are written."""
+
+    async def next(self) -> Chunk:
+        """Raises what the caller's iterable raises."""
+
+    def written(self, done: int) -> None: ...
+
+
+class Order:
+    """What was asked for."""
+
+    def __init__(self, jobs: Iterable[NewJob], chunk: int | None, atomic: bool, progress: Progress | None) -> None:
+        if chunk is None:
+            chunk = CHUNK if atomic else CHUNK_COMMITTED
+        if not isinstance(chunk, int) or chunk < 1:
+            raise InvalidInput(
+                f"chunk={chunk!r:.80} is not how many jobs go at a time. Nothing was enqueued.",
+                fix="Pass 1 or more, or leave it out.",
+            )
+        self.chunk = chunk
+        self.atomic = atomic
+        self._jobs = iter(jobs)
+        self._ahead: list[NewJob] = []
+        self._total = len(jobs) if isinstance(jobs, Sized) else None
+        self._progress = progress
+
+    def take(self, most: int) -> list[NewJob]:
+        jobs, self._ahead = self._ahead[:most], self._ahead[most:]
+        jobs.extend(islice(self._jobs, most - len(jobs)))
+        return jobs
+
+    def chunk_of(self, jobs: list[NewJob]) -> Chunk:
+        """Whether all of them are one chunk has to be known before a transaction is begun."""
+        if len(jobs) == self.chunk and self.atomic and not self._ahead:
+            self._ahead = self.take(1)
+        return Chunk(jobs, last=len(jobs) < self.chunk or (self.atomic and not self._ahead))
+
+    def report(self, done: int) -> None:
+        if self._progress is not None:
+            self._progress(done, self._total)
+
+
+class Here:
+    """From an iterable of this very loop, which is left to others now and then."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    async def next(self) -> Chunk:
+        jobs: list[NewJob] = []
+        while len(jobs) < self._order.chunk:
+            some = self._order.take(min(AT_ONCE, self._order.chunk - len(jobs)))
+            if not some:
+                break
+            jobs += some
+            await asyncio.sleep(0)
+        return self._order.chunk_of(jobs)
+
+    def written(self, done: int) -> None:
+        self._order.report(done)
+
+
+class Belt:
+    """From the thread of the caller to the loop that sends: one chunk is made while another is sent."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._put: _Handover = Future()
+        self._taken = self._put
+        self._room = threading.Semaphore(1)
+        self._done = 0
+        self._told = 0
+
+    # On the loop
+
+    async def next(self) -> Chunk:
+        chunk, self._taken = await asyncio.wrap_future(self._taken)
+        return chunk
+
+    def written(self, done: int) -> None:
+        self._done = done
+        self._room.release()
+
+    # In the caller's thread
+
+    def feed(self, asked: "Future[EnqueuedMany]") -> EnqueuedMany:
+        """Whoever is interrupted while waiting, as by Ctrl-C, takes the call back."""
+        asked.add_done_callback(lambda _: self._room.release())
+        try:
+            try:
+                while self._hand_over_next(asked):
+                    self._room.acquire()
+            except Exception as failure:
+                self._fail(failure)
+            answer = asked.result()
+        except BaseException:
+            asked.cancel()
+            raise
+        self._tell()
+        return answer
+
+    async def afeed(self, asked: "Future[EnqueuedMany]") -> EnqueuedMany:
+        asked.add_done_callback(lambda _: self._room.release())
+        try:
+            try:
+                while self._hand_over_next(asked):
+                    await asyncio.to_thread(self._room.acquire)
+            except Exception as failure:
+                self._fail(failure)
+            answer = await asyncio.wrap_future(asked)
+        except BaseException:
+            asked.cancel()
+            raise
+        self._tell()
+        return answer
+
+    def _hand_over_next(self, asked: "Future[EnqueuedMany]") -> bool:
+        """False: it was the last, or nobody takes any more."""
+        self._tell()
+        if asked.done():
+            return False
+        chunk = self._order.chunk_of(self._order.take(self._order.chunk))
+        following: _Handover = Future()
+        with suppress(InvalidStateError):  # nobody takes it any more
+            self._put.set_result((chunk, following))
+        self._put = following
+        return not chunk.last
+
+    def _fail(self, failure: Exception) -> None:
+        with suppress(InvalidStateError):
+            self._put.set_exception(failure)
+
+    def _tell(self) -> None:
+        if self._done > self._told:
+            self._told = self._done
+            self._order.report(self._told)
+
+
+async def fill(order: Order, chunks: Chunks, put: Put, door: TenantJobs, answer: EnqueuedMany) -> EnqueuedMany:
+    """All of it in one transaction, or each chunk in its own. A single chunk is one statement, and needs none."""
+    try:
+        first = await chunks.next()
+        if order.atomic and not first.last:
+            async with door.filling() as filling:
+                await _send(first, chunks, partial(put, filling.enqueue), answer)
+        else:
+            await _send(first, chunks, partial(put, door.enqueue), answer)
+    except Exception as failure:
+        if order.atomic or not answer:
+            raise
+        raise _partly(answer, failure) from failure
+    if answer:
+        chunks.written(len(answer))
+    return answer
+
+
+async def _send(
+    chunk: Chunk, chunks: Chunks, put: Callable[[Sequence[NewJob]], _Placing], answer: EnqueuedMany
+) -> None:
+    """One after the other; while one is under way, the next is made."""
+    while not chunk.last:
+        sending = asyncio.create_task(put(chunk.jobs))
+        try:
+            await asyncio.sleep(0)
+            following = await chunks.next()
+        except asyncio.CancelledError:
+            sending.cancel()
+            await asyncio.wait([sending])
+            raise
+        except Exception:
+            with suppress(Exception):
+                answer._add(chunk.jobs, await sending)
+            raise
+        answer._add(chunk.jobs, await sending)
+        chunks.written(len(answer))
+        chunk = following
+    if chunk.jobs:
+        answer._add(chunk.jobs, await put(chunk.jobs))
+
+
+def _partly(answer: EnqueuedMany, failure: Exception) -> PartlyEnqueued:
+    named = f"{failure.code} {type(failure).__name__}" if isinstance(failure, LeaseholdError) else repr(failure)
+    of_the_next = "is there wholly or not at all" if isinstance(failure, Unreachable) else "was not written"
+    return PartlyEnqueued(
+        f"{len(answer):,} jobs in {len(answer._ends):,} chunks were enqueued and stay; then came {named:.200}. "
+        f"The chunk after them {of_the_next}.",
+        fix=f"Mend that, and enqueue the rest, from number {len(answer) + 1:,} on. With ids or keys of your own "
+        "the whole call can be repeated: what is there stays as it is.",
+        placed=answer,
+    )

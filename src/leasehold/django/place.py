@@ -1,0 +1,64 @@
+"""Where the jobs are: in the database of one of Django's aliases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.conf import settings
+from django.db import connections
+
+from leasehold.errors import InvalidInput
+
+SETTINGS = {"ALIAS", "SCHEMA", "TENANT", "URL"}
+# What asyncpg reads from a URL as libpq does. Django's own options (a pool, isolation_level) are for its connections.
+OPTIONS = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile", "target_session_attrs")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """LEASEHOLD of the project's settings: {"ALIAS": "default", "SCHEMA": "leasehold", "TENANT": None, "URL": None}.
+
+    ALIAS   which of DATABASES holds the jobs; enqueues are part of its current transaction
+    SCHEMA  the schema in it
+    TENANT  for a project with one tenant: `app.enqueue(…)` needs no door then
+    URL     where workers connect, if that is not where the alias does, as behind PgBouncer
+    """
+
+    alias: str = "default"
+    schema: str = "leasehold"
+    tenant: str | None = None
+    given_url: str | None = None
+
+    @classmethod
+    def of_settings(cls) -> "Place":
+        said: Mapping[str, Any] = getattr(settings, "LEASEHOLD", {})
+        if unknown := said.keys() - SETTINGS:
+            raise InvalidInput(
+                f"LEASEHOLD in the project's settings has {', '.join(sorted(unknown))}, which nobody reads.",
+                fix=f"Nothing was changed. It may have {', '.join(sorted(SETTINGS))}.",
+            )
+        names = {"ALIAS": "alias", "SCHEMA": "schema", "TENANT": "tenant", "URL": "given_url"}
+        return cls(**{names[name]: value for name, value in said.items() if value is not None})
+
+    @property
+    def url(self) -> str:
+        """Asked for anew each time: while tests run, the alias stands for another database."""
+        return self.given_url or url_of(self.alias, connections[self.alias].settings_dict)
+
+
+def url_of(alias: str, database: Mapping[str, Any]) -> str:
+    if not str(database["ENGINE"]).endswith(("postgresql", "postgis")):
+        raise InvalidInput(
+            f"DATABASES[{alias!r}] has the engine {database['ENGINE']}, which can't hold jobs. Nothing was changed.",
+            fix='Name an alias of Postgres: LEASEHOLD = {"ALIAS": "…"}; or a database of its own: {"URL": "…"}.',
+        )
+    user, password = (quote(str(database.get(name) or ""), safe="") for name in ("USER", "PASSWORD"))
+    host, port = str(database.get("HOST") or ""), database.get("PORT") or ""
+    credentials = f"{user}{f':{password}' if password else ''}@" if user else ""
+    options = {name: value for name, value in database.get("OPTIONS", {}).items() if name in OPTIONS}
+    if host.startswith("/"):
+        options, host = {"host": host, **({"port": port} if port else {}), **options}, ""
+    where = f"{f'[{host}]' if ':' in host else host}{f':{port}' if host and port else ''}"
+    query = f"?{urlencode(options)}" if options else ""
+    return f"postgresql://{credentials}{where}/{quote(str(database['NAME']), safe='')}{query}"

@@ -1,0 +1,127 @@
+"""The project's app, with Django's manners: its connections, its threads, its tests."""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.core import mail
+from django.db import close_old_connections, connections, reset_queries
+from django.utils.connection import ConnectionProxy
+
+from leasehold.app import Leasehold
+from leasehold.app.bulk import EnqueuedMany, Progress
+from leasehold.app.definition import TypedDefinition
+from leasehold.app.opened import Opened
+from leasehold.app.tenant import Enqueued, Tenant
+from leasehold.django.place import Place
+from leasehold.model.job import NewJob, tenant_id
+from leasehold.worker.handlers import Call
+from leasehold.worker.job import Job
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Door(Tenant):
+    """A tenant's door on Django's connections, which block: what is awaited goes to their thread, as in the ORM."""
+
+    async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
+        return await sync_to_async(self.enqueue)(definition, *args, **kwargs)
+
+    async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
+        return await sync_to_async(self.enqueue_key)(key, payload)
+
+    async def aenqueue_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        chunk: int | None = None,
+        atomic: bool = True,
+        progress: Progress | None = None,
+    ) -> EnqueuedMany:
+        return await sync_to_async(self.enqueue_many)(jobs, chunk=chunk, atomic=atomic, progress=progress)
+
+
+class Project(Leasehold):
+    """The Leasehold app of a Django project, in the database of an alias.
+
+    Its doors enqueue on the thread's current connection of that alias: inside `transaction.atomic()` a job is
+    committed or rolled back with the models, outside of it at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(url=lambda: Place.of_settings().url, schema=lambda: Place.of_settings().schema)
+
+    def tenant(self, tenant: str | UUID) -> Tenant:
+        """The tenant's door, for the current connection of the alias, whichever thread uses it."""
+        current = ConnectionProxy(connections, Place.of_settings().alias)
+        return Door(tenant_id(tenant), self).within(current, atomic=False)
+
+    def _only_tenant(self, verb: str) -> Tenant:
+        self._tenant = None if (only := Place.of_settings().tenant) is None else tenant_id(only)
+        return super()._only_tenant(verb) if self._tenant is None else self.tenant(self._tenant)
+
+    def _add(self, definition: TypedDefinition[Any, Any]) -> TypedDefinition[Any, Any]:
+        self.handlers.add(definition.definition)(with_fresh_connections(definition.call))
+        self._definitions[definition.key] = definition
+        return definition
+
+    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
+        try:
+            return super()._wait(ask, instead)
+        finally:
+            self._leave_no_connection_to_a_test()
+
+    def _block(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return super()._block(ask)
+        finally:
+            self._leave_no_connection_to_a_test()
+
+    async def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return await super()._ask(ask)
+        finally:
+            self._leave_no_connection_to_a_test()
+
+    def _leave_no_connection_to_a_test(self) -> None:
+        """Django drops the test database as soon as the tests are over, and can't while anyone is connected."""
+        if hasattr(mail, "outbox"):
+            self.close()
+
+
+def with_fresh_connections(call: Call) -> Call:
+    """As around each request: a connection that broke, or is older than CONN_MAX_AGE, is not used again."""
+    if iscoroutinefunction(call):
+
+        @wraps(call)
+        async def acall(job: Job, payload: Any) -> Any:
+            await sync_to_async(_refresh)()
+            try:
+                return await call(job, payload)
+            finally:
+                await sync_to_async(_refresh)()
+
+        return acall
+
+    @wraps(call)
+    def sync_call(job: Job, payload: Any) -> Any:
+        _refresh()
+        try:
+            return call(job, payload)
+        finally:
+            _refresh()
+
+    return sync_call
+
+
+def _refresh() -> None:
+    reset_queries()
+    close_old_connections()
+
+
+app = Project()

@@ -1,0 +1,83 @@
+"""One transaction for many calls that enqueue."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from leasehold.engines.postgres.alike import Alike
+from leasehold.engines.postgres.database import Database
+from leasehold.model.job import NewJob, Placed, TenantId
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.database import Connection
+
+
+class Filling:
+    """Who can run what it has enqueued is woken at its end, once for all of it.
+
+    Woken by the first of many calls, workers would find nothing until the last. And whoever wants to sleep, or to
+    enqueue beside it, would wait for a transaction that takes as long as its caller likes.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        tenant: TenantId,
+        in_general: "Callable[[Sequence[NewJob], Connection], Awaitable[list[Placed]]]",
+    ) -> None:
+        self._database = database
+        self._tenant = tenant
+        self._in_general = in_general
+        self._dues: dict[str, datetime] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        with self._database.translated():
+            try:
+                self._connection = await self._stack.enter_async_context(self._database.connection())
+                await self._stack.enter_async_context(self._connection.transaction())
+                self._stack.push_async_exit(self._wake)
+            except BaseException:
+                await self._stack.aclose()
+                raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._database.translated():
+            await self._stack.__aexit__(kind, failure, trace)
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        if not jobs:
+            return []
+        if (alike := Alike.of(jobs)) is not None:
+            return await self.place(alike)
+        with self._database.translated():
+            return await self._in_general(jobs, self._connection)
+
+    async def place(self, alike: Alike) -> list[Placed]:
+        with self._database.translated():
+            return [placed for piece in alike.pieces() for placed in await self._place(piece)]
+
+    async def _place(self, piece: Alike) -> list[Placed]:
+        found = await self._database.fetch_on(
+            self._connection, "tenant/enqueue_alike", tenant=self._tenant, wakes=False, **piece.columns()
+        )
+        if not found:  # refused, and that way says why
+            return await self._in_general(piece.jobs, self._connection)
+        key, due = piece.jobs[0].definition, found[0]["due"]
+        self._dues[key] = min(due, self._dues.get(key, due))
+        return piece.placed()
+
+    async def _wake(self, _kind: object, failure: BaseException | None, _trace: Any) -> None:
+        if failure is None and self._dues:
+            await self._database.fetch_on(
+                self._connection,
+                "tenant/wake",
+                tenant=self._tenant,
+                definitions=list(self._dues),
+                dues=list(self._dues.values()),
+            )

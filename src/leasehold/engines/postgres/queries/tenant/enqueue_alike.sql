@@ -1,0 +1,29 @@
+-- Enqueues jobs that differ in nothing but their payloads, and that nobody can hold back. No row: they are refused.
+with moment as materialized (
+    select leasehold.clock() as now, leasehold.durably()
+),
+known as materialized (
+    select d.key, v.version, moment.now, coalesce(:priority::smallint, v.priority) as priority,
+           coalesce(:max_attempts::integer, v.max_attempts) as max_attempts,
+           coalesce(:at::timestamptz, moment.now + :delay::interval) as due
+    from moment
+    join leasehold.definitions d on d.key = :definition::text and d.active
+    join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(:version::integer, d.version)
+),
+-- No conflict is looked for: that alone took 11 of the 20 ms which a thousand jobs cost.
+created as (
+    insert into leasehold.jobs (
+        id, scheduled_for, queued_at, deadline, version, max_attempts, priority, ready, tenant_id, definition, status,
+        payload, source, source_ref, correlation_id, created_by
+    )
+    select n.id, k.due, k.now, :deadline::timestamptz, k.version, k.max_attempts, k.priority, k.due <= k.now, :tenant,
+           k.key, 'queued', n.payload::jsonb, :source::text, :source_ref::text, :correlation_id::text,
+           :created_by::text
+    from known k
+    cross join unnest(string_to_array(:ids, ',')::uuid[], string_to_array(:payloads, chr(10)))
+        with ordinality as n (id, payload, number)
+    order by n.number
+)
+-- One of many chunks in a transaction wakes nobody: its last word does, for all of them.
+select k.due, case when :wakes::boolean then leasehold.wake_for_one(k.key, :tenant, k.due) end as woken
+from known k

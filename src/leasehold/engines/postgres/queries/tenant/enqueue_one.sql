@@ -1,0 +1,10 @@
+-- Enqueues one job of which nothing is said but what it is. Wakes who can run it. No row: its definition takes nothing.
+insert into leasehold.jobs (
+    id, scheduled_for, queued_at, version, max_attempts, priority, ready, tenant_id, definition, status, payload, source
+)
+select :id::uuid, moment.now, moment.now, v.version, v.max_attempts, v.priority, true, :tenant, d.key, 'queued',
+       :payload::text::jsonb, :source::text
+from (select leasehold.clock() as now, leasehold.durably()) moment
+join leasehold.definitions d on d.key = :definition::text and d.active
+join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(:version::integer, d.version)
+returning leasehold.wake_for_one(definition, tenant_id, scheduled_for) as woken

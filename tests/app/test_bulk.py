@@ -1,0 +1,373 @@
+"""Many jobs in one call: from any iterable, chunk by chunk, all or none, or as far as it went."""
+
+import asyncio
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import count, islice
+from threading import Thread
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.conftest import eventually
+
+from leasehold import Enqueued, EnqueuedMany, InvalidInput, Job, Leasehold, NewJob, PartlyEnqueued, PayloadInvalid
+from leasehold.app.bulk import CHUNK
+from leasehold.model.job import JobId
+
+Many = Callable[..., EnqueuedMany]
+
+
+def note(job: Job, number: int, text: str = "") -> None: ...
+
+
+def other(job: Job) -> None: ...
+
+
+@pytest.fixture
+def bound(app: Leasehold) -> Callable[[int], NewJob]:
+    app.job(other)
+    return app.job(note).bind
+
+
+def blocking(app: Leasehold, jobs: Iterable[NewJob], **how: Any) -> EnqueuedMany:
+    return app.tenant("acme").enqueue_many(jobs, **how)
+
+
+def awaited(app: Leasehold, jobs: Iterable[NewJob], **how: Any) -> EnqueuedMany:
+    async def call() -> EnqueuedMany:
+        async with app.open():
+            return await app.tenant("acme").aenqueue_many(jobs, **how)
+
+    return asyncio.run(call())
+
+
+def awaited_outside_of_open(app: Leasehold, jobs: Iterable[NewJob], **how: Any) -> EnqueuedMany:
+    return asyncio.run(app.tenant("acme").aenqueue_many(jobs, **how))
+
+
+@pytest.fixture(params=[blocking, awaited, awaited_outside_of_open], ids=lambda way: way.__name__)
+def enqueue_many(app: Leasehold, request: pytest.FixtureRequest) -> Many:
+    def call(jobs: Iterable[NewJob], **how: Any) -> EnqueuedMany:
+        answer: EnqueuedMany = request.param(app, jobs, **how)
+        return answer
+
+    return call
+
+
+def asked(url: str, question: str) -> list[Any]:
+    async def ask() -> list[Any]:
+        connection = await asyncpg.connect(url)
+        try:
+            return [row[0] for row in await connection.fetch(question)]
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def numbers(url: str) -> list[int]:
+    """In the order in which they run."""
+    return asked(url, "select (payload ->> 'number')::int from leasehold.jobs where definition = 'note' order by seq")
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+
+def test_jobs_in_many_chunks_are_there_in_the_order_given(
+    enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    answer = enqueue_many((bound(number) for number in range(25)), chunk=10)
+    assert numbers(database_url) == list(range(25))
+    assert asked(database_url, "select id::text from leasehold.jobs order by seq") == list(answer.ids)
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 9, 10, 11, 20])
+def test_as_many_are_answered_as_were_given(
+    enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str, jobs: int
+) -> None:
+    answer = enqueue_many([bound(number) for number in range(jobs)], chunk=10)
+    assert (len(answer), answer.created, answer.duplicates) == (jobs, jobs, 0)
+    assert numbers(database_url) == list(range(jobs))
+
+
+def test_an_answer_is_a_sequence_of_what_an_enqueue_gives(app: Leasehold, bound: Callable[[int], NewJob]) -> None:
+    mixed = [bound(1), app.definition("other").bind(), bound(2), bound(3), bound(4)]  # type: ignore[union-attr]
+    answer = app.tenant("acme").enqueue_many(mixed, chunk=2)
+    ids = list(answer.ids)
+    assert list(answer) == [
+        Enqueued(job, True, app.tenant("acme").id, definition, app)
+        for job, definition in zip(ids, ("note", "other", "note", "note", "note"), strict=True)
+    ]
+    assert answer[0].id == ids[0]
+    assert answer[-1].id == ids[4]
+    assert [each.id for each in answer[1:4:2]] == ids[1:4:2]
+    with pytest.raises(IndexError):
+        answer[5]
+    assert repr(answer) == "<5 jobs enqueued: 5 created, 0 duplicates>"
+
+
+def test_what_was_there_before_is_a_duplicate(app: Leasehold, bound: Callable[[int], NewJob]) -> None:
+    door = app.tenant("acme").options(dedupe_key="once")
+    answer = door.enqueue_many([bound(number) for number in range(5)], chunk=2)
+    assert (answer.created, answer.duplicates) == (1, 4)
+    assert [each.created for each in answer] == [True, False, False, False, False]
+    assert len(set(answer.ids)) == 1
+
+
+def test_options_count_for_all_of_them(app: Leasehold, bound: Callable[[int], NewJob], database_url: str) -> None:
+    door = app.tenant("acme").options(priority=7, correlation_id="import", delay="1h", max_attempts=2)
+    door.enqueue_many((bound(number) for number in range(5)), chunk=2)
+    kept = "select (priority, correlation_id, max_attempts, ready, created_by)::text from leasehold.jobs"
+    assert asked(database_url, kept) == ["(7,import,2,f,)"] * 5
+
+
+def test_several_jobs_can_not_have_one_id(app: Leasehold, bound: Callable[[int], NewJob], database_url: str) -> None:
+    door = app.tenant("acme").options(id="01890a5d-ac96-774b-bcce-b302099a8057")
+    with pytest.raises(InvalidInput, match="several jobs can't all have the id"):
+        door.enqueue_many(bound(number) for number in range(3))
+    assert door.enqueue_many([bound(1)])[0].id == "01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+@pytest.mark.parametrize("chunk", [0, -1, "many"])
+def test_a_chunk_has_at_least_one_job(app: Leasehold, chunk: Any) -> None:
+    with pytest.raises(InvalidInput, match="chunk="):
+        app.tenant("acme").enqueue_many([], chunk=chunk)
+
+
+def test_a_database_made_anew_gets_its_definitions_again(
+    app: Leasehold, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    app.tenant("acme").enqueue_many([bound(1)])
+    asked(database_url, "truncate leasehold.definitions, leasehold.definition_versions, leasehold.jobs")
+    app.tenant("acme").enqueue_many((bound(number) for number in range(5)), chunk=2)
+    assert numbers(database_url) == list(range(5))
+
+
+# ----------------------------------------------------------------------------------------------------------- progress
+
+
+def test_progress_is_told_by_the_chunk_with_the_total_where_it_is_known(
+    enqueue_many: Many, bound: Callable[[int], NewJob]
+) -> None:
+    told: list[tuple[int, int | None]] = []
+    enqueue_many([bound(number) for number in range(25)], chunk=10, progress=lambda *said: told.append(said))
+    assert told.count((25, 25)) == 1
+    assert set(told) <= {(10, 25), (20, 25), (25, 25)}
+    enqueue_many((bound(number) for number in range(5)), progress=lambda *said: told.append(said))
+    assert told.pop() == (5, None)
+
+
+def test_an_error_of_whoever_is_told_is_theirs_and_nothing_was_enqueued(
+    enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    def fails(done: int, total: int | None) -> None:
+        raise RuntimeError(f"at {done}")
+
+    with pytest.raises(RuntimeError, match="at 10"):
+        enqueue_many((bound(number) for number in range(100)), chunk=10, progress=fails)
+    assert numbers(database_url) == []
+
+
+# ------------------------------------------------------------------------------------------------------------- memory
+
+
+def test_an_iterable_is_asked_for_no_more_than_is_sent_and_made(
+    enqueue_many: Many, bound: Callable[[int], NewJob]
+) -> None:
+    """One chunk under way, one that waits, one that is being made; and one job, to see whether there is another."""
+    made, written, most = count(), 0, 0
+
+    def jobs() -> Iterator[NewJob]:
+        nonlocal most
+        for number in islice(made, 1000):
+            most = max(most, number - written)
+            yield bound(number)
+
+    def told(done: int, total: int | None) -> None:
+        nonlocal written
+        written = done
+
+    enqueue_many(jobs(), chunk=20, progress=told)
+    assert most <= 3 * 20 + 1
+
+
+def test_a_call_takes_less_memory_than_a_list_of_its_jobs(enqueue_many: Many, bound: Callable[[int], NewJob]) -> None:
+    """The bar is twice the list. What stays are the ids, as text: 36 bytes each."""
+    jobs = 20 * CHUNK
+    enqueue_many([bound(0)])
+    tracemalloc.start()
+    try:
+        held = [bound(number) for number in range(jobs)]
+        listed = tracemalloc.get_traced_memory()[0]
+        del held
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        answer = enqueue_many(bound(number) for number in range(jobs))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(answer) == jobs
+    assert peak - before < listed / 2
+
+
+# -------------------------------------------------------------------------------------------------------- all or none
+
+
+def one_bad(bound: Callable[[int], NewJob], at: int) -> Iterator[NewJob]:
+    """It can't be told before it is made: an iterable that fails half way."""
+    for number in range(100):
+        if number == at:
+            raise LookupError(f"no number {number}")
+        yield bound(number)
+
+
+def test_a_failing_iterable_leaves_nothing_behind(
+    enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    with pytest.raises(LookupError, match="no number 35"):
+        enqueue_many(one_bad(bound, 35), chunk=10)
+    assert numbers(database_url) == []
+
+
+def test_a_job_that_can_not_be_stored_leaves_nothing_behind(
+    enqueue_many: Many, app: Leasehold, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    jobs = [app.definition("note").bind(number, "\0" if number == 35 else "") for number in range(50)]  # type: ignore[union-attr]
+    with pytest.raises(PayloadInvalid):
+        enqueue_many(jobs, chunk=10)
+    assert numbers(database_url) == []
+
+
+def test_an_operating_systems_error_in_an_iterable_is_not_taken_for_the_databases(
+    enqueue_many: Many, bound: Callable[[int], NewJob]
+) -> None:
+    def reads_a_file() -> Iterator[NewJob]:
+        yield from (bound(number) for number in range(25))
+        raise FileNotFoundError("jobs.csv")
+
+    with pytest.raises(FileNotFoundError, match=r"jobs\.csv"):
+        enqueue_many(reads_a_file(), chunk=10)
+
+
+def test_nothing_is_there_before_all_of_it_is(
+    enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    seen: list[int] = []
+
+    def jobs() -> Iterator[NewJob]:
+        yield from (bound(number) for number in range(50))
+
+    async def look(done: int) -> None:
+        connection = await asyncpg.connect(database_url)
+        seen.append(await connection.fetchval("select count(*) from leasehold.jobs"))
+        await connection.close()
+
+    def told(done: int, total: int | None) -> None:
+        if done < 50:
+            looking = Thread(target=lambda: asyncio.run(look(done)))
+            looking.start()
+            looking.join()
+
+    enqueue_many(jobs(), chunk=10, progress=told)
+    assert set(seen) == {0}
+    assert len(numbers(database_url)) == 50
+
+
+# -------------------------------------------------------------------------------------------------- as far as it went
+
+
+def test_not_atomic_what_was_written_before_an_error_stays_and_is_said(
+    enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    with pytest.raises(PartlyEnqueued, match=r"30 jobs in 3 chunks were enqueued and stay.*LookupError") as partly:
+        enqueue_many(one_bad(bound, 35), chunk=10, atomic=False)
+    assert isinstance(partly.value.__cause__, LookupError)
+    assert "from number 31 on" in partly.value.fix
+    assert [each.id for each in partly.value.placed] == asked(
+        database_url, "select id::text from leasehold.jobs order by seq"
+    )
+    assert numbers(database_url) == list(range(30))
+
+
+def test_not_atomic_an_error_before_anything_was_written_is_that_error(
+    enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    with pytest.raises(LookupError):
+        enqueue_many(one_bad(bound, 5), chunk=10, atomic=False)
+    assert numbers(database_url) == []
+
+
+def test_not_atomic_with_keys_of_ones_own_the_whole_call_can_be_repeated(
+    app: Leasehold, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    door = app.tenant("acme")
+
+    def keyed(bad: int | None) -> Iterator[NewJob]:
+        for number in range(50):
+            if number == bad:
+                raise LookupError(number)
+            yield replace(bound(number), id=JobId(f"01890a5d-ac96-774b-bcce-{number:012d}"))
+
+    with pytest.raises(PartlyEnqueued):
+        door.enqueue_many(keyed(35), chunk=10, atomic=False)
+    answer = door.enqueue_many(keyed(None), chunk=10, atomic=False)
+    assert (answer.created, answer.duplicates) == (20, 30)
+    assert sorted(numbers(database_url)) == list(range(50))
+
+
+# -------------------------------------------------------------------------------------------------------- interrupted
+
+
+@pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "not atomic"])
+def test_ctrl_c_leaves_no_half_chunk(
+    app: Leasehold, bound: Callable[[int], NewJob], database_url: str, atomic: bool
+) -> None:
+    def interrupted() -> Iterator[NewJob]:
+        yield from (bound(number) for number in range(35))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        app.tenant("acme").enqueue_many(interrupted(), chunk=10, atomic=atomic)
+    app.close()
+    left = numbers(database_url)
+    assert left == list(range(len(left)))
+    assert left == [] if atomic else len(left) % 10 == 0
+
+
+@pytest.mark.parametrize("within_open", [True, False], ids=["open", "not open"])
+async def test_an_awaited_call_that_is_canceled_leaves_nothing_behind(
+    app: Leasehold, bound: Callable[[int], NewJob], database_url: str, within_open: bool
+) -> None:
+    written = asyncio.Event()
+
+    async def call() -> None:
+        endless = (bound(number) for number in count())
+        await app.tenant("acme").aenqueue_many(endless, chunk=10, progress=lambda *_: written.set())
+
+    async def cancel_in_the_middle() -> None:
+        calling = asyncio.create_task(call())
+        await written.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+    if within_open:
+        async with app.open():
+            await cancel_in_the_middle()
+    else:
+        await cancel_in_the_middle()
+        await asyncio.to_thread(app.close)
+
+    connection = await asyncpg.connect(database_url)
+
+    async def nobody_is_at_it() -> bool:
+        others = "select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle'"
+        return bool(await connection.fetchval(f"{others} and pid <> pg_backend_pid()") == 0)
+
+    try:
+        await eventually(nobody_is_at_it, what="the end of the canceled transaction")
+        assert await connection.fetchval("select count(*) from leasehold.jobs") == 0
+    finally:
+        await connection.close()

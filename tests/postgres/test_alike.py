@@ -1,0 +1,142 @@
+"""Jobs that nobody can hold back: which are such, and how much of them goes into a statement."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.postgres.rig import Connections, Raw, blocked, heard_so_far, sleepers
+from tests.store.bench import BROUGHT_ID, Bench, all_jobs, keyed
+from tests.store.ears import asleep
+
+from leasehold.engines.postgres import alike as module
+from leasehold.engines.postgres.alike import Alike, says_nothing_more
+from leasehold.model.job import NewJob, Source
+from leasehold.model.payload import encode
+
+JOB = NewJob(definition="report")
+MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
+# Everything that a job can be told, beside its payload.
+OTHERS: dict[str, Any] = {
+    "definition": "email",
+    "version": 2,
+    "id": BROUGHT_ID,
+    "priority": 7,
+    "max_attempts": 2,
+    "delay": timedelta(seconds=1),
+    "at": MOMENT,
+    "deadline": MOMENT,
+    "dedupe": keyed(),
+    "source": Source.SYSTEM,
+    "source_ref": "r",
+    "correlation_id": "c",
+    "created_by": "b",
+}
+
+
+def numbered(count: int) -> list[NewJob]:
+    return [replace(JOB, payload={"number": number}) for number in range(count)]
+
+
+def test_everything_that_a_job_can_be_told_is_tried_here() -> None:
+    assert OTHERS.keys() | {"payload"} == NewJob.__dataclass_fields__.keys()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_one_that_differs_in_more_than_its_payload_is_not_alike(name: str) -> None:
+    assert Alike.of([JOB, JOB]) is not None
+    assert Alike.of([JOB, replace(JOB, **{name: OTHERS[name]})]) is None
+
+
+@pytest.mark.parametrize("name", ["id", "dedupe"])
+def test_what_somebody_can_hold_back_does_not_go_this_way(name: str) -> None:
+    assert Alike.of([replace(JOB, **{name: OTHERS[name]})] * 2) is None
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if name not in ("definition", "version", "source")])
+def test_one_of_which_more_is_said_does_not_take_the_shortest_way(name: str) -> None:
+    assert says_nothing_more(replace(JOB, payload={"x": 1}, version=3, source=Source.EVENT))
+    assert not says_nothing_more(replace(JOB, **{name: OTHERS[name]}))
+
+
+async def test_more_than_fits_into_a_statement_is_one_transaction_of_several(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = numbered(10)
+    monkeypatch.setattr(module, "MAX_SIZE", 3 * len(encode(jobs[0].payload)))
+    alike = Alike.of(jobs)
+    assert alike is not None
+    assert [len(piece.jobs) for piece in alike.pieces()] == [3, 3, 3, 1]
+    placed = await bench.door.enqueue(jobs)
+    assert [(await bench.job(each.id)).payload["number"] for each in placed] == list(range(10))
+    assert await bench.claimed_jobs() == [each.id for each in placed]
+
+
+async def test_such_a_transaction_may_be_the_callers(
+    bench: Bench, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_SIZE", 1)
+    connection = await connections.open()
+    transaction = connection.transaction()
+    await transaction.start()
+    assert len(await bench.door.enqueue(numbered(3), within=connection)) == 3
+    await transaction.rollback()
+    assert await all_jobs(bench.door) == []
+
+
+# Wakes
+
+
+async def test_a_look_for_sleepers_is_younger_than_its_lock(observer: Raw, connections: Connections) -> None:
+    """One goes to sleep while the producer waits for the lock: seen by an older snapshot, it would sleep on."""
+    sleeping, producing = await connections.open(), await connections.open()
+    transaction = sleeping.transaction()
+    await transaction.start()
+    await sleeping.execute("select pg_advisory_xact_lock(leasehold.sleep_key())")
+    waking = producing.fetchval("select leasehold.wake_for_one('report', 'acme', null)")
+    woken = asyncio.create_task(waking)
+    await blocked(observer)
+    await sleeping.execute(
+        "insert into leasehold.sleepers (worker_id, definitions) values (gen_random_uuid(), '{report}')"
+    )
+    await transaction.commit()
+    await woken
+    assert await sleepers(observer) == []
+
+
+async def test_a_transaction_that_is_being_filled_is_in_nobodys_way_and_wakes_once_at_its_end(
+    bench: Bench, observer: Raw
+) -> None:
+    seat = await bench.worker()
+    async with asleep(bench.store, seat) as ears:
+        async with bench.door.filling() as filling:
+            for _ in range(3):
+                await filling.enqueue(numbered(5))
+            assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
+            assert len(await observer.fetch("select from leasehold.sleepers for update nowait")) == 1
+        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+
+
+async def test_what_it_puts_off_wakes_who_would_sleep_too_long(bench: Bench, observer: Raw) -> None:
+    seat = await bench.worker()
+    async with asleep(bench.store, seat) as ears:
+        async with bench.door.filling() as filling:
+            await filling.enqueue([replace(job, delay=timedelta(hours=1)) for job in numbered(2)])
+            await filling.enqueue([replace(job, delay=timedelta(minutes=1)) for job in numbered(2)])
+        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+
+
+async def test_one_that_is_rolled_back_wakes_nobody(bench: Bench, observer: Raw) -> None:
+    seat = await bench.worker()
+
+    async def fails() -> None:
+        async with bench.door.filling() as filling:
+            await filling.enqueue(numbered(5))
+            raise RuntimeError
+
+    async with asleep(bench.store, seat) as ears:
+        with pytest.raises(RuntimeError):
+            await fails()
+        assert await heard_so_far(observer, {seat: ears}) == {}
+        assert await sleepers(observer) == [seat.worker]

@@ -1,0 +1,129 @@
+"""The pool: how many it lends, to whom, and what becomes of those that come back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.conftest import eventually
+from tests.postgres.rig import Raw
+
+from leasehold.engines.postgres.database import POOL_SIZE, Database
+from leasehold.engines.postgres.pool import Pool
+
+SESSIONS = """
+    select count(*) from pg_stat_activity where datname = current_database() and application_name = 'leasehold'
+"""
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    database = Database(database_url, "leasehold")
+    yield database
+    await database.close()
+
+
+def pool_of(database: Database) -> Pool:
+    assert database._pool is not None
+    return database._pool
+
+
+async def test_the_same_connection_serves_one_caller_after_the_other(database: Database) -> None:
+    async with database.connection() as first:
+        pass
+    async with database.connection() as second:
+        assert second is first
+
+
+async def test_whoever_comes_when_all_are_lent_waits_for_the_first_that_comes_back(database: Database) -> None:
+    loans = [database.connection() for _ in range(POOL_SIZE)]
+    lent = [await loan.__aenter__() for loan in loans]
+    late = database.connection()
+    waiting = asyncio.create_task(late.__aenter__())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await loans[3].__aexit__(None, None, None)
+    assert await waiting is lent[3]
+    for loan in (late, *loans[:3], *loans[4:]):
+        await loan.__aexit__(None, None, None)
+
+
+async def test_a_waiter_that_gives_up_takes_nobodys_place(database: Database) -> None:
+    loans = [database.connection() for _ in range(POOL_SIZE)]
+    for loan in loans:
+        await loan.__aenter__()
+    impatient = asyncio.create_task(database.connection().__aenter__())
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await asyncio.wait([impatient])
+    for loan in loans:
+        await loan.__aexit__(None, None, None)
+    async with asyncio.TaskGroup() as all_at_once:
+        for _ in range(3 * POOL_SIZE):
+            all_at_once.create_task(_used(database))
+
+
+async def _used(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.fetchval("select 1")
+
+
+async def test_a_connection_whose_statement_was_canceled_is_not_lent_again(database: Database, observer: Raw) -> None:
+    """And when whoever canceled it goes on, the statement is over."""
+    async with database.connection() as connection:
+        pid = connection.get_server_pid()
+
+    async def sleeps() -> None:
+        async with database.connection() as connection:
+            await connection.execute("select pg_sleep(600)")
+
+    async def runs() -> bool:
+        state = await observer.fetchval("select wait_event from pg_stat_activity where pid = $1", pid)
+        return bool(state == "PgSleep")
+
+    sleeping = asyncio.create_task(sleeps())
+    await eventually(runs, what="the sleep")
+    sleeping.cancel()
+    await asyncio.wait([sleeping])
+    assert not await runs()
+    async with database.connection() as connection:
+        assert connection.get_server_pid() != pid
+
+
+async def test_a_connection_left_in_a_transaction_is_not_lent_again(database: Database) -> None:
+    async with database.connection() as first:
+        await first.execute("begin")
+    async with database.connection() as second:
+        assert second is not first
+        assert not second.is_in_transaction()
+
+
+async def test_a_lost_connection_makes_room_for_another(database: Database, observer: Raw) -> None:
+    for _ in range(POOL_SIZE + 1):
+        async with database.connection() as connection:
+            connection.terminate()
+    await _used(database)
+
+
+async def test_of_too_many_those_that_were_not_needed_are_closed(database: Database, observer: Raw) -> None:
+    loans = [database.connection() for _ in range(4)]
+    for loan in loans:
+        await loan.__aenter__()
+    for loan in loans:
+        await loan.__aexit__(None, None, None)
+    pool = pool_of(database)
+    pool._close_the_unused()  # begins to look at who is not needed
+    await _used(database)
+    pool._close_the_unused()
+
+    async def one_is_left() -> bool:
+        return bool(await observer.fetchval(SESSIONS) == 1)
+
+    await eventually(one_is_left, what="one session")
+    await _used(database)
+
+
+async def test_who_can_not_be_connected_takes_no_room(database_url: str) -> None:
+    database = Database("postgresql://127.0.0.1:1/nobody", "leasehold")
+    for _ in range(POOL_SIZE + 1):
+        with pytest.raises(Exception, match="can't be reached"):
+            await database.fetch("tenant/knows_tenant", tenant="acme")

@@ -1,0 +1,80 @@
+"""A transaction that is filled by many calls: all of it is there, or none."""
+
+import pytest
+from tests.store.bench import KEY, OTHER, Bench, all_jobs, keyed
+
+from leasehold.errors import InactiveDefinition, UnknownDefinition
+from leasehold.model.job import NewJob
+from leasehold.store import Store
+
+
+def numbered(*numbers: int, definition: str = "report") -> list[NewJob]:
+    return [NewJob(definition=definition, payload={"number": number}) for number in numbers]
+
+
+async def test_what_many_calls_enqueue_is_there_at_the_end_in_their_order(bench: Bench) -> None:
+    async with bench.door.filling() as filling:
+        placed = [
+            *await filling.enqueue(numbered(1, 2)),
+            *await filling.enqueue([]),
+            *await filling.enqueue(numbered(3)),
+            *await filling.enqueue([*numbered(4), *numbered(5, definition="email")]),
+        ]
+        assert await all_jobs(bench.door) == []
+    assert all(each.created for each in placed)
+    assert [(await bench.job(each.id)).payload["number"] for each in placed] == [1, 2, 3, 4, 5]
+    assert await bench.claimed_jobs() == [each.id for each in placed]
+
+
+async def test_an_error_of_its_caller_leaves_nothing(bench: Bench) -> None:
+    async def fails() -> None:
+        async with bench.door.filling() as filling:
+            await filling.enqueue(numbered(1, 2))
+            raise FileNotFoundError("it is no error of the database")
+
+    with pytest.raises(FileNotFoundError):
+        await fails()
+    assert await all_jobs(bench.door) == []
+
+
+async def test_a_call_that_is_refused_leaves_nothing_of_the_others(bench: Bench) -> None:
+    await bench.store.activate("email", False)
+
+    async def refused() -> None:
+        async with bench.door.filling() as filling:
+            await filling.enqueue(numbered(1))
+            await filling.enqueue(numbered(2, 3, definition="email"))
+
+    with pytest.raises(InactiveDefinition):
+        await refused()
+    assert await all_jobs(bench.door) == []
+
+
+async def test_after_a_refusal_it_can_go_on(bench: Bench) -> None:
+    async with bench.door.filling() as filling:
+        await filling.enqueue(numbered(1))
+        with pytest.raises(UnknownDefinition):
+            await filling.enqueue(numbered(2, 3, definition="no-such-thing"))
+        await filling.enqueue(numbered(4))
+    assert sorted(job.payload["number"] for job in await all_jobs(bench.door)) == [1, 4]
+
+
+async def test_a_key_that_an_earlier_call_took_is_held(bench: Bench) -> None:
+    async with bench.door.filling() as filling:
+        (first,) = await filling.enqueue([NewJob(definition="report", dedupe=keyed())])
+        (second,) = await filling.enqueue([NewJob(definition="report", dedupe=keyed())])
+    assert (second.id, second.created) == (first.id, False)
+    assert (await bench.job(first.id)).dedupe_key == KEY
+
+
+async def test_nothing_is_fine_too(bench: Bench) -> None:
+    async with bench.door.filling():
+        pass
+    assert await all_jobs(bench.door) == []
+
+
+async def test_it_is_of_its_door_s_tenant(bench: Bench, store: Store) -> None:
+    async with store.tenant(OTHER).filling() as filling:
+        (placed,) = await filling.enqueue(numbered(1))
+    assert await bench.door.get(placed.id) is None
+    assert await store.tenant(OTHER).get(placed.id) is not None
