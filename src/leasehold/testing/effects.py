@@ -72,7 +72,8 @@ def _holders(function: Function) -> "list[tuple[Any, str]]":
         if isinstance(module, ModuleType):
             found += _names_in(module, function)
             for held in list(vars(module).values()):
-                if isinstance(held, type):
+                # Not isinstance: it would ask a lazy object, such as Django's settings, what it stands for.
+                if issubclass(type(held), type):
                     found += _names_in(held, function)
     return found
 
