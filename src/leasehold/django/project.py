@@ -12,7 +12,7 @@ from django.db import close_old_connections, connections, reset_queries
 from django.utils.connection import ConnectionProxy
 
 from leasehold.app import Leasehold
-from leasehold.app.bulk import CHUNK, EnqueuedMany, Progress
+from leasehold.app.bulk import EnqueuedMany, Progress
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.app.tenant import Enqueued, Tenant
@@ -39,7 +39,7 @@ class Door(Tenant):
         self,
         jobs: Iterable[NewJob],
         *,
-        chunk: int = CHUNK,
+        chunk: int | None = None,
         atomic: bool = True,
         progress: Progress | None = None,
     ) -> EnqueuedMany:
