@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from leasehold.app.tenant import Enqueued
 
 # Of one transaction: smaller ones take more round trips, larger ones leave the server idle while they are made.
-CHUNK = 300
+CHUNK = 400
 # Of a transaction each: then every chunk waits for the disk.
 CHUNK_COMMITTED = 2000
 # So many are made at a time on a loop that others use as well.
-AT_ONCE = 150
+AT_ONCE = 200
 ID_LENGTH = 36
 HELD, CREATED, REPLACED = range(3)
 
