@@ -1,5 +1,7 @@
 """A transaction that is filled by many calls: all of it is there, or none."""
 
+import asyncio
+
 import pytest
 from tests.store.bench import KEY, OTHER, Bench, all_jobs, keyed
 
@@ -78,3 +80,24 @@ async def test_it_is_of_its_door_s_tenant(bench: Bench, store: Store) -> None:
         (placed,) = await filling.enqueue(numbered(1))
     assert await bench.door.get(placed.id) is None
     assert await store.tenant(OTHER).get(placed.id) is not None
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_filling_that_is_canceled_as_it_begins_takes_nothing_of_the_next_call_with_it(
+    bench: Bench, steps: int
+) -> None:
+    """Canceled with its BEGIN on the way: whoever got that connection next would be rolled back with it."""
+
+    async def fill() -> None:
+        async with bench.door.filling():
+            await asyncio.Event().wait()
+
+    await bench.enqueue()
+    for _ in range(3):
+        filling = asyncio.create_task(fill())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        filling.cancel()
+        await asyncio.gather(filling, return_exceptions=True)
+        (placed,) = await bench.door.enqueue(numbered(1))
+        assert (await bench.job(placed.id)).payload == {"number": 1}

@@ -368,6 +368,47 @@ async def test_a_timeout_rolls_back(shop: Shop) -> None:
     assert await shop.history(job) == [AttemptStatus.TIMEOUT, AttemptStatus.SUCCEEDED]
 
 
+async def test_a_handler_that_returns_although_its_time_is_over_has_not_succeeded(shop: Shop) -> None:
+    """What it wrote was rolled back, so its result must not be kept."""
+
+    async def stubborn(job: Job, payload: Any) -> str:
+        async with job.transaction() as connection:
+            await write(connection, job)
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "fine"
+
+    definition = Definition("stubborn", timeout=timedelta(milliseconds=200), max_attempts=1)
+    handlers = Handlers()
+    handlers.add(definition)(stubborn)
+    async with shop.working(handlers):
+        job = await shop.enqueue("stubborn")
+        record = await shop.ended(job)
+    assert (record.status, record.result) == (Status.DEAD_LETTER, None)
+    assert await effects(shop) == []
+    assert await shop.history(job) == [AttemptStatus.TIMEOUT]
+
+
+async def test_a_handler_that_returns_although_it_was_canceled_is_canceled(shop: Shop) -> None:
+    began = asyncio.Event()
+
+    async def stubborn(job: Job, payload: Any) -> str:
+        async with job.transaction() as connection:
+            await write(connection, job)
+        began.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "fine"
+
+    async with shop.working(only(stubborn)):
+        job = await shop.enqueue()
+        await began.wait()
+        await shop.door.cancel([job])
+        record = await shop.ended(job)
+    assert (record.status, record.result) == (Status.CANCELED, None)
+    assert await effects(shop) == []
+
+
 async def test_a_shutdown_rolls_back_and_gives_the_job_back_at_no_cost(shop: Shop) -> None:
     wrote = asyncio.Event()
 

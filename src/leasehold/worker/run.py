@@ -109,14 +109,19 @@ class Run:
             if self._bench.may_begin(self.claim):
                 self.started = True
                 outcome = await self._outcome()
-                if self._job._effects is not None:
-                    outcome = await self._job._effects.end(outcome)
+                if (effects := self._job._effects) is not None:
+                    outcome = await effects.end(outcome)
+                    if isinstance(outcome, Succeeded) and not effects.committed:
+                        # It was stopped and returned all the same, when what it wrote was given up.
+                        outcome = TimedOut(self.claim.definition.timeout) if self._timed_out else self._instead
         except asyncio.CancelledError as error:
             if self._job._effects is not None:
                 with suppress(asyncio.CancelledError):  # stopped a second time: then it is abandoned
                     await self._job._effects.roll_back()
             # Not stopped: it is the handler's own, as of a canceled task that it waited for, and an error like any.
             outcome = self._instead if self._stopped else _raised(error)
+        except Exception as error:  # of the end of its transaction: a run that does not end would keep its slot
+            outcome = _raised(error)
         self._end(outcome)
 
     def _end(self, outcome: Outcome | None) -> None:

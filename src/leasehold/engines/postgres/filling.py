@@ -1,5 +1,6 @@
 """One transaction for many calls that enqueue."""
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -40,7 +41,8 @@ class Filling:
                 await self._stack.enter_async_context(self._connection.transaction())
                 self._stack.push_async_exit(self._wake)
             except BaseException:
-                await self._stack.aclose()
+                # Told why: a connection whose BEGIN was canceled on its way must not go back to the pool.
+                await self._stack.__aexit__(*sys.exc_info())
                 raise
         return self
 
