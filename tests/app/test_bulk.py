@@ -371,3 +371,13 @@ async def test_an_awaited_call_that_is_canceled_leaves_nothing_behind(
         assert await connection.fetchval("select count(*) from leasehold.jobs") == 0
     finally:
         await connection.close()
+
+
+async def test_more_calls_at_once_than_there_are_connections_do_not_wait_for_each_other(
+    app: Leasehold, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    """Each holds a connection, and looks up the versions of its jobs by another."""
+    async with app.open():
+        jobs = [bound(number) for number in range(12)]
+        answers = await asyncio.gather(*(app.tenant("acme").aenqueue_many(jobs, chunk=10) for _ in range(12)))
+    assert [answer.created for answer in answers] == [12] * 12

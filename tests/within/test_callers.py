@@ -200,3 +200,23 @@ def test_no_library_is_imported_but_the_callers(database_url: str, library: str)
     code = NOTHING_MORE.format(library=library, url=database_url, use=USES[library].format(url=database_url))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
+
+
+async def test_a_tenant_that_the_transaction_itself_has_brought_up_is_not_waited_for(
+    observer: Raw, app: Leasehold, acme: Tenant, report: TypedDefinition[..., Any]
+) -> None:
+    """As when a trigger of the caller's enqueues by SQL: its row is uncommitted, and we would wait for our caller."""
+    async with observer.transaction():
+        await observer.execute("""select leasehold.enqueue('brandnew', 'report', '{"number": 1}')""")
+        placed = await app.tenant("brandnew").within(observer).aenqueue(report, number=2)
+    assert (await app.tenant("brandnew").aget(placed.id)).payload["number"] == 2
+    assert await observer.fetchval("select count(*) from leasehold.tenants where id = 'brandnew'") == 1
+
+
+async def test_a_new_tenants_first_job_may_be_enqueued_in_an_older_snapshot(
+    observer: Raw, app: Leasehold, acme: Tenant, report: TypedDefinition[..., Any]
+) -> None:
+    async with observer.transaction(isolation="repeatable_read"):
+        await observer.fetchval("select count(*) from leasehold.tenants")
+        placed = await app.tenant("brandnew").within(observer).aenqueue(report, number=1)
+    assert (await app.tenant("brandnew").aget(placed.id)).payload["number"] == 1

@@ -803,10 +803,13 @@ async def other_database(database_server: Any) -> AsyncIterator[str]:
     await database_server.drop(name)
 
 
-async def test_a_role_that_may_write_nowhere_here_can_still_finish(shop: Shop, database_url: str) -> None:
+async def test_a_role_that_may_write_nowhere_here_can_finish_if_it_may_call_the_function(
+    shop: Shop, database_url: str
+) -> None:
     role = f"handler_{uuid4().hex}"
     await shop.observer.execute(
-        f"create role {role}; grant usage on schema leasehold to {role}; grant insert on effects to {role}"
+        f"create role {role}; grant usage on schema leasehold to {role}; grant insert on effects to {role};"
+        f"grant execute on function leasehold.finish_within to {role}"
     )
     try:
 

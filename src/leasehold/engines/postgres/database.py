@@ -81,6 +81,9 @@ class Database:
         self._statements = statements(self.schema)
         self._pool: Pool | None = None
         self._translated = Translated(self.schema)
+        # Whoever fills a transaction may have to look something up meanwhile: if all were lent to those, each would
+        # wait for the others.
+        self.long_loans = asyncio.Semaphore(POOL_SIZE - 2)
 
     def statement(self, name: str) -> Statement:
         return self._statements[name]

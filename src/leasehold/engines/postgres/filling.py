@@ -37,6 +37,7 @@ class Filling:
     async def __aenter__(self) -> Self:
         with self._database.translated():
             try:
+                await self._stack.enter_async_context(self._database.long_loans)
                 self._connection = await self._stack.enter_async_context(self._database.connection())
                 await self._stack.enter_async_context(self._connection.transaction())
                 self._stack.push_async_exit(self._wake)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import asyncpg
 from asyncpg import Record
 from uuid_utils import uuid7
 
@@ -129,7 +130,10 @@ class PostgresTenantJobs:
         if self._tenant in self._known:
             return
         if not self._strict:
-            await self._fetch("ensure_tenant")
+            try:
+                await self._fetch("ensure_tenant")
+            except asyncpg.LockNotAvailableError:
+                return  # somebody is about to add it; whoever comes next looks again
         elif not (await self._fetch("knows_tenant"))[0][0]:
             raise UnknownTenant(
                 f"tenant {self._tenant!r} was never registered, and strict tenants are on. Nothing was enqueued.",

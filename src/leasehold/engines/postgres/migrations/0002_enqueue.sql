@@ -386,8 +386,13 @@ begin
     end if;
     perform leasehold.require_usable(given);
     perform leasehold.require_accepted(given);
-    insert into leasehold.tenants (id, created_at) select tenant, now
-    where not exists (select from leasehold.tenants t where t.id = tenant) on conflict do nothing;
+    if not exists (select from leasehold.tenants t where t.id = tenant) then
+        begin
+            insert into leasehold.tenants (id, created_at) values (tenant, now) on conflict do nothing;
+        exception when serialization_failure then
+            null; -- Added by somebody else since, which the caller's older snapshot can't see.
+        end;
+    end if;
     jobs := leasehold.completed(given, now);
     ids := array(select coalesce(j.id, leasehold.uuid7()) from unnest(jobs) j);
     seqs := array(select nextval('leasehold.jobs_seq') from unnest(jobs) j);
