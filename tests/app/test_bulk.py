@@ -379,5 +379,9 @@ async def test_more_calls_at_once_than_there_are_connections_do_not_wait_for_eac
     """Each holds a connection, and looks up the versions of its jobs by another."""
     async with app.open():
         jobs = [bound(number) for number in range(12)]
+        await app.tenant("acme").aenqueue_many(jobs[:1])
+        opened = app._opened_here()
+        assert opened is not None
+        opened.forget()
         answers = await asyncio.gather(*(app.tenant("acme").aenqueue_many(jobs, chunk=10) for _ in range(12)))
     assert [answer.created for answer in answers] == [12] * 12
