@@ -690,7 +690,7 @@ def _placed(name: str, fields: Mapping[str, str]) -> Case:
         {"definition": DEEP, "payload": {"n": 1}} | {field: value.format(number) for field, value in fields.items()}
         for number in range(2, 42, 2)
     ]
-    return Case(name, PLACE, {"tenant": BIG, "jobs": orjson.dumps(jobs).decode()}, {})
+    return Case(name, PLACE, {"tenant": BIG, "jobs": orjson.dumps(jobs).decode(), "wakes": True}, {})
 
 
 # What runs on the pool.

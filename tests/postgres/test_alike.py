@@ -12,6 +12,7 @@ from tests.store.ears import asleep
 
 from leasehold.engines.postgres import alike as module
 from leasehold.engines.postgres.alike import Alike, says_nothing_more
+from leasehold.model.dedupe import Dedupe
 from leasehold.model.job import NewJob, Source
 from leasehold.model.payload import encode
 
@@ -115,6 +116,15 @@ async def test_a_transaction_that_is_being_filled_is_in_nobodys_way_and_wakes_on
                 await filling.enqueue(numbered(5))
             assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
             assert len(await observer.fetch("select from leasehold.sleepers for update nowait")) == 1
+        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+
+
+async def test_jobs_with_keys_hold_the_lock_of_sleepers_no_earlier(bench: Bench, observer: Raw) -> None:
+    seat = await bench.worker()
+    async with asleep(bench.store, seat) as ears:
+        async with bench.door.filling() as filling:
+            await filling.enqueue([replace(job, dedupe=Dedupe(f"key-{n}")) for n, job in enumerate(numbered(5))])
+            assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
         assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
 
 

@@ -33,7 +33,7 @@ SIGNATURES = {
     "dedupe_for interval DEFAULT NULL::interval, on_conflict text DEFAULT NULL::text, id uuid DEFAULT NULL::uuid, "
     "correlation_id text DEFAULT NULL::text, created_by text DEFAULT NULL::text, "
     "OUT job_id uuid, OUT created boolean, OUT replaced boolean",
-    "enqueue_jobs": "tenant text, jobs jsonb",
+    "enqueue_jobs": "tenant text, jobs jsonb, wakes boolean DEFAULT true",
 }
 ANSWER = (
     "TABLE(number bigint, job_id uuid, created boolean, replaced boolean, "

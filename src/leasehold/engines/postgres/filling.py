@@ -31,7 +31,7 @@ class Filling:
         self._database = database
         self._tenant = tenant
         self._in_general = in_general
-        self._dues: dict[str, datetime] = {}
+        self._dues: dict[str, datetime | None] = {}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -59,7 +59,9 @@ class Filling:
         if (alike := Alike.of(jobs)) is not None:
             return await self.place(alike)
         with self._database.translated():
-            return await self._in_general(jobs, self._connection)
+            placed = await self._in_general(jobs, self._connection)
+        self._dues |= dict.fromkeys(job.definition for job in jobs)  # None: as if due now, which some are
+        return placed
 
     async def place(self, alike: Alike) -> list[Placed]:
         with self._database.translated():
@@ -72,7 +74,8 @@ class Filling:
         if not found:  # refused, and that way says why
             return await self._in_general(piece.jobs, self._connection)
         key, due = piece.jobs[0].definition, found[0]["due"]
-        self._dues[key] = min(due, self._dues.get(key, due))
+        before = self._dues.get(key, due)
+        self._dues[key] = None if before is None else min(due, before)
         return piece.placed()
 
     async def _wake(self, _kind: object, failure: BaseException | None, _trace: Any) -> None:

@@ -34,12 +34,12 @@ class Request:
     schema: str
 
     @property
-    def arguments(self) -> tuple[str, str]:
-        return self.tenant, self.jobs
+    def arguments(self) -> tuple[str, str, bool]:
+        return self.tenant, self.jobs, True
 
     @property
     def text(self) -> str:
-        """With $1 and $2, as the server itself has them."""
+        """With $1 to $3, as the server itself has them."""
         return self.statement.text
 
     @property
@@ -48,11 +48,11 @@ class Request:
 
     @property
     def text_with_names(self) -> str:
-        """:tenant and :jobs."""
+        """:tenant, :jobs and :wakes."""
         return _NUMBERED.sub(lambda match: f":{self.statement.parameters[int(match[1]) - 1]}", self.statement.text)
 
     @property
-    def named(self) -> dict[str, str]:
+    def named(self) -> dict[str, str | bool]:
         return dict(zip(self.statement.parameters, self.arguments, strict=True))
 
     def answered(self, rows: Sequence[Row]) -> list[Placed]:

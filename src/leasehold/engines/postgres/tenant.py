@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,7 +75,7 @@ class PostgresTenantJobs:
     @asynccontextmanager
     async def filling(self) -> AsyncIterator[Filling]:
         await self._admit()
-        async with Filling(self._database, self._tenant, self._place_whatever) as filling:
+        async with Filling(self._database, self._tenant, partial(self._place_whatever, wakes=False)) as filling:
             yield filling
 
     async def prepare(self, jobs: Sequence[NewJob]) -> Request:
@@ -116,11 +117,15 @@ class PostgresTenantJobs:
                     return alike.placed()
                 return await self._place_whatever(alike.jobs, connection)
 
-    async def _place_whatever(self, jobs: Sequence[NewJob], connection: "Connection") -> list[Placed]:
+    async def _place_whatever(
+        self, jobs: Sequence[NewJob], connection: "Connection", *, wakes: bool = True
+    ) -> list[Placed]:
         """The way for all jobs, in one statement: keys and ids are decided by the database."""
         asked = self._request(jobs)
         return asked.answered(
-            await self._database.fetch_on(connection, "tenant/place", tenant=self._tenant, jobs=asked.jobs)
+            await self._database.fetch_on(
+                connection, "tenant/place", tenant=self._tenant, jobs=asked.jobs, wakes=wakes
+            )
         )
 
     def _request(self, jobs: Sequence[NewJob]) -> Request:

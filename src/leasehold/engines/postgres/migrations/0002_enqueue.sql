@@ -359,7 +359,7 @@ end $$;
 
 -- All of them or none, each with the job that is its answer. Locks are taken in the order of ids and then of keys, by all
 -- callers, so that two batches can't wait for each other.
-create function leasehold.place_jobs(tenant text, given leasehold.new_job[])
+create function leasehold.place_jobs(tenant text, given leasehold.new_job[], wakes boolean)
 returns table (number bigint, job_id uuid, created boolean, replaced boolean) language plpgsql volatile as $$
 #variable_conflict use_variable
 declare
@@ -478,7 +478,7 @@ begin
         from (select * from rest union all select * from unnest(definitions, dues)) as work (definition, due)
         group by work.definition
     ) lane;
-    if definitions is not null then
+    if wakes and definitions is not null then
         perform leasehold.wake(definitions, array_fill(tenant, array[cardinality(definitions)]), dues);
     end if;
 
@@ -520,12 +520,13 @@ begin
     from leasehold.place_jobs(tenant, array[row (
         key, null, payload, id, priority, max_attempts, delay, at, deadline, dedupe, dedupe_key, dedupe_for,
         on_conflict, 'manual', null, correlation_id, created_by
-    )::leasehold.new_job]) p;
+    )::leasehold.new_job], true) p;
 end $$;
 
 -- Jobs, from a driver: an array of objects whose fields are those of leasehold.new_job. One row for each, by its number
--- from 1 on; or a single row whose code says why all of them were refused.
-create function leasehold.enqueue_jobs(tenant text, jobs jsonb)
+-- from 1 on; or a single row whose code says why all of them were refused. Of many calls in a transaction none wakes, and
+-- leasehold.wake comes at the end: its lock would be held from the first on.
+create function leasehold.enqueue_jobs(tenant text, jobs jsonb, wakes boolean default true)
 returns table (
     number bigint, job_id uuid, created boolean, replaced boolean, code text, happened text, fix text, about text
 ) language plpgsql volatile security definer
@@ -535,7 +536,7 @@ begin
     return query
         select p.number, p.job_id, p.created, p.replaced, null::text, null::text, null::text, null::text
         from leasehold.place_jobs(
-            tenant, array(select j from jsonb_populate_recordset(null::leasehold.new_job, jobs) j)) p;
+            tenant, array(select j from jsonb_populate_recordset(null::leasehold.new_job, jobs) j), wakes) p;
 exception
     when sqlstate 'L1000' or sqlstate 'L1001' or sqlstate 'L1002' or sqlstate 'L1005' or sqlstate 'L1010'
         or sqlstate 'L1013'

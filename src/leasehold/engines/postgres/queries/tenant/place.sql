@@ -1,3 +1,3 @@
--- Enqueues jobs, all or none, and wakes who can run them; or says in one row why it did not.
+-- Enqueues jobs, all or none, and wakes who can run them if asked to; or says in one row why it did not.
 select number, cast(job_id as text) as job_id, created, replaced, code, happened, fix, about
-from leasehold.enqueue_jobs(cast(:tenant as text), cast(cast(:jobs as text) as jsonb))
+from leasehold.enqueue_jobs(cast(:tenant as text), cast(cast(:jobs as text) as jsonb), cast(:wakes as boolean))
