@@ -30,6 +30,7 @@ from leasehold.model.job import tenant_id
 from leasehold.store import Store
 from leasehold.telemetry import Observer, nobody
 from leasehold.worker import Handlers, Job, Ticked, Worker, WorkerSettings, tick
+from leasehold.worker.handlers import Call
 
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
@@ -153,9 +154,13 @@ class Leasehold:
         return self._definitions.get(key)
 
     def _add(self, definition: TypedDefinition[Any, Any]) -> TypedDefinition[Any, Any]:
-        self.handlers.add(definition.definition, reads_json=True)(definition.call)
+        self.handlers.add(definition.definition, reads_json=True)(self._around(definition.call))
         self._definitions[definition.key] = definition
         return definition
+
+    def _around(self, call: Call) -> Call:
+        """What a worker calls, where an app has something to do before and after each call of a handler."""
+        return call
 
     # ------------------------------------------------------------------------------------------------------- enqueue
 

@@ -65,10 +65,8 @@ class Project(Leasehold):
         self._tenant = None if (only := Place.of_settings().tenant) is None else tenant_id(only)
         return super()._only_tenant(verb) if self._tenant is None else self.tenant(self._tenant)
 
-    def _add(self, definition: TypedDefinition[Any, Any]) -> TypedDefinition[Any, Any]:
-        self.handlers.add(definition.definition)(with_fresh_connections(definition.call))
-        self._definitions[definition.key] = definition
-        return definition
+    def _around(self, call: Call) -> Call:
+        return with_fresh_connections(call)
 
     def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
         try:
