@@ -183,6 +183,18 @@ def test_a_projects_own_tests_run_and_leave_no_database_behind(shop: Shop) -> No
     assert "OK" in shop.must("test", "--noinput")
 
 
+async def test_a_projects_own_tests_write_nothing_where_workers_connect(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "direct.py").write_text(f'from project.settings import *\nLEASEHOLD = {{"URL": "{shop.url}"}}\n')
+    said = shop.must(
+        "test",
+        "--noinput",
+        DJANGO_SETTINGS_MODULE="direct",
+        PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    )
+    assert "OK" in said
+    assert await asked(shop, "select count(*) from leasehold.definitions") == 0
+
+
 def test_one_tenant_needs_no_door(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text('from project.settings import *\nLEASEHOLD = {"TENANT": "default"}\n')
     code = ORDER + "print(app.enqueue(send_receipt, order=1).tenant)"
