@@ -178,6 +178,26 @@ with transaction.atomic():
     assert await worker.code() == 0
 
 
+async def test_manage_py_may_be_run_from_any_folder_with_djangos_own_options(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "settings_of_tests.py").write_text("from project.settings import *\n")
+    anywhere = tmp_path / "anywhere"
+    anywhere.mkdir()
+    djangos = ["--settings=settings_of_tests", "--pythonpath", str(tmp_path), "--no-color", "--traceback", "-v", "2"]
+    process = Process(
+        [sys.executable, str(SHOP / "manage.py"), "leasehold", "worker", *djangos, "--slots", "3"],
+        shop.environment,
+        tmp_path / "worker.log",
+        folder=anywhere,
+    )
+    try:
+        await joined(shop, process)
+        assert await asked(shop, "select slots from leasehold.workers") == 3
+        process.send(signal.SIGTERM)
+        assert await process.code() == 0
+    finally:
+        await process.clear_up()
+
+
 def test_a_projects_own_tests_run_and_leave_no_database_behind(shop: Shop) -> None:
     assert "OK" in shop.must("test", "--noinput")
     assert "OK" in shop.must("test", "--noinput")
