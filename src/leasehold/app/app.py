@@ -9,7 +9,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 from weakref import WeakKeyDictionary, finalize, ref
 
@@ -66,6 +66,9 @@ class Leasehold:
     and stopped by itself. Nothing is opened before it is needed; a function as `url` is asked then. An app with
     one tenant says `Leasehold(tenant="default")` and enqueues without a door.
     """
+
+    # Whether its doors enqueue on connections of someone else's, wherever the app itself is pointed at.
+    _uses_callers_connections: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -71,6 +71,8 @@ class Project(Leasehold):
     committed or rolled back with the models, outside of it at once.
     """
 
+    _uses_callers_connections = True
+
     def __init__(self) -> None:
         super().__init__(url=lambda: Place.of_settings().url, schema=lambda: Place.of_settings().schema)
 
