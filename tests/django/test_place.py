@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.django.place import url_of
+from leasehold.django.place import in_database, url_of
 from leasehold.errors import InvalidInput
 
 POSTGRES = "django.db.backends.postgresql"
@@ -21,6 +21,7 @@ POSTGRES = "django.db.backends.postgresql"
         ),
         ({"NAME": "my shop", "HOST": "::1", "PORT": "5432"}, "postgresql://[::1]:5432/my%20shop"),
         ({"NAME": "shop", "HOST": "/run/pg", "PORT": "5433"}, "postgresql:///shop?host=%2Frun%2Fpg&port=5433"),
+        ({"NAME": "shop", "PORT": "5433"}, "postgresql:///shop?port=5433"),
         (
             {"NAME": "shop", "HOST": "db", "OPTIONS": {"sslmode": "require", "pool": True}},
             "postgresql://db/shop?sslmode=require",
@@ -34,3 +35,18 @@ def test_an_alias_is_a_url_with_what_we_can_use_of_it(database: dict[str, Any], 
 def test_an_alias_that_is_no_postgres_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match=r"DATABASES\['default'\] has the engine django.db.backends.sqlite3"):
         url_of("default", {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop"})
+
+
+@pytest.mark.parametrize(
+    ("url", "moved"),
+    [
+        (
+            "postgresql://ann:a%2Fb@db:5433/shop?sslmode=require",
+            "postgresql://ann:a%2Fb@db:5433/test%20shop?sslmode=require",
+        ),
+        ("postgresql:///shop?host=/run/pg", "postgresql:///test%20shop?host=/run/pg"),
+        ("postgresql://db", "postgresql://db/test%20shop"),
+    ],
+)
+def test_a_url_keeps_all_but_its_database(url: str, moved: str) -> None:
+    assert in_database(url, "test shop") == moved

@@ -101,6 +101,63 @@ asyncio.run(view())
     assert await asked(shop, "select count(*) from leasehold.jobs") == 1
 
 
+MANY_OF_WHICH_ONE_FAILS = (
+    ORDER
+    + """
+import asyncio
+def orders():
+    yield from (send_receipt.bind(order=number) for number in range(5))
+    raise LookupError
+"""
+)
+
+
+async def test_many_are_all_there_or_none_outside_atomic_as_well(shop: Shop) -> None:
+    said = shop.python(
+        MANY_OF_WHICH_ONE_FAILS
+        + """
+door = app.tenant("acme")
+try: door.enqueue_many(orders(), chunk=2)
+except LookupError: print("refused")
+try: asyncio.run(door.aenqueue_many(orders(), chunk=2))
+except LookupError: print("refused")
+with transaction.atomic():
+    door.enqueue(send_receipt, order=7)
+    try: door.enqueue_many(orders(), chunk=2)
+    except LookupError: print("refused")
+"""
+    )
+    assert said.split() == ["refused"] * 3
+    assert await asked(shop, "select jsonb_agg(payload->'order') from leasehold.jobs") == "[7]"
+
+
+async def test_many_that_need_not_be_all_there_are_so_chunk_by_chunk(shop: Shop) -> None:
+    said = shop.python(
+        MANY_OF_WHICH_ONE_FAILS
+        + """
+from leasehold import PartlyEnqueued
+try: app.tenant("acme").enqueue_many(orders(), chunk=2, atomic=False)
+except PartlyEnqueued as partly: print(len(partly.placed))
+"""
+    )
+    assert said.strip() == "4"
+    assert await asked(shop, "select count(*) from leasehold.jobs") == 4
+
+
+async def test_a_door_may_be_used_within_an_async_connection(shop: Shop) -> None:
+    shop.python(
+        ORDER
+        + f"""
+import asyncio, psycopg
+async def enqueue():
+    async with await psycopg.AsyncConnection.connect({shop.url!r}) as own:
+        await app.tenant("acme").within(own).aenqueue(send_receipt, order=1)
+asyncio.run(enqueue())
+"""
+    )
+    assert await asked(shop, "select count(*) from leasehold.jobs") == 1
+
+
 async def test_manage_py_runs_a_worker_which_drains_when_it_is_told_to_stop(shop: Shop, worker: Process) -> None:
     await joined(shop, worker)
     order = shop.python(
@@ -121,9 +178,41 @@ with transaction.atomic():
     assert await worker.code() == 0
 
 
+async def test_manage_py_may_be_run_from_any_folder_with_djangos_own_options(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "settings_of_tests.py").write_text("from project.settings import *\n")
+    anywhere = tmp_path / "anywhere"
+    anywhere.mkdir()
+    djangos = ["--settings=settings_of_tests", "--pythonpath", str(tmp_path), "--no-color", "--traceback", "-v", "2"]
+    process = Process(
+        [sys.executable, str(SHOP / "manage.py"), "leasehold", "worker", *djangos, "--slots", "3"],
+        shop.environment,
+        tmp_path / "worker.log",
+        folder=anywhere,
+    )
+    try:
+        await joined(shop, process)
+        assert await asked(shop, "select slots from leasehold.workers") == 3
+        process.send(signal.SIGTERM)
+        assert await process.code() == 0
+    finally:
+        await process.clear_up()
+
+
 def test_a_projects_own_tests_run_and_leave_no_database_behind(shop: Shop) -> None:
     assert "OK" in shop.must("test", "--noinput")
     assert "OK" in shop.must("test", "--noinput")
+
+
+async def test_a_projects_own_tests_write_nothing_where_workers_connect(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "direct.py").write_text(f'from project.settings import *\nLEASEHOLD = {{"URL": "{shop.url}"}}\n')
+    said = shop.must(
+        "test",
+        "--noinput",
+        DJANGO_SETTINGS_MODULE="direct",
+        PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    )
+    assert "OK" in said
+    assert await asked(shop, "select count(*) from leasehold.definitions") == 0
 
 
 def test_one_tenant_needs_no_door(shop: Shop, tmp_path: Path) -> None:

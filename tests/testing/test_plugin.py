@@ -204,6 +204,28 @@ def test_without_an_app_it_says_what_to_do(run: Run, ini: str, said: str) -> Non
     result.stdout.fnmatch_lines([said])
 
 
+def test_the_app_of_a_django_project_is_refused_before_anything_is_started(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_TEST_URL", "postgresql://127.0.0.1:1/nowhere")
+    result = run(
+        """
+        from django.conf import settings
+        settings.configure()
+        from leasehold.django import app
+        import pytest
+
+        @pytest.fixture
+        def leasehold_app():
+            return app
+
+        def test_it(leasehold): ...
+        """
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*LH-1000: the fixture leasehold can't test a Django project's app*"])
+
+
 def test_an_app_that_is_open_already_is_not_taken_to_another_database(run: Run) -> None:
     result = run(
         """

@@ -5,7 +5,7 @@ Those that block do so in a thread of their own, as in an app: the loop of the t
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar, TypeVar
@@ -24,6 +24,11 @@ import django
 from leasehold import Enqueued, NewJob, Tenant
 
 T = TypeVar("T")
+
+
+def failing(job: NewJob, at: int) -> Iterator[NewJob]:
+    yield from [job] * at
+    raise LookupError(at)
 
 
 class Driver(ABC):
@@ -57,6 +62,9 @@ class Driver(ABC):
 
     async def enqueue(self, door: Tenant, *jobs: NewJob, **how: Any) -> list[Enqueued[Any]]:
         return list(await door.within(self.passed, **how).aenqueue_many(jobs))
+
+    async def enqueue_until(self, door: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
+        await door.within(self.passed, atomic=False).aenqueue_many(failing(job, fails_at), chunk=chunk)
 
 
 class Asyncpg(Driver):
@@ -223,6 +231,9 @@ class _Blocking(Driver):
 
     def _enqueue(self, door: Tenant, jobs: tuple[NewJob, ...], how: dict[str, Any]) -> list[Enqueued[Any]]:
         return list(door.within(self.passed, **how).enqueue_many(jobs))
+
+    async def enqueue_until(self, door: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
+        await self._call(door.within(self.passed, atomic=False).enqueue_many, failing(job, fails_at), chunk=chunk)
 
 
 class Psycopg(_Blocking):

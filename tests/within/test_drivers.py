@@ -10,7 +10,17 @@ from tests.postgres.rig import Raw
 from tests.within.drivers import DRIVERS, Asyncpg, Driver, Psycopg
 from tests.worker.shop import Shop
 
-from leasehold import DuplicateJob, InvalidInput, Leasehold, NewJob, NotInTransaction, Status, Tenant, TypedDefinition
+from leasehold import (
+    DuplicateJob,
+    InvalidInput,
+    Leasehold,
+    NewJob,
+    NotInTransaction,
+    PartlyEnqueued,
+    Status,
+    Tenant,
+    TypedDefinition,
+)
 from leasehold.errors import SchemaMismatch, TransactionConflict, UnknownJob
 
 
@@ -187,6 +197,37 @@ async def test_a_connection_in_autocommit_is_warned_about(
             await driver.enqueue(acme, job, atomic=False)
     finally:
         await driver.close()
+
+
+@pytest.mark.parametrize("kind", [Asyncpg, Psycopg], ids=lambda kind: kind.name)
+async def test_in_autocommit_an_error_says_which_chunks_stay(
+    kind: type[Driver], database_url: str, acme: Tenant, job: NewJob
+) -> None:
+    driver = kind(database_url)
+    await driver.open(autocommit=True)
+    try:
+        with pytest.raises(PartlyEnqueued, match="4 jobs in 2 chunks were enqueued and stay") as partly:
+            await driver.enqueue_until(acme, job, fails_at=5, chunk=2)
+    finally:
+        await driver.close()
+    assert isinstance(partly.value.__cause__, LookupError)
+    assert [(await acme.aget(each.id)).status for each in partly.value.placed] == [Status.QUEUED] * 4
+
+
+@pytest.mark.parametrize("kind", [Asyncpg, Psycopg], ids=lambda kind: kind.name)
+async def test_in_a_transaction_an_error_is_itself_and_the_caller_says_what_stays(
+    kind: type[Driver], database_url: str, acme: Tenant, job: NewJob
+) -> None:
+    driver = kind(database_url)
+    await driver.open()
+    try:
+        await driver.begin()
+        with pytest.raises(LookupError):
+            await driver.enqueue_until(acme, job, fails_at=5, chunk=2)
+        await driver.rollback()
+    finally:
+        await driver.close()
+    assert (await acme.jobs.counts(10))[Status.QUEUED] == 1
 
 
 async def test_a_transaction_on_an_autocommit_connection_is_one(database_url: str, acme: Tenant, job: NewJob) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 from weakref import WeakKeyDictionary, finalize, ref
 
@@ -30,6 +30,7 @@ from leasehold.model.job import tenant_id
 from leasehold.store import Store
 from leasehold.telemetry import Observer, nobody
 from leasehold.worker import Handlers, Job, Ticked, Worker, WorkerSettings, tick
+from leasehold.worker.handlers import Call
 
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
@@ -65,6 +66,9 @@ class Leasehold:
     and stopped by itself. Nothing is opened before it is needed; a function as `url` is asked then. An app with
     one tenant says `Leasehold(tenant="default")` and enqueues without a door.
     """
+
+    # Whether its doors enqueue on connections of someone else's, wherever the app itself is pointed at.
+    _uses_callers_connections: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -153,9 +157,13 @@ class Leasehold:
         return self._definitions.get(key)
 
     def _add(self, definition: TypedDefinition[Any, Any]) -> TypedDefinition[Any, Any]:
-        self.handlers.add(definition.definition, reads_json=True)(definition.call)
+        self.handlers.add(definition.definition, reads_json=True)(self._around(definition.call))
         self._definitions[definition.key] = definition
         return definition
+
+    def _around(self, call: Call) -> Call:
+        """What a worker calls, where an app has something to do before and after each call of a handler."""
+        return call
 
     # ------------------------------------------------------------------------------------------------------- enqueue
 

@@ -275,7 +275,7 @@ async def fill(order: Order, chunks: Chunks, put: Put, door: TenantJobs, answer:
     except Exception as failure:
         if order.atomic or not answer:
             raise
-        raise _partly(answer, failure) from failure
+        raise partly(answer, failure, isinstance(failure, Unreachable)) from failure
     if answer:
         chunks.written(len(answer))
     return answer
@@ -305,9 +305,9 @@ async def _send(
         answer._add(chunk.jobs, await put(chunk.jobs))
 
 
-def _partly(answer: EnqueuedMany, failure: Exception) -> PartlyEnqueued:
+def partly(answer: EnqueuedMany, failure: Exception, in_doubt: bool) -> PartlyEnqueued:
     named = f"{failure.code} {type(failure).__name__}" if isinstance(failure, LeaseholdError) else repr(failure)
-    of_the_next = "is there wholly or not at all" if isinstance(failure, Unreachable) else "was not written"
+    of_the_next = "is there wholly or not at all" if in_doubt else "was not written"
     return PartlyEnqueued(
         f"{len(answer):,} jobs in {len(answer._ends):,} chunks were enqueued and stay; then came {named:.200}. "
         f"The chunk after them {of_the_next}.",

@@ -1,6 +1,7 @@
 """The tenant's door, as an app sees it: typed by the handlers' signatures, blocking or awaited."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -8,14 +9,22 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
-from leasehold.app.bulk import Belt, Chunks, EnqueuedMany, Here, Order, Place, Progress, fill
+from leasehold.app.bulk import Belt, Chunks, EnqueuedMany, Here, Order, Place, Progress, fill, partly
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.app.result import awaited_result, limit_of
 from leasehold.app.within import Within as WithinCaller
 from leasehold.config import read_duration
 from leasehold.engines import caller
-from leasehold.errors import DuplicateJob, InvalidInput, UnknownDefinition, UnknownJob, WrongState
+from leasehold.errors import (
+    DuplicateJob,
+    InvalidInput,
+    LeaseholdError,
+    UnknownDefinition,
+    UnknownJob,
+    Unreachable,
+    WrongState,
+)
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
 from leasehold.model.job import JobId, JobRecord, NewJob, Placed, TenantId, job_id
 from leasehold.store import CancelAnswer, Prepared, RescheduleAnswer, RetryAnswer, TenantJobs
@@ -94,7 +103,7 @@ class Tenant:
         `aenqueue`, on your loop. It is never committed or rolled back here. Workers are woken when you commit.
 
         An autocommit connection commits the job by itself, and warns so (NotInTransaction); `atomic=False` says that
-        this is meant.
+        this is meant. Of many jobs it commits each chunk, and PartlyEnqueued says which are there after an error.
         """
         return replace(self, _within=WithinCaller(caller(transaction), atomic))
 
@@ -291,20 +300,24 @@ class Tenant:
         return self._answered(placed, job.definition)
 
     def _fill_within(self, order: Order) -> EnqueuedMany:
-        """Chunk by chunk; whether all of them are kept is for the caller's transaction to say."""
-        self._caller("enqueue_many").require_blocking("enqueue_many")
+        """Chunk by chunk; whether all of them are kept is for the caller's transaction to say, if there is one."""
+        within = self._caller("enqueue_many")
+        within.require_blocking("enqueue_many")
         answer = EnqueuedMany(self._answered)
-        while jobs := order.take(order.chunk):
-            answer._add(jobs, self._place_within(jobs))
-            order.report(len(answer))
+        with _telling_what_stays(answer, within.caller.commits_at_once()):
+            while jobs := order.take(order.chunk):
+                answer._add(jobs, self._place_within(jobs))
+                order.report(len(answer))
         return answer
 
     async def _afill_within(self, order: Order) -> EnqueuedMany:
-        await self._caller("aenqueue_many").require_awaited("aenqueue_many")
+        within = self._caller("aenqueue_many")
+        await within.require_awaited("aenqueue_many")
         answer = EnqueuedMany(self._answered)
-        while jobs := order.take(order.chunk):
-            answer._add(jobs, await self._aplace_within(jobs))
-            order.report(len(answer))
+        with _telling_what_stays(answer, await within.caller.acommits_at_once()):
+            while jobs := order.take(order.chunk):
+                answer._add(jobs, await self._aplace_within(jobs))
+                order.report(len(answer))
         return answer
 
     def _caller(self, verb: str) -> WithinCaller:
@@ -409,6 +422,18 @@ class Tenant:
         if RescheduleAnswer.RESCHEDULED not in moved.values():
             seen = await self._get(job, opened)
             raise _not_in_a_state(seen, "run now", "Only what waits can be; retry what has ended.")
+
+
+@contextmanager
+def _telling_what_stays(answer: EnqueuedMany, commits_at_once: bool) -> Iterator[None]:
+    """Drivers' errors pass as they are, and may be about a connection that broke before it answered."""
+    try:
+        yield
+    except Exception as failure:
+        if not commits_at_once or not answer:
+            raise
+        in_doubt = isinstance(failure, Unreachable) or not isinstance(failure, LeaseholdError)
+        raise partly(answer, failure, in_doubt) from failure
 
 
 def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:

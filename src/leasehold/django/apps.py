@@ -3,6 +3,8 @@
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 
+from leasehold.django.place import remember_names
+
 
 class LeaseholdConfig(AppConfig):
     name = "leasehold.django"
@@ -11,4 +13,5 @@ class LeaseholdConfig(AppConfig):
 
     def ready(self) -> None:
         """Every installed app may have a jobs.py: a project's definitions are known wherever it runs."""
+        remember_names()
         autodiscover_modules("jobs")

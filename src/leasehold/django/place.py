@@ -22,7 +22,8 @@ class Place:
     ALIAS   which of DATABASES holds the jobs; enqueues are part of its current transaction
     SCHEMA  the schema in it
     TENANT  for a project with one tenant: `app.enqueue(…)` needs no door then
-    URL     where workers connect, if that is not where the alias does, as behind PgBouncer
+    URL     where workers connect, if that is not where the alias does, as behind PgBouncer; while the alias stands
+            for a test database, that of the same name there
     """
 
     alias: str = "default"
@@ -44,7 +45,25 @@ class Place:
     @property
     def url(self) -> str:
         """Asked for anew each time: while tests run, the alias stands for another database."""
-        return self.given_url or url_of(self.alias, connections[self.alias].settings_dict)
+        database = connections[self.alias].settings_dict
+        if self.given_url is None:
+            return url_of(self.alias, database)
+        is_replaced = database["NAME"] != _names_at_start.get(self.alias, database["NAME"])
+        return in_database(self.given_url, database["NAME"]) if is_replaced else self.given_url
+
+
+def remember_names() -> None:
+    """Before any test database is made: Django writes its name into the settings as well, over the real one."""
+    _names_at_start.update({alias: database["NAME"] for alias, database in connections.settings.items()})
+
+
+_names_at_start: dict[str, Any] = {}
+
+
+def in_database(url: str, name: object) -> str:
+    way, mark, query = url.partition("?")
+    scheme, _, rest = way.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}/{quote(str(name), safe='')}{mark}{query}"
 
 
 def url_of(alias: str, database: Mapping[str, Any]) -> str:
@@ -57,8 +76,9 @@ def url_of(alias: str, database: Mapping[str, Any]) -> str:
     host, port = str(database.get("HOST") or ""), database.get("PORT") or ""
     credentials = f"{user}{f':{password}' if password else ''}@" if user else ""
     options = {name: value for name, value in database.get("OPTIONS", {}).items() if name in OPTIONS}
-    if host.startswith("/"):
-        options, host = {"host": host, **({"port": port} if port else {}), **options}, ""
+    if not host or host.startswith("/"):
+        socket = {"host": host, "port": port}
+        options, host = {**{name: value for name, value in socket.items() if value}, **options}, ""
     where = f"{f'[{host}]' if ':' in host else host}{f':{port}' if host and port else ''}"
     query = f"?{urlencode(options)}" if options else ""
     return f"postgresql://{credentials}{where}/{quote(str(database['NAME']), safe='')}{query}"

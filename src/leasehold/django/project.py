@@ -1,6 +1,7 @@
 """The project's app, with Django's manners: its connections, its threads, its tests."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import nullcontext
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, TypeVar
@@ -8,7 +9,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.core import mail
-from django.db import close_old_connections, connections, reset_queries
+from django.db import close_old_connections, connections, reset_queries, transaction
 from django.utils.connection import ConnectionProxy
 
 from leasehold.app import Leasehold
@@ -16,7 +17,9 @@ from leasehold.app.bulk import EnqueuedMany, Progress
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.app.tenant import Enqueued, Tenant
+from leasehold.app.within import Within
 from leasehold.django.place import Place
+from leasehold.engines import caller
 from leasehold.model.job import NewJob, tenant_id
 from leasehold.worker.handlers import Call
 from leasehold.worker.job import Job
@@ -34,6 +37,21 @@ class Door(Tenant):
 
     async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         return await sync_to_async(self.enqueue_key)(key, payload)
+
+    def within(self, transaction: object, *, atomic: bool = True) -> Tenant:
+        """On any other connection the door is as in any other app: what is awaited is awaited."""
+        return Tenant(self.id, self._app, self._options, self._fields).within(transaction, atomic=atomic)
+
+    def enqueue_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        chunk: int | None = None,
+        atomic: bool = True,
+        progress: Progress | None = None,
+    ) -> EnqueuedMany:
+        with transaction.atomic(using=Place.of_settings().alias) if atomic else nullcontext():
+            return super().enqueue_many(jobs, chunk=chunk, atomic=atomic, progress=progress)
 
     async def aenqueue_many(
         self,
@@ -53,22 +71,22 @@ class Project(Leasehold):
     committed or rolled back with the models, outside of it at once.
     """
 
+    _uses_callers_connections = True
+
     def __init__(self) -> None:
         super().__init__(url=lambda: Place.of_settings().url, schema=lambda: Place.of_settings().schema)
 
     def tenant(self, tenant: str | UUID) -> Tenant:
         """The tenant's door, for the current connection of the alias, whichever thread uses it."""
         current = ConnectionProxy(connections, Place.of_settings().alias)
-        return Door(tenant_id(tenant), self).within(current, atomic=False)
+        return Door(tenant_id(tenant), self, _within=Within(caller(current), atomic=False))
 
     def _only_tenant(self, verb: str) -> Tenant:
         self._tenant = None if (only := Place.of_settings().tenant) is None else tenant_id(only)
         return super()._only_tenant(verb) if self._tenant is None else self.tenant(self._tenant)
 
-    def _add(self, definition: TypedDefinition[Any, Any]) -> TypedDefinition[Any, Any]:
-        self.handlers.add(definition.definition)(with_fresh_connections(definition.call))
-        self._definitions[definition.key] = definition
-        return definition
+    def _around(self, call: Call) -> Call:
+        return with_fresh_connections(call)
 
     def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
         try:

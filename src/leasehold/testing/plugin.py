@@ -102,6 +102,7 @@ def leasehold(
     _leasehold_databases: "Callable[[str], ScratchDatabases]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Rehearsal]:
+    _require_own_connections(leasehold_app)
     databases = _leasehold_databases(leasehold_app.settings.schema)
     name = server.aside(databases.clone())
     url = databases.url_for(name)
@@ -125,6 +126,16 @@ def leasehold(
 def leasehold_worker(leasehold: Rehearsal) -> Iterator[WorkerProcess]:
     with leasehold.worker() as process:
         yield process
+
+
+def _require_own_connections(app: Leasehold) -> None:
+    if app._uses_callers_connections:
+        raise InvalidInput(
+            "the fixture leasehold can't test a Django project's app: it enqueues on Django's own connections, and "
+            "its jobs would not be in the fixture's database. Nothing was started.",
+            fix="Use Django's TestCase, or pytest-django: jobs are in the test database of the alias. "
+            "See docs/how-to/django.md.",
+        )
 
 
 async def _add_more(template: Template, url: str) -> None:

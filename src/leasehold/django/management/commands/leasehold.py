@@ -1,8 +1,10 @@
 """`manage.py leasehold …`: the command line, for this project and its database."""
 
 import os
+import site
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +14,9 @@ from leasehold.django.place import Place
 
 # These are told where the app is; all others need only the database.
 NEED_THE_APP = (("worker",), ("definitions", "sync"), ("tick",))
+# Every command of Django's takes these, and has heeded them before ours begins.
+DJANGOS = ("--traceback", "--no-color", "--force-color", "--skip-checks")
+DJANGOS_WITH_A_VALUE = ("--settings", "--pythonpath", "--verbosity", "-v")
 _CHILD = "from leasehold.cli import main; main()"
 
 
@@ -20,7 +25,7 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Becomes `leasehold`: signals reach it, and its exit code is its own."""
-        os.execve(sys.executable, command_line(argv[2:]), environment())
+        os.execve(sys.executable, command_line(without_djangos(argv[2:])), environment())
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         """For `call_command("leasehold", "prune")`."""
@@ -28,6 +33,20 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("args", nargs="*")
+
+
+def without_djangos(arguments: Sequence[str]) -> list[str]:
+    """What is left for us. After a bare -- everything is."""
+    ours: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return [*ours, word, *words]
+        if word in DJANGOS_WITH_A_VALUE:
+            next(words, None)
+        elif word not in DJANGOS and word.partition("=")[0] not in DJANGOS_WITH_A_VALUE:
+            ours.append(word)
+    return ours
 
 
 def command_line(arguments: Sequence[str]) -> list[str]:
@@ -41,4 +60,19 @@ def command_line(arguments: Sequence[str]) -> list[str]:
 def environment() -> dict[str, str]:
     """The URL is no argument: those can be read by everyone on the machine."""
     place = Place.of_settings()
-    return {**os.environ, "LEASEHOLD_URL": place.url, "LEASEHOLD_SCHEMA": place.schema}
+    here = {"LEASEHOLD_URL": place.url, "LEASEHOLD_SCHEMA": place.schema, "PYTHONPATH": os.pathsep.join(added_path())}
+    return {**os.environ, **here}
+
+
+def added_path() -> list[str]:
+    """What this process can import from beside what Python finds by itself: above all the folder of manage.py.
+
+    The rest is left out. Handlers start programs, perhaps of another Python, which would import this one's library.
+    """
+    library = sysconfig.get_path("stdlib")
+    by_itself = {library, *map(sysconfig.get_path, ("platstdlib", "purelib", "platlib"))}
+    by_itself |= {*site.getsitepackages(), site.getusersitepackages()}
+    found = [os.path.abspath(each) for each in sys.path]
+    return [
+        each for each in found if each not in by_itself and os.path.dirname(each) != library and os.path.exists(each)
+    ]
