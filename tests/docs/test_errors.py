@@ -116,7 +116,7 @@ def findings() -> Iterator[str]:
 
 
 def refusals_in_sql() -> Iterator[Site]:
-    """What the public functions refuse: `leasehold.refuse('LH-…', what happened, what to do)`, gaps at each % and ||."""
+    """What the public functions refuse: `leasehold.refuse('LH-…', what happened, what to do)`. Gaps: % and ||."""
     kinds = {kind.code: kind for kind in KINDS.values() if "code" in vars(kind)}
     for file in sorted(SOURCE.rglob("migrations/*.sql")):
         text = file.read_text()
