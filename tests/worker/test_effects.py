@@ -14,8 +14,14 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 from sqlalchemy import Column, Engine, MetaData, String, Table, create_engine, insert, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.conftest import PATIENCE, eventually
 from tests.worker.shop import HOUR, SHORT, Raw, Shop, only
 
@@ -561,6 +567,31 @@ async def test_a_session_of_sqlalchemy_in_a_thread(shop: Shop, engine: Engine) -
     assert await effects(shop) == [(record.id, "2")]
     assert all("handler" in name for name in threads)
     assert [line.text for line in await shop.lines(record.id, 2)] == ["from a thread"]
+
+
+async def test_scoped_sessions_of_sqlalchemy(shop: Shop, engine: Engine, async_engine: AsyncEngine) -> None:
+    scoped = scoped_session(sessionmaker(engine))
+    async_scoped = async_scoped_session(async_sessionmaker(async_engine), asyncio.current_task)
+    given: list[bool] = []
+
+    def handler(job: Job, payload: Any) -> None:
+        with job.transaction(scoped) as session:
+            given.append(session is scoped())
+            scoped.execute(insert(effects_table).values(job=job.id, attempt=f"sync {job.attempt}"))
+        if job.attempt == 1:
+            raise ConnectionError
+
+    async def async_handler(job: Job, payload: Any) -> None:
+        async with job.transaction(async_scoped) as session:
+            given.append(session is async_scoped())
+            await async_scoped.execute(insert(effects_table).values(job=job.id, attempt=f"async {job.attempt}"))
+        if job.attempt == 1:
+            raise ConnectionError
+
+    assert (await run_one(shop, handler)).status is Status.SUCCEEDED
+    assert (await run_one(shop, async_handler)).status is Status.SUCCEEDED
+    assert [attempt for _, attempt in await effects(shop)] == ["async 2", "sync 2"]
+    assert given == [True] * 4
 
 
 async def test_what_was_added_to_a_session_is_written_before_the_finish(shop: Shop, engine: Engine) -> None:
