@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -25,10 +26,11 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.conftest import PATIENCE, eventually
 from tests.worker.shop import HOUR, SHORT, Raw, Shop, only
 
-from leasehold.errors import InvalidInput
+from leasehold import Leasehold
+from leasehold.errors import InvalidInput, JobFailed
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition, Retention
-from leasehold.model.job import NewJob
+from leasehold.model.job import NewJob, job_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import CancelAnswer, Serves, WorkerFacts
 from leasehold.telemetry import Event, JobEnded
@@ -527,6 +529,40 @@ async def test_a_follow_up_appears_with_the_finish_or_not_at_all(shop: Shop, fai
         else:
             assert await shop.observer.fetchval("select count(*) from leasehold.jobs") == 0
     assert len(ran) == (0 if fails else 1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_follow_up_through_the_tenants_door_appears_with_the_finish_or_not_at_all(
+    database_url: str, observer: Raw, fails: bool
+) -> None:
+    app = Leasehold(database_url)
+    waiting = "select count(*) from leasehold.jobs where definition = 'second'"
+    seen: list[int] = []
+
+    @app.job
+    async def second(job: Job) -> str:
+        return job.tenant
+
+    @app.job(max_attempts=1)
+    async def first(job: Job) -> str:
+        async with job.transaction() as connection:
+            follow_up = await app.tenant(job.tenant).within(connection).aenqueue(second)
+            await write(connection, job)
+        seen.append(await observer.fetchval(waiting))
+        if fails:
+            raise ConnectionError
+        return follow_up.id
+
+    async with app.open(worker=True):
+        placed = await app.tenant("acme").aenqueue(first)
+        if fails:
+            with pytest.raises(JobFailed):
+                await placed.aresult(timeout=PATIENCE)
+        else:
+            follow_up = replace(placed, id=job_id(await placed.aresult(timeout=PATIENCE)), definition="second")
+            assert await follow_up.aresult(timeout=PATIENCE) == "acme"
+    written = await observer.fetchval("select count(*) from effects")
+    assert (seen, written, await observer.fetchval(waiting)) == ([0], 0 if fails else 1, 0)
 
 
 # ------------------------------------------------------------------------------------------- what a handler brings
