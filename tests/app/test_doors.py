@@ -123,6 +123,15 @@ def test_a_moment_may_be_given_instead_of_a_delay(app: Leasehold) -> None:
     assert app.tenant("acme").get(placed.id).scheduled_for == moment
 
 
+def test_what_is_said_last_about_when_it_is_due_counts(app: Leasehold) -> None:
+    sized = app.job(count_size)
+    acme, moment = app.tenant("acme"), datetime(2040, 1, 1, tzinfo=UTC)
+    delayed = acme.get(acme.options(at=moment).options(delay="5m").enqueue(sized, "p_9").id)
+    assert delayed.scheduled_for - delayed.queued_at == timedelta(minutes=5)
+    at_the_moment = acme.get(acme.options(delay="5m").options(at=moment).enqueue(sized, "p_9").id)
+    assert at_the_moment.scheduled_for == moment
+
+
 def test_a_dedupe_key_gives_the_job_that_holds_it(app: Leasehold) -> None:
     sized = app.job(count_size)
     door = app.tenant("acme").options(dedupe_key="folder-1")

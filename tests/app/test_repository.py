@@ -77,6 +77,26 @@ async def test_the_types_of_an_app_are_those_it_has_handlers_for_and_keep_their_
         assert (await app.tenant("acme").aget(job)).status is Status.DEAD_LETTER
 
 
+async def test_a_type_that_other_code_has_registered_stays_as_that_code_said(
+    app: Leasehold, database_url: str
+) -> None:
+    other = Leasehold(database_url)
+
+    @other.job(max_attempts=1)
+    def send_mail(job: Job, to: str) -> None: ...
+
+    async with other.open(), app.open():
+        await other.store.sync_definitions(other.handlers.definitions)
+        (before,) = await other.store.definitions()
+        async with JobsRepository(app, types=["send_mail", "new_here"]) as jobs:
+            await jobs.enqueue(MAIL)
+            (claim,) = await jobs.claim()
+            assert (claim.definition.key, claim.definition.max_attempts) == ("send_mail", 1)
+            await jobs.mark_success(claim)
+        after = {registered.definition.key: registered for registered in await other.store.definitions()}
+        assert (after["send_mail"], after["new_here"].definition.max_attempts) == (before, 5)
+
+
 async def test_whoever_lost_its_claim_is_told_and_writes_nothing(app: Leasehold, clock: Clock) -> None:
     async with app.open(), JobsRepository(app, types=["send_mail"]) as first:
         job = await first.enqueue(MAIL)
@@ -97,14 +117,26 @@ async def test_whoever_lost_its_claim_is_told_and_writes_nothing(app: Leasehold,
         assert (record.status, record.attempt, record.last_error_code) == (Status.SUCCEEDED, 2, "lease_lost")
 
 
-async def test_each_call_renews_the_lease(app: Leasehold, clock: Clock) -> None:
+async def test_a_renewal_and_a_mark_renew_the_lease_of_all_claims_and_an_enqueue_does_not(
+    app: Leasehold, clock: Clock
+) -> None:
     async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
         await jobs.enqueue(MAIL)
-        (claim,) = await jobs.claim()
+        await jobs.enqueue(MAIL)
+        marked, claim = await jobs.claim(2)
         for _ in range(3):
             await clock.move(timedelta(seconds=40))
             await jobs.renew()
-        await jobs.mark_success(claim)
+        await clock.move(timedelta(seconds=40))
+        await jobs.mark_success(marked)
+        await clock.move(timedelta(seconds=40))
+        await jobs.enqueue(MAIL)
+        async with JobsRepository(app, types=["send_mail"], lease=timedelta(hours=1)) as second:
+            assert claim.job not in {other.job for other in await second.claim(10)}
+            await clock.move(timedelta(seconds=40))
+            await second.claim(10)
+        with pytest.raises(SeatLost):
+            await jobs.mark_success(claim)
 
 
 async def test_what_was_not_marked_is_taken_over_when_the_block_is_left(app: Leasehold, clock: Clock) -> None:

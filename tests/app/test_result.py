@@ -174,6 +174,23 @@ async def test_what_was_pruned_is_unknown(app: Leasehold, database_url: str) -> 
             await placed.aresult()
 
 
+async def test_before_the_commit_of_its_caller_a_job_is_unknown_and_the_error_says_so(
+    app: Leasehold, database_url: str
+) -> None:
+    @app.job
+    async def later(job: Job) -> int:
+        return 1
+
+    connection = await asyncpg.connect(database_url)
+    try:
+        async with app.open(), connection.transaction():
+            placed = await app.tenant("acme").within(connection).aenqueue(later)
+            with pytest.raises(UnknownJob, match=r"LH-1008.*not committed yet.*commit before you ask"):
+                await placed.aresult()
+    finally:
+        await connection.close()
+
+
 async def test_a_result_that_the_code_of_today_would_not_return_is_refused_not_guessed(
     app: Leasehold, database_url: str
 ) -> None:

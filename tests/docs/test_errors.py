@@ -116,13 +116,17 @@ def findings() -> Iterator[str]:
 
 
 def refusals_in_sql() -> Iterator[Site]:
-    """What the public functions refuse: `leasehold.refuse('LH-…', what happened, what to do)`, a value for each %."""
+    """What the public functions refuse: `leasehold.refuse('LH-…', what happened, what to do)`. Gaps: % and ||."""
     kinds = {kind.code: kind for kind in KINDS.values() if "code" in vars(kind)}
     for file in sorted(SOURCE.rglob("migrations/*.sql")):
         text = file.read_text()
         for match in re.finditer(r"perform leasehold\.refuse\((.*?)\);\n", text, re.DOTALL):
-            code, *said = re.findall(r"'((?:[^']|'')*)'", match[1])
-            sentences = [re.sub(r"%[sL]", GAP, part.replace("''", "'")) for part in said if " " in part]
+            (code, _), *said = re.findall(r"'((?:[^']|'')*)'(\s*\|\|\s*[a-z])?", match[1])
+            sentences = [
+                re.sub(r"%[sL]", GAP, part.replace("''", "'")) + (GAP if appended else "")
+                for part, appended in said
+                if " " in part
+            ]
             line = text.count("\n", 0, match.start()) + 1
             place = f"{file.relative_to(ROOT)}:{line}"
             yield Site(place, kinds[code], code, sentences[0], " ".join(sentences[1:]) or GAP)

@@ -15,7 +15,7 @@ from tests.testing.shop import (
     wait_for_the_carrier,
 )
 
-from leasehold import Fail, InvalidInput, PayloadInvalid, Snooze, Status
+from leasehold import Fail, InvalidInput, Job, Leasehold, PayloadInvalid, Snooze, Status
 from leasehold.errors import BlockingCall, UnknownDefinition
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.testing import Rehearsal
@@ -105,6 +105,29 @@ def test_inline_many_run_and_what_is_not_due_waits(leasehold: Rehearsal) -> None
         acme.enqueue_many(send_invoice.bind(number) for number in (1, 2))
         acme.enqueue(wait_for_the_carrier)
     assert [job.display for job in leasehold.jobs()] == ["scheduled", "succeeded", "succeeded", "retrying"]
+
+
+async def test_inline_many_that_are_awaited_have_run_too(leasehold: Rehearsal) -> None:
+    with leasehold.inline():
+        await acme.aenqueue_many([send_invoice.bind(1), close_month.bind([2, 3])])
+        assert {job.status for job in leasehold.jobs()} == {"succeeded"}
+        async with app.open():
+            await acme.aenqueue_many((send_invoice.bind(number) for number in (4, 5)), chunk=1, atomic=False)
+    assert [job.status for job in leasehold.jobs()] == ["succeeded"] * 6
+    await acme.aenqueue_many([send_invoice.bind(6)])
+    assert leasehold.job().status == "queued"
+
+
+def test_inline_many_of_another_app_only_wait(leasehold: Rehearsal) -> None:
+    other = Leasehold(leasehold.url)
+
+    @other.job
+    def of_another_app(job: Job) -> None: ...
+
+    with leasehold.inline():
+        other.tenant("acme").enqueue_many([of_another_app.bind()])
+    other.close()
+    assert leasehold.job().status == "queued"
 
 
 @pytest.mark.leasehold_inline

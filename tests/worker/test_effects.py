@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,15 +15,22 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 from sqlalchemy import Column, Engine, MetaData, String, Table, create_engine, insert, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.conftest import PATIENCE, eventually
 from tests.worker.shop import HOUR, SHORT, Raw, Shop, only
 
-from leasehold.errors import InvalidInput
+from leasehold import Leasehold
+from leasehold.errors import InvalidInput, JobFailed
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition, Retention
-from leasehold.model.job import NewJob
+from leasehold.model.job import NewJob, job_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import CancelAnswer, Serves, WorkerFacts
 from leasehold.telemetry import Event, JobEnded
@@ -564,6 +572,40 @@ async def test_a_follow_up_appears_with_the_finish_or_not_at_all(shop: Shop, fai
     assert len(ran) == (0 if fails else 1)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_follow_up_through_the_tenants_door_appears_with_the_finish_or_not_at_all(
+    database_url: str, observer: Raw, fails: bool
+) -> None:
+    app = Leasehold(database_url)
+    waiting = "select count(*) from leasehold.jobs where definition = 'second'"
+    seen: list[int] = []
+
+    @app.job
+    async def second(job: Job) -> str:
+        return job.tenant
+
+    @app.job(max_attempts=1)
+    async def first(job: Job) -> str:
+        async with job.transaction() as connection:
+            follow_up = await app.tenant(job.tenant).within(connection).aenqueue(second)
+            await write(connection, job)
+        seen.append(await observer.fetchval(waiting))
+        if fails:
+            raise ConnectionError
+        return follow_up.id
+
+    async with app.open(worker=True):
+        placed = await app.tenant("acme").aenqueue(first)
+        if fails:
+            with pytest.raises(JobFailed):
+                await placed.aresult(timeout=PATIENCE)
+        else:
+            follow_up = replace(placed, id=job_id(await placed.aresult(timeout=PATIENCE)), definition="second")
+            assert await follow_up.aresult(timeout=PATIENCE) == "acme"
+    written = await observer.fetchval("select count(*) from effects")
+    assert (seen, written, await observer.fetchval(waiting)) == ([0], 0 if fails else 1, 0)
+
+
 # ------------------------------------------------------------------------------------------- what a handler brings
 
 
@@ -602,6 +644,31 @@ async def test_a_session_of_sqlalchemy_in_a_thread(shop: Shop, engine: Engine) -
     assert await effects(shop) == [(record.id, "2")]
     assert all("handler" in name for name in threads)
     assert [line.text for line in await shop.lines(record.id, 2)] == ["from a thread"]
+
+
+async def test_scoped_sessions_of_sqlalchemy(shop: Shop, engine: Engine, async_engine: AsyncEngine) -> None:
+    scoped = scoped_session(sessionmaker(engine))
+    async_scoped = async_scoped_session(async_sessionmaker(async_engine), asyncio.current_task)
+    given: list[bool] = []
+
+    def handler(job: Job, payload: Any) -> None:
+        with job.transaction(scoped) as session:
+            given.append(session is scoped())
+            scoped.execute(insert(effects_table).values(job=job.id, attempt=f"sync {job.attempt}"))
+        if job.attempt == 1:
+            raise ConnectionError
+
+    async def async_handler(job: Job, payload: Any) -> None:
+        async with job.transaction(async_scoped) as session:
+            given.append(session is async_scoped())
+            await async_scoped.execute(insert(effects_table).values(job=job.id, attempt=f"async {job.attempt}"))
+        if job.attempt == 1:
+            raise ConnectionError
+
+    assert (await run_one(shop, handler)).status is Status.SUCCEEDED
+    assert (await run_one(shop, async_handler)).status is Status.SUCCEEDED
+    assert [attempt for _, attempt in await effects(shop)] == ["async 2", "sync 2"]
+    assert given == [True] * 4
 
 
 async def test_what_was_added_to_a_session_is_written_before_the_finish(shop: Shop, engine: Engine) -> None:

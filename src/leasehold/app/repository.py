@@ -46,9 +46,10 @@ class JobsRepository:
                 await jobs.mark_success(claim)
 
     Nothing marks "a job": it is the claim of one attempt that is marked. One that was lost raises SeatLost, and
-    nothing is written. Claims hold for `lease` after the last call of any verb here; `renew` is such a call, too. A
-    type that the app has no handler for is registered with the retries of `backoff` and 5 attempts, and ends as
-    `failed`. Leaving the block ends the claims that were not marked: whoever claims next takes them for crashed.
+    nothing is written. Claims hold for `lease` after the last claim, mark or `renew`; an enqueue renews nothing. A
+    type that neither the app nor the database knows is registered with the retries of `backoff` and 5 attempts, and
+    ends as `failed`; one that other code has registered stays as that code said. Leaving the block ends the claims
+    that were not marked: whoever claims next takes them for crashed.
     """
 
     def __init__(self, app: "Leasehold", types: Sequence[str] = (), lease: timedelta = LEASE) -> None:
@@ -64,8 +65,9 @@ class JobsRepository:
 
     async def __aenter__(self) -> Self:
         store = self._store
-        known = {definition.key: definition for definition in self._app.handlers.definitions}
-        await store.sync_definitions([known.get(key) or _by_hand(key) for key in self._types])
+        ours = {definition.key: definition for definition in self._app.handlers.definitions}
+        of_others = {registered.definition.key for registered in await store.definitions()} - ours.keys()
+        await store.sync_definitions([ours.get(key) or _by_hand(key) for key in self._types if key not in of_others])
         facts = WorkerFacts(gethostname(), getpid(), VERSION, metadata={"repository": "yes"})
         self._seat = await store.join(Serves(self._types), facts, self._lease)
         return self

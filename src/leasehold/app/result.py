@@ -44,8 +44,10 @@ async def awaited_result(placed: "Enqueued[Any]", limit: timedelta, opened: Open
     job = await jobs.ended(placed.id, limit) or await jobs.get(placed.id)
     if job is None:
         raise UnknownJob(
-            f'tenant "{placed.tenant}" has no job {placed.id} any more. Nothing was changed.',
-            fix="Jobs are pruned when their retention is over: keep them longer, or ask earlier.",
+            f'tenant "{placed.tenant}" has no job {placed.id}: it was pruned, or is not committed yet. '
+            "Nothing was changed.",
+            fix="Within a transaction of yours, commit before you ask. Jobs are pruned when their retention is over: "
+            "keep them longer, or ask earlier.",
         )
     if not job.status.final:
         raise ResultTimeout(

@@ -50,7 +50,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "id": (str, UUID),
 }
 # What is said last about when it is due counts.
-_OTHER = {"delay": "at", "at": "delay"}
+_OTHER = {"delay": ("at",), "at": ("delay",)}
 
 
 @dataclass(frozen=True, slots=True)

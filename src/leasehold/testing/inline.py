@@ -1,6 +1,6 @@
 """Enqueues that run at once, where the caller stands: in its thread or on its loop."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -8,7 +8,8 @@ from random import random
 from typing import Any, TypeVar
 from unittest import mock
 
-from leasehold.app import Enqueued, Leasehold
+from leasehold.app import Enqueued, Leasehold, Tenant
+from leasehold.app.bulk import EnqueuedMany
 from leasehold.app.opened import Opened
 from leasehold.model.job import Claim
 from leasehold.model.outcome import decide
@@ -31,28 +32,50 @@ def inline(app: Leasehold) -> Iterator[None]:
     within a transaction, for its commit.
     """
     wait, ask = app._wait, app._ask
+    many, amany = Tenant.enqueue_many, Tenant.aenqueue_many
 
-    def wait_and_run(asked: Ask[T], instead: str) -> T:
-        answer = wait(asked, instead)
-        for placed in _placed(answer):
-            turn = _Turn(app, placed)
+    def run(placed: Iterable[Enqueued[Any]], instead: str) -> None:
+        for each in placed:
+            turn = _Turn(app, each)
             while execution := wait(turn.begin, instead):
                 ran = execution.run()
                 wait(partial(turn.end, ran), instead)
                 _surface(ran)
-        return answer
 
-    async def ask_and_run(asked: Ask[T]) -> T:
-        answer = await ask(asked)
-        for placed in _placed(answer):
-            turn = _Turn(app, placed)
+    async def arun(placed: Iterable[Enqueued[Any]]) -> None:
+        for each in placed:
+            turn = _Turn(app, each)
             while execution := await ask(turn.begin):
                 ran = await execution.arun()
                 await ask(partial(turn.end, ran))
                 _surface(ran)
+
+    def wait_and_run(asked: Ask[T], instead: str) -> T:
+        answer = wait(asked, instead)
+        run(_created([answer]), instead)
         return answer
 
-    with mock.patch.multiple(app, _wait=wait_and_run, _ask=ask_and_run):
+    async def ask_and_run(asked: Ask[T]) -> T:
+        answer = await ask(asked)
+        await arun(_created([answer]))
+        return answer
+
+    def many_and_run(door: Tenant, /, *args: Any, **options: Any) -> EnqueuedMany:
+        answer = many(door, *args, **options)
+        if _commits(door, app):
+            run(_created(answer), "aenqueue_many")
+        return answer
+
+    async def amany_and_run(door: Tenant, /, *args: Any, **options: Any) -> EnqueuedMany:
+        answer = await amany(door, *args, **options)
+        if _commits(door, app):
+            await arun(_created(answer))
+        return answer
+
+    with (
+        mock.patch.multiple(app, _wait=wait_and_run, _ask=ask_and_run),
+        mock.patch.multiple(Tenant, enqueue_many=many_and_run, aenqueue_many=amany_and_run),
+    ):
         yield
 
 
@@ -96,9 +119,13 @@ class _Turn:
         await store.leave(self._seat)
 
 
-def _placed(answer: object) -> list[Enqueued[Any]]:
-    answers = answer if isinstance(answer, list | tuple) else [answer]
-    return [each for each in answers if isinstance(each, Enqueued) and each.created]
+def _commits(door: Tenant, app: Leasehold) -> bool:
+    """Other apps' doors are of the same class; and within a transaction, its owner commits."""
+    return door._app is app and door._within is None
+
+
+def _created(answers: Iterable[object]) -> Iterator[Enqueued[Any]]:
+    return (each for each in answers if isinstance(each, Enqueued) and each.created)
 
 
 def _surface(ran: Ran) -> None:

@@ -29,6 +29,7 @@ IDLE = 60.0
 
 
 def transaction_of(database: Database, lent: "Lent", claim: Claim, given: object | None) -> "HandlersTransaction":
+    given = _session_of(given)
     library = _library(given)
     if given is None:
         return HandlersTransaction(database, claim, _Ours(lent))
@@ -268,6 +269,12 @@ def _named(value: str | None) -> dict[str, str]:
 
 
 _BROUGHT: dict[str, type[_Driver]] = {"sqlalchemy": _SqlAlchemy, "psycopg": _Psycopg}
+
+
+def _session_of(given: object | None) -> object | None:
+    """Behind SQLAlchemy's scoped ones, the session of this thread or task: the worker ends it wherever it runs."""
+    registry = getattr(given, "registry", None)
+    return registry() if _library(given) == "sqlalchemy" and callable(registry) else given
 
 
 def _library(given: object) -> str:

@@ -18,7 +18,8 @@ queued as (
     update leasehold.jobs j
     set status = 'queued', worker_id = null,
         ready = v.delay <= interval '0',
-        scheduled_for = (select now from moment) + v.delay,
+        -- In seconds: on the day that clocks change, a day of Postgres has 23 hours or 25, by its session's zone.
+        scheduled_for = (select now from moment) + extract(epoch from v.delay) * interval '1 second',
         forgiven = j.forgiven + v.forgiven,
         last_error = coalesce(v.error, j.last_error),
         last_error_code = coalesce(v.error_code, j.last_error_code)

@@ -5,7 +5,8 @@ with moment as materialized (
 known as materialized (
     select d.key, v.version, moment.now, coalesce(:priority::smallint, v.priority) as priority,
            coalesce(:max_attempts::integer, v.max_attempts) as max_attempts,
-           coalesce(:at::timestamptz, moment.now + :delay::interval) as due
+           -- In seconds: on the day that clocks change, a day of Postgres has 23 hours or 25, by its session's zone.
+           coalesce(:at::timestamptz, moment.now + extract(epoch from :delay::interval) * interval '1 second') as due
     from moment
     join leasehold.definitions d on d.key = :definition::text and d.active
     join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(:version::integer, d.version)

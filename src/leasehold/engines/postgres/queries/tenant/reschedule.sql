@@ -7,7 +7,9 @@ wanted as materialized (
 ),
 moved as (
     update leasehold.jobs j
-    set scheduled_for = coalesce((select now from moment) + :delay::interval, j.scheduled_for),
+    set scheduled_for = coalesce(
+            -- In seconds: see enqueue_alike.sql.
+            (select now from moment) + extract(epoch from :delay::interval) * interval '1 second', j.scheduled_for),
         ready = coalesce(:delay::interval <= interval '0', j.ready),
         priority = coalesce(:priority::smallint, j.priority),
         seq = nextval('leasehold.jobs_seq')
