@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ from tests.store.ears import asleep
 
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import InvalidInput, LeaseholdError
-from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within, canonical_key, digest
+from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within, canonical_key
 from leasehold.model.job import JobId, JobRecord, NewJob, Placed, Source, tenant_id
 from leasehold.store import Wake
 
@@ -411,7 +412,7 @@ async def test_they_agree_about_canonical_keys(judge: Raw, payload: dict[str, An
     )
     assert found is not None
     assert found["key"] == key
-    assert found["hash"] == digest(key)
+    assert found["hash"] == sha256(key.encode()).digest()
 
 
 async def test_every_state_that_sql_refuses_with_is_an_error_of_ours(observer: Raw) -> None:

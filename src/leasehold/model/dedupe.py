@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -94,10 +93,6 @@ class Dedupe:
             )
 
     @property
-    def holds_beyond_the_job(self) -> bool:
-        return not isinstance(self.mode, WhileActive)
-
-    @property
     def held_for(self) -> timedelta | None:
         """How long the key is held after the enqueue; None: without end (or, while active, as the job lives)."""
         match self.mode:
@@ -130,8 +125,3 @@ def _as_stored(value: Any) -> Any:
         if value == 0 or "e" in text:
             return orjson.Fragment(f"{abs(Decimal(text)) if value == 0 else Decimal(text):f}")
     return value
-
-
-def digest(key: str) -> bytes:
-    """What is indexed: a key made from a payload fits no index, and may hold secrets."""
-    return sha256(key.encode()).digest()

@@ -46,12 +46,6 @@ def require_json(text: str) -> None:
         raise PayloadInvalid("the JSON has a NUL character.", fix="Nothing was written. Encode it first.")
 
 
-def canonical(payload: Mapping[str, Any]) -> str:
-    """The same text for equal payloads, whatever the order of their keys."""
-    encode(payload)
-    return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS).decode()
-
-
 def storable(text: str) -> bool:
     """Whether Postgres can hold it: no NUL character, no lone surrogate."""
     return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))

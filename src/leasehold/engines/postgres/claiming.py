@@ -12,6 +12,7 @@ from typing import Any
 
 from asyncpg import Record
 
+from leasehold.engines.postgres import rows
 from leasehold.engines.postgres.database import Database, Link
 from leasehold.engines.postgres.lanes import Lane, Marks, Stretch, Tour
 from leasehold.errors import SeatLost
@@ -92,7 +93,7 @@ class Claiming:
         """Takes, or only looks if the limit is 0; some of what came due is promoted before that."""
         answer = await self._ask_once(seat, tour, limit, even_if_due=False)
         if tour.behind:
-            await self._link.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, **_served(seat))
+            await self._link.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, **rows.served(seat))
             answer = await self._ask_once(seat, tour, limit, even_if_due=True)
         facts = answer[0]
         return answer, list(map(Lane, facts["definitions"], facts["tenants"], facts["capped"]))
@@ -108,7 +109,7 @@ class Claiming:
             most=most,
             limit=limit,
             even_if_due=even_if_due,
-            **_served(seat),
+            **rows.served(seat),
         )
         facts = answer[0]
         if not facts["alive"]:
@@ -221,7 +222,3 @@ class Step:
 def _filled(found: Sequence[Record], share: int) -> bool:
     """Whether some tenant gave all that it was asked for."""
     return any(given >= share for given in Counter(row["tenant_id"] for row in found).values())
-
-
-def _served(seat: Seat) -> dict[str, Any]:
-    return {"definitions": seat.serves.definitions, "tenants": seat.serves.tenants}

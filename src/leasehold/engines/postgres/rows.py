@@ -15,7 +15,7 @@ from leasehold.model.definition import Definition, OnExhausted, Registered, Rete
 from leasehold.model.job import Attempt, Claim, JobId, JobRecord, Line, LineKind, Source, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Serves, WorkerFacts, WorkerRecord
+from leasehold.store import Seat, Serves, WorkerFacts, WorkerRecord
 
 DefinitionKey = tuple[str, int]
 
@@ -29,6 +29,11 @@ _of_claim = itemgetter(
 def claim(row: Record, worker: WorkerId, definition: Definition) -> Claim:
     tenant, job, attempt, *rest = _of_claim(row)
     return Claim(tenant, job, attempt, worker, definition, *rest)
+
+
+def served(seat: Seat) -> dict[str, Any]:
+    """The columns that say whose jobs a statement may look at."""
+    return {"definitions": seat.serves.definitions, "tenants": seat.serves.tenants}
 
 
 def fences(claims: Iterable[Claim]) -> dict[str, list[Any]]:

@@ -79,7 +79,7 @@ class PostgresStore(PostgresAdministration):
             slots=facts.slots,
             metadata=orjson.dumps(facts.metadata).decode(),
             lease=lease,
-            **_served(seat),
+            **rows.served(seat),
         )
         return seat
 
@@ -119,7 +119,7 @@ class PostgresStore(PostgresAdministration):
         return await self._claiming.claim(seat, limit)
 
     async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
-        (sleep,) = await self._claimer.fetch("fleet/sleep", worker=seat.worker, **_served(seat))
+        (sleep,) = await self._claimer.fetch("fleet/sleep", worker=seat.worker, **rows.served(seat))
         ((quiet,),) = await self._claimer.fetch("fleet/quiet")
         claimed = await self.claim(seat, limit)
         if claimed.claims:
@@ -134,7 +134,7 @@ class PostgresStore(PostgresAdministration):
         return listen.wakes(self._database, seat)
 
     async def rouse(self, seat: Seat) -> None:
-        await self._claimer.fetch("fleet/rouse", worker=seat.worker, **_served(seat))
+        await self._claimer.fetch("fleet/rouse", worker=seat.worker, **rows.served(seat))
 
     async def _claims(self, found: Sequence[Record], worker: WorkerId | None = None) -> list[Claim]:
         """Rows as claims, of this worker or who each row names. Versions are immutable, so each is read once."""
@@ -203,10 +203,6 @@ def _refused(sent: Sequence[tuple[Claim, Verdict]], answer: Sequence[Record]) ->
     """Those whose number did not come back."""
     held = set(answer[0]["held"] or ())
     return [] if len(held) == len(sent) else [each for number, each in enumerate(sent, 1) if number not in held]
-
-
-def _served(seat: Seat) -> dict[str, Any]:
-    return {"definitions": seat.serves.definitions, "tenants": seat.serves.tenants}
 
 
 def _verdict_columns(done: Iterable[tuple[Claim, Verdict]]) -> dict[str, list[Any]]:
