@@ -653,15 +653,15 @@ async def test_scoped_sessions_of_sqlalchemy(shop: Shop, engine: Engine, async_e
 
     def handler(job: Job, payload: Any) -> None:
         with job.transaction(scoped) as session:
-            given.append(id(session) == id(scoped()))
-            scoped.execute(insert(effects_table).values(job=job.id, attempt=f"sync {job.attempt}"))
+            given.append(session is scoped)
+            session.execute(insert(effects_table).values(job=job.id, attempt=f"sync {job.attempt}"))
         if job.attempt == 1:
             raise ConnectionError
 
     async def async_handler(job: Job, payload: Any) -> None:
         async with job.transaction(async_scoped) as session:
-            given.append(id(session) == id(async_scoped()))
-            await async_scoped.execute(insert(effects_table).values(job=job.id, attempt=f"async {job.attempt}"))
+            given.append(session is async_scoped)
+            await session.execute(insert(effects_table).values(job=job.id, attempt=f"async {job.attempt}"))
         if job.attempt == 1:
             raise ConnectionError
 

@@ -29,14 +29,13 @@ IDLE = 60.0
 
 
 def transaction_of(database: Database, lent: "Lent", claim: Claim, given: object | None) -> "HandlersTransaction":
-    given = _session_of(given)
     library = _library(given)
     if given is None:
         return HandlersTransaction(database, claim, _Ours(lent))
     if isinstance(given, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
         return HandlersTransaction(database, claim, _Asyncpg(given))
     if library in _BROUGHT and callable(getattr(given, "execute", None)):
-        return HandlersTransaction(database, claim, _BROUGHT[library](given))
+        return HandlersTransaction(database, claim, _BROUGHT[library](_session_of(given)), given)
     raise InvalidInput(
         f"job.transaction() got {type(given).__module__}.{type(given).__name__}, in which nothing can be written "
         "here. Nothing was begun.",
@@ -47,8 +46,9 @@ def transaction_of(database: Database, lent: "Lent", claim: Claim, given: object
 class HandlersTransaction:
     """`begin`, then `finish` and `commit`, or `rollback`. Whichever comes last also gives the connection back."""
 
-    def __init__(self, database: Database, claim: Claim, driver: "_Driver") -> None:
+    def __init__(self, database: Database, claim: Claim, driver: "_Driver", given: object | None = None) -> None:
         self._database = database
+        self._given = given
         self._claim = claim
         self._driver = driver
         self._mark = f"{claim.worker}/{claim.job}/{claim.attempt}"
@@ -56,7 +56,7 @@ class HandlersTransaction:
 
     @property
     def connection(self) -> Any:
-        return self._driver.connection
+        return self._driver.connection if self._given is None else self._given
 
     def begin(self) -> Any:
         return _then(self._driver.begin(), lambda _: self._marked())
@@ -271,10 +271,10 @@ def _named(value: str | None) -> dict[str, str]:
 _BROUGHT: dict[str, type[_Driver]] = {"sqlalchemy": _SqlAlchemy, "psycopg": _Psycopg}
 
 
-def _session_of(given: object | None) -> object | None:
+def _session_of(given: object) -> object:
     """Behind SQLAlchemy's scoped ones, the session of this thread or task: the worker ends it wherever it runs."""
     registry = getattr(given, "registry", None)
-    return registry() if _library(given) == "sqlalchemy" and callable(registry) else given
+    return registry() if callable(registry) else given
 
 
 def _library(given: object) -> str:
