@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from math import ceil
+from operator import itemgetter
 from typing import Any
 
 from asyncpg import Record
@@ -73,7 +74,7 @@ class Claiming:
         answer, lanes = await self._ask(seat, tour, limit)
         ended = self._monotonic()
         facts, sharing = answer[0], answer[0]["tenants_sharing"] or 0
-        found = [row for row in answer if row["id"] is not None]
+        found = sorted([row for row in answer if row["id"] is not None], key=_place)
         if len(found) == limit or self._marks.slow:
             self._marks.full_claim_took(ended - began, touched=max(1, limit + sharing), now=ended)
         self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
@@ -163,7 +164,7 @@ class Claiming:
             found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
         # One that changed between being seen and being locked is missed: there is more.
         busy = busy or any(row["chosen"] > len(found) for row in found)
-        found.sort(key=lambda row: (row["turn"], row["priority"], row["seq"]))
+        found.sort(key=_place)
         self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         return found, busy, marked
 
@@ -217,6 +218,10 @@ class Step:
             filled=self.filled or other.filled,
             tried=self.tried or other.tried,
         )
+
+
+# First everybody's first, then everybody's second.
+_place = itemgetter("turn", "priority", "seq")
 
 
 def _filled(found: Sequence[Record], share: int) -> bool:

@@ -145,13 +145,14 @@ claimed as (
 seen as materialized (
     select number, tenant_id, definition, capped from placed where waits_for_locks or :limit = 0
 ),
-in_order as (
-    select claimed.*, row_number() over (order by turn, priority, seq) as place from claimed
+numbered as (
+    select claimed.*, row_number() over () as number from claimed
 )
 -- No column costs the client as much as a uuid or a moment, so it gets neither.
 select j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven,
        date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started, j.correlation_id,
        false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue, j.priority, j.seq,
+       j.turn,
        -- What was seen stands in the first row alone, which is there even if nothing was claimed.
        case when first then exists (select from seat) end as alive,
        case when first then (select count(*) from picked) end as picked,
@@ -172,6 +173,5 @@ select j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j
             where l.paused_until > (select now from moment) order by l.paused_until limit 1)
        ) - (select now from moment) end as next_due
 from (values (true)) as always (here)
-left join in_order j on true
-cross join lateral (select coalesce(j.place = 1, true) as first) whether
-order by j.place
+left join numbered j on true
+cross join lateral (select coalesce(j.number = 1, true) as first) whether
