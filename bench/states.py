@@ -32,6 +32,11 @@ async def queue(
     await stage.settle(place)
 
 
+async def waiting(place: Place) -> int:
+    """What a worker that ended has claimed and not begun waits for nobody else until its lease is over."""
+    return int(await place.observer.fetchval("select count(*) from leasehold.jobs where ready"))
+
+
 async def finished(stage: Stage, place: Place, jobs: int) -> None:
     await _made_ready(place)
     await place.observer.execute(query("finished"), jobs, TENANTS)

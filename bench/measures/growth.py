@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bench.measures.drain import rate_of
 from bench.stage import Place, Stage
-from bench.states import CLAIM, finished, old_snapshot, queue
+from bench.states import CLAIM, finished, old_snapshot, queue, waiting
 from bench.systems import OURS, RAW, System
 from bench.tape import Start
 
@@ -29,7 +29,7 @@ class Backlog:
                 self._places[backlog] = await stage.kept(stage.place(stage.ours))
             for place in both(stage, self._places[backlog]):
                 async with stage.attempt(measure, place.system.name):
-                    await queue(stage, place, backlog - await place.unfinished())
+                    await queue(stage, place, backlog - await waiting(place))
                     rate = await some_drained(stage, place, min(backlog, stage.sizes.drain))
                     stage.book.add(measure, place.system.name, rate)
 
@@ -51,7 +51,7 @@ class History:
                 await finished(stage, self._places[history], history)
             for place in both(stage, self._places[history]):
                 async with stage.attempt(measure, place.system.name):
-                    await queue(stage, place, stage.sizes.drain - await place.unfinished())
+                    await queue(stage, place, stage.sizes.drain - await waiting(place))
                     rate = await some_drained(stage, place, stage.sizes.drain)
                     stage.book.add(measure, place.system.name, rate)
 
