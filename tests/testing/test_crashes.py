@@ -54,11 +54,13 @@ def test_with_an_idempotency_key_it_happens_once(leasehold: Rehearsal) -> None:
     assert all(crash.reached for crash in found.crashes)
 
 
+@pytest.mark.faults
 def test_a_key_that_is_named_and_not_passed_helps_nobody(leasehold: Rehearsal) -> None:
     found = leasehold.crashes("acme", charge_order.bind(order=7), effects=[KEYED])
     assert found["killed: in charge, its effect made"].verdict == "DOUBLED"
 
 
+@pytest.mark.faults
 def test_effects_that_are_awaited_and_methods_of_objects_are_seen_as_well(leasehold: Rehearsal) -> None:
     awaited = leasehold.crashes("acme", payments.charge_order_awaiting.bind(7), effects=[payments.acharge])
     assert verdicts(awaited)["lease lost: before acharge"] == "DOUBLED"
@@ -68,6 +70,7 @@ def test_effects_that_are_awaited_and_methods_of_objects_are_seen_as_well(leaseh
     assert "charge" not in vars(bank)
 
 
+@pytest.mark.faults
 async def test_an_async_test_awaits_the_crashes(leasehold: Rehearsal) -> None:
     with pytest.raises(BlockingCall, match=r"await leasehold.acrashes\(…\)"):
         leasehold.crashes("acme", charge_order.bind(order=7), effects=[charge])
@@ -75,6 +78,7 @@ async def test_an_async_test_awaits_the_crashes(leasehold: Rehearsal) -> None:
     found.assert_once()
 
 
+@pytest.mark.faults
 def test_of_several_effects_each_has_its_boundaries(leasehold: Rehearsal) -> None:
     found = leasehold.crashes("acme", payments.charge_and_mail.bind(7), effects=[KEYED, payments.send_mail])
     assert (found.expected, len(found.crashes)) == (2, 12)
@@ -88,6 +92,7 @@ def test_a_handler_that_asks_again_by_itself_is_found_by_a_lost_answer(leasehold
     assert (lost.verdict, lost.seen, lost.attempts) == ("DOUBLED", 2, 1)
 
 
+@pytest.mark.faults
 def test_what_may_run_only_once_loses_its_effects(leasehold: Rehearsal) -> None:
     found = leasehold.crashes("acme", payments.charge_without_a_second_chance.bind(7), effects=[KEYED])
     lost = found["killed: before charge"]
@@ -125,6 +130,7 @@ class Bookings:
         return asyncio.run(ask())
 
 
+@pytest.mark.faults
 def test_rows_of_a_transaction_without_a_key_are_doubled(leasehold: Rehearsal, bookings: Bookings) -> None:
     found = leasehold.crashes("acme", payments.book.bind(7), effects=[payments.last_thought], count=bookings.count)
     assert verdicts(found) == {
@@ -145,6 +151,7 @@ def test_rows_of_a_transaction_that_knows_the_job_are_there_once(leasehold: Rehe
     leasehold.crashes("acme", payments.book_once.bind(7), effects=effects, count=bookings.count).assert_once()
 
 
+@pytest.mark.faults
 def test_each_run_may_begin_on_data_of_its_own(leasehold: Rehearsal, bookings: Bookings) -> None:
     numbers: list[int] = []
 
