@@ -130,6 +130,14 @@ def test_names_that_a_pydantic_model_has_for_itself_are_fine_as_arguments() -> N
     assert payload == {"json": "j", "copy": 1, "_private": 2, "model_config": "m", "schema": "s"}
 
 
+def test_an_alias_in_an_annotation_changes_nothing_about_the_arguments_name() -> None:
+    def handler(job: Job, value: Annotated[int, Field(gt=0, alias="other")]) -> None: ...
+
+    arguments = arguments_of("handler", handler)
+    assert arguments.payload((), {"value": 3}) == {"value": 3}
+    assert arguments.call('{"value": 3}') == ((3,), {})
+
+
 def test_a_default_that_changes_is_not_shared_between_calls() -> None:
     def handler(job: Job, names: list[str] = []) -> None: ...  # noqa: B006
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from reprlib import Repr
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, PydanticSerializationError, core_schema
+from typing_extensions import TypedDict
 
 from leasehold.errors import NotJson, PayloadInvalid, UnusableHandler
 from leasehold.model.definition import SHOWN_PROBLEMS
@@ -43,25 +44,24 @@ class Arguments:
         self._names_by_place = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
         self._by_place = len(self._names_by_place)
         self._whole = _the_single_model(parameters, hints)
-        self._model = self._whole or _model_of(key, parameters, hints)
-        self._read: Callable[[str], BaseModel] = TypeAdapter(self._model).validate_json
-        self._names = self._known()
-        self._validate = self._model.__pydantic_validator__.validate_python
+        self._type: TypeAdapter[Any] = TypeAdapter(self._whole) if self._whole else _type_of(key, parameters, hints)
+        self._validate = self._type.validator.validate_python
+        self._read = self._type.validator.validate_json
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        return self._model.model_json_schema(by_alias=True, schema_generator=_Schema)
+        return self._type.json_schema(by_alias=True, schema_generator=_Schema)
 
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored for this call, defaults included: a job does what was meant when it was enqueued."""
         given = self._given(args, kwargs) if args else dict(kwargs)
         try:
-            passed = self._validated(given) if self._whole else self._validate(given)
-            values = passed.__dict__.values()
-            if not self._whole and _PLAIN.issuperset(map(type, values)):
-                return dict(zip(self._names, values))  # noqa: B905 (of one length; to check it costs a tenth of all this)
+            passed: Any = self._validated(given) if self._whole else self._validate(given)
+            if not self._whole and _PLAIN.issuperset(map(type, passed.values())):
+                plain: dict[str, Any] = passed
+                return plain
             payload = self._dumped(passed)
-            self._require_same(passed, self._model.model_validate_json(encode(payload)))
+            self._require_same(passed, self._read(encode(payload)))
         except ValidationError as error:
             raise self._misfit(self._described(error)) from error
         return payload
@@ -69,7 +69,7 @@ class Arguments:
     def filled(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The same, from JSON: validated, with defaults filled in."""
         try:
-            return self._dumped(self._model.model_validate_json(encode(payload)))
+            return self._dumped(self._read(encode(payload)))
         except ValidationError as error:
             raise self._misfit(self._described(error)) from error
 
@@ -83,7 +83,7 @@ class Arguments:
                 fix="Nothing was run: who enqueued it and this worker have different code. "
                 "Deploy workers before producers.",
             ) from error
-        values = (read,) if self._whole else tuple(read.__dict__.values())
+        values = (read,) if self._whole else tuple(read.values())
         if not self._only_by_name:
             return values, {}
         return values[: self._by_place], dict(zip(self._only_by_name, values[self._by_place :], strict=True))
@@ -108,9 +108,10 @@ class Arguments:
             return self._whole.model_validate(parameter.default)
         return self._whole.model_validate(given)
 
-    def _dumped(self, passed: BaseModel) -> dict[str, Any]:
+    def _dumped(self, passed: Any) -> dict[str, Any]:
         try:
-            return passed.model_dump(mode="json", by_alias=True, round_trip=True)
+            dumped: dict[str, Any] = self._type.dump_python(passed, mode="json", by_alias=True, round_trip=True)
+            return dumped
         except (PydanticSerializationError, ValueError) as error:  # a ValueError is a value that contains itself
             raise NotJson(
                 f"{self._key}: {self._unstorable(passed) or error}.",
@@ -118,7 +119,7 @@ class Arguments:
                 "Pydantic can write as JSON and read again.",
             ) from error
 
-    def _unstorable(self, passed: BaseModel) -> str | None:
+    def _unstorable(self, passed: Any) -> str | None:
         for name, value in self._fields(passed):
             try:
                 TypeAdapter(Any).dump_python(value, mode="json")
@@ -126,7 +127,7 @@ class Arguments:
                 return f"{name}={_shown(value)} can't be written as JSON"
         return None
 
-    def _require_same(self, passed: BaseModel, read: BaseModel) -> None:
+    def _require_same(self, passed: Any, read: Any) -> None:
         if passed == read:
             return
         changed = [
@@ -141,9 +142,12 @@ class Arguments:
                 "nothing about what is in it), or convert it before.",
             )
 
-    def _fields(self, model: BaseModel) -> Iterator[tuple[str, Any]]:
-        for field, info in type(model).model_fields.items():
-            yield info.alias or field, getattr(model, field)
+    def _fields(self, passed: Any) -> Iterator[tuple[str, Any]]:
+        if not self._whole:
+            yield from passed.items()
+            return
+        for field, info in type(passed).model_fields.items():
+            yield info.alias or field, getattr(passed, field)
 
     # ---------------------------------------------------------------------------------------------------- explaining
 
@@ -171,7 +175,9 @@ class Arguments:
         return f"{path}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {_shown(problem['input'])}"
 
     def _known(self) -> list[str]:
-        return [info.alias or name for name, info in self._model.model_fields.items()]
+        if self._whole:
+            return [info.alias or name for name, info in self._whole.model_fields.items()]
+        return [parameter.name for parameter in self._parameters]
 
 
 def arguments_of(key: str, handler: Callable[..., Any]) -> Arguments:
@@ -216,17 +222,11 @@ def _the_single_model(parameters: Sequence[inspect.Parameter], hints: Mapping[st
     return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
 
 
-def _model_of(key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> type[BaseModel]:
-    """Fields have names of their own and the arguments' as aliases: `json` or `_x` could be no field of a model."""
-    fields: dict[str, Any] = {}
-    for number, parameter in enumerate(parameters):
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[f"argument_{number}"] = (
-            hints.get(parameter.name, Any),
-            Field(default, alias=parameter.name, title=parameter.name),
-        )
+def _type_of(key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> TypeAdapter[Any]:
+    """A dict, which is the payload already: a model of the same fields took three times as long to validate."""
+    named = {each.name: Annotated[hints.get(each.name, Any), _field(each)] for each in parameters}
     try:
-        return create_model(key, __config__=_STRICTLY_NAMED, **fields)
+        return TypeAdapter(with_config(_STRICTLY_NAMED)(_typed_dict(key, named)))
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         why = str(error).partition(". ")[0]
         raise UnusableHandler(
@@ -234,6 +234,11 @@ def _model_of(key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[
             fix="Nothing was registered. Annotate them with plain types, Pydantic models or dataclasses; pass the id "
             "of what lives in a database: it may change before the job runs.",
         ) from error
+
+
+def _field(parameter: inspect.Parameter) -> Any:
+    default = ... if parameter.default is parameter.empty else parameter.default
+    return Field(default, alias=parameter.name, title=parameter.name)
 
 
 def _changes(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
@@ -252,6 +257,10 @@ def _changes(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, An
 
 def _compares(value: object) -> bool:
     return any("__eq__" in vars(kind) for kind in type(value).__mro__[:-1])
+
+
+# Type checkers know no typed dict that is made while the program runs.
+_typed_dict: Callable[[str, dict[str, Any]], type[Any]] = TypedDict  # type: ignore[assignment]
 
 
 class _Schema(GenerateJsonSchema):

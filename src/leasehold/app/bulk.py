@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyEnqueued, Unreachable
-from leasehold.model.job import JobId, NewJob, Placed
+from leasehold.model.job import AllCreated, JobId, NewJob, Placed
 from leasehold.store import TenantJobs
 
 if TYPE_CHECKING:
@@ -49,8 +49,11 @@ class _Written:
     @staticmethod
     def of(jobs: Sequence[NewJob], placed: Sequence[Placed]) -> "_Written":
         keys = [job.definition for job in jobs]
+        keys = keys if len(set(keys)) > 1 else keys[:1]
+        if isinstance(placed, AllCreated):
+            return _Written("".join(placed.ids), keys, None)
         fates = None if all(each.created for each in placed) else bytes(map(_fate, placed))
-        return _Written("".join([each.id for each in placed]), keys if len(set(keys)) > 1 else keys[:1], fates)
+        return _Written("".join([each.id for each in placed]), keys, fates)
 
     def __len__(self) -> int:
         return len(self.ids) // ID_LENGTH

@@ -270,19 +270,19 @@ class Tenant:
 
     def _pinned(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob] | None:
         """None: some version is not known yet."""
-        fields, known = self._fields, opened.versions
         try:
-            return [
-                job.with_fields(fields if job.version else {**fields, "version": known[job.definition]})
-                for job in jobs
-            ]
+            versions = {key: opened.versions[key] for key in {job.definition for job in jobs if not job.version}}
         except KeyError:
             return None
+        return self._with_versions(jobs, versions)
 
     async def _looked_up(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
         keys = {job.definition for job in jobs if not job.version}
-        versions = {key: await opened.version_of(key) for key in keys}
-        return [replace(job, version=job.version or versions[job.definition], **self._fields) for job in jobs]
+        return self._with_versions(jobs, {key: await opened.version_of(key) for key in keys})
+
+    def _with_versions(self, jobs: Sequence[NewJob], versions: Mapping[str, int]) -> list[NewJob]:
+        fields = {key: {**self._fields, "version": version} for key, version in versions.items()}
+        return [job.with_fields(self._fields if job.version else fields[job.definition]) for job in jobs]
 
     def _answered(self, placed: Placed, definition: str) -> Enqueued[Any]:
         return Enqueued(placed.id, placed.created, self.id, definition, self._app, placed.replaced)

@@ -1,12 +1,12 @@
 """A job, the right to run it, and what is written down about it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NewType
+from typing import Any, NewType, overload
 from uuid import UUID
 
 from leasehold.errors import InvalidInput
@@ -107,8 +107,7 @@ class NewJob:
     def with_fields(self, fields: Mapping[str, Any]) -> "NewJob":
         """The same with other values, which were checked; `replace` would check all of them again."""
         job = object.__new__(NewJob)
-        job.__dict__.update(self.__dict__)
-        job.__dict__.update(fields)
+        job.__dict__.update(self.__dict__, **fields)
         return job
 
     def _problems(self) -> Iterator[str]:
@@ -141,6 +140,23 @@ class Placed:
     id: JobId
     created: bool
     replaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllCreated(Sequence[Placed]):
+    """The answer to an enqueue of many that are all new. Each is made when it is looked at, which nobody may do."""
+
+    ids: Sequence[JobId]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Placed: ...
+    @overload
+    def __getitem__(self, index: slice) -> "AllCreated": ...
+    def __getitem__(self, index: int | slice) -> "Placed | AllCreated":
+        return AllCreated(self.ids[index]) if isinstance(index, slice) else Placed(self.ids[index], created=True)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from uuid_utils import uuid7
 
 from leasehold.model import payload
-from leasehold.model.job import JobId, NewJob, Placed
+from leasehold.model.job import AllCreated, JobId, NewJob
 
 _SHARED = (
     *("definition", "version", "priority", "max_attempts", "delay", "at", "deadline"),
@@ -74,5 +74,5 @@ class Alike:
         shared["source"] = shared["source"].value
         return {"ids": ",".join(self.ids), "payloads": "\n".join(self.payloads), **shared}
 
-    def placed(self) -> list[Placed]:
-        return [Placed(each, created=True) for each in self.ids]
+    def placed(self) -> AllCreated:
+        return AllCreated(self.ids)

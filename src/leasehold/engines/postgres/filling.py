@@ -53,7 +53,7 @@ class Filling:
         with self._database.translated():
             await self._stack.__aexit__(kind, failure, trace)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Placed]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
         if not jobs:
             return []
         if (alike := Alike.of(jobs)) is not None:
@@ -63,11 +63,12 @@ class Filling:
         self._dues |= dict.fromkeys(job.definition for job in jobs)  # None: as if due now, which some are
         return placed
 
-    async def place(self, alike: Alike) -> list[Placed]:
+    async def place(self, alike: Alike) -> Sequence[Placed]:
         with self._database.translated():
-            return [placed for piece in alike.pieces() for placed in await self._place(piece)]
+            first, *more = [await self._place(piece) for piece in alike.pieces()]
+        return first if not more else [placed for each in (first, *more) for placed in each]
 
-    async def _place(self, piece: Alike) -> list[Placed]:
+    async def _place(self, piece: Alike) -> Sequence[Placed]:
         found = await self._database.fetch_on(
             self._connection, "tenant/enqueue_alike", tenant=self._tenant, wakes=False, **piece.columns()
         )

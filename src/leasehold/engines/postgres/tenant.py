@@ -103,7 +103,7 @@ class PostgresTenantJobs:
                     return [Placed(new, created=True)]
                 return await self._place_whatever([job], connection)  # refused, and that way says why
 
-    async def _enqueue_alike(self, alike: Alike) -> list[Placed]:
+    async def _enqueue_alike(self, alike: Alike) -> Sequence[Placed]:
         """By one statement without a transaction around it, unless it is too large for one."""
         if alike.too_large:
             async with self.filling() as filling:
