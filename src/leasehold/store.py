@@ -287,7 +287,8 @@ class Caller(Protocol):
 class Filling(Protocol):
     """A transaction that is being filled. It commits when its block ends, and wakes who can run what it has got."""
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Placed]: ...
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        """May be called again before it has answered: they are taken in the order of the calls."""
 
 
 class TenantJobs(Protocol):

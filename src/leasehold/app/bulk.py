@@ -6,6 +6,7 @@ While the server works on one chunk, the next is made: by whoever called, in the
 import asyncio
 import threading
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from leasehold.app.tenant import Enqueued
 
 # Of one transaction: smaller ones take more round trips, larger ones leave the server idle while they are made.
-CHUNK = 400
+CHUNK = 250
 # Of a transaction each: then every chunk waits for the disk.
 CHUNK_COMMITTED = 2000
 # So many are made at a time on a loop that others use as well.
@@ -272,9 +273,9 @@ async def fill(order: Order, chunks: Chunks, put: Put, door: TenantJobs, answer:
         first = await chunks.next()
         if order.atomic and not first.last:
             async with door.filling() as filling:
-                await _send(first, chunks, partial(put, filling.enqueue), answer)
+                await _send(first, chunks, partial(put, filling.enqueue), answer, ahead=True)
         else:
-            await _send(first, chunks, partial(put, door.enqueue), answer)
+            await _send(first, chunks, partial(put, door.enqueue), answer, ahead=False)
     except Exception as failure:
         if order.atomic or not answer:
             raise
@@ -285,27 +286,49 @@ async def fill(order: Order, chunks: Chunks, put: Put, door: TenantJobs, answer:
 
 
 async def _send(
-    chunk: Chunk, chunks: Chunks, put: Callable[[Sequence[NewJob]], _Placing], answer: EnqueuedMany
+    chunk: Chunk, chunks: Chunks, put: Callable[[Sequence[NewJob]], _Placing], answer: EnqueuedMany, *, ahead: bool
 ) -> None:
-    """One after the other; while one is under way, the next is made."""
-    while not chunk.last:
-        sending = asyncio.create_task(put(chunk.jobs))
-        try:
+    """In the order given; while one is under way, the next is made.
+
+    `ahead`: it is also handed over, as one transaction takes them in turn. If it were made ready for the server only
+    when that is done with the one before, the server would wait 4 of the 24 µs that a job takes.
+    """
+    under_way: deque[tuple[list[NewJob], asyncio.Task[Sequence[Placed]]]] = deque()
+
+    async def arrived() -> None:
+        jobs, sending = under_way.popleft()
+        answer._add(jobs, await sending)
+        if under_way or not chunk.last:  # of the last one it is said when all is committed
+            chunks.written(len(answer))
+
+    try:
+        while chunk.jobs:
+            under_way.append((chunk.jobs, asyncio.create_task(put(chunk.jobs))))
             await asyncio.sleep(0)
-            following = await chunks.next()
-        except asyncio.CancelledError:
-            sending.cancel()
-            await asyncio.wait([sending])
-            raise
-        except Exception:
+            if len(under_way) > 1:
+                await arrived()
+            if chunk.last:
+                break
+            chunk = await chunks.next()
+            if not ahead:
+                await arrived()
+        while under_way:
+            await arrived()
+    except asyncio.CancelledError:
+        await _called_back([sending for _, sending in under_way])
+        raise
+    except Exception:
+        for jobs, sending in under_way:
             with suppress(Exception):
-                answer._add(chunk.jobs, await sending)
-            raise
-        answer._add(chunk.jobs, await sending)
-        chunks.written(len(answer))
-        chunk = following
-    if chunk.jobs:
-        answer._add(chunk.jobs, await put(chunk.jobs))
+                answer._add(jobs, await sending)
+        raise
+
+
+async def _called_back(sendings: Sequence[asyncio.Task[Any]]) -> None:
+    for sending in sendings:
+        sending.cancel()
+    if sendings:
+        await asyncio.wait(sendings)
 
 
 def partly(answer: EnqueuedMany, failure: Exception, in_doubt: bool) -> PartlyEnqueued:

@@ -205,7 +205,7 @@ class Tenant:
         """Enqueues what `definition.bind(…)` made, a hundred thousand as well as two: all of it, or nothing.
 
         jobs      any iterable; it is asked for a chunk at a time, in this thread, while the one before is written
-        chunk     how many go at a time; by default 400, or 2,000 where each chunk is a transaction
+        chunk     how many go at a time; by default 250, or 2,000 where each chunk is a transaction
         atomic    False: each chunk is there as soon as it is written. After an error those before it stay, and
                   PartlyEnqueued says how many; no chunk is ever written by halves
         progress  called with how many are written, and how many there are (None where the iterable can't say)

@@ -1,5 +1,6 @@
 """One transaction for many calls that enqueue."""
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -32,6 +33,7 @@ class Filling:
         self._tenant = tenant
         self._in_general = in_general
         self._dues: dict[str, datetime | None] = {}
+        self._turn = asyncio.Lock()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -54,18 +56,21 @@ class Filling:
             await self._stack.__aexit__(kind, failure, trace)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        """A call made before another has its answer waits for its turn only when all is ready to be sent."""
         if not jobs:
             return []
         if (alike := Alike.of(jobs)) is not None:
             return await self.place(alike)
         with self._database.translated():
-            placed = await self._in_general(jobs, self._connection)
+            async with self._turn:
+                placed = await self._in_general(jobs, self._connection)
         self._dues |= dict.fromkeys(job.definition for job in jobs)  # None: as if due now, which some are
         return placed
 
     async def place(self, alike: Alike) -> Sequence[Placed]:
         with self._database.translated():
-            first, *more = [await self._place(piece) for piece in alike.pieces()]
+            async with self._turn:
+                first, *more = [await self._place(piece) for piece in alike.pieces()]
         return first if not more else [placed for each in (first, *more) for placed in each]
 
     async def _place(self, piece: Alike) -> Sequence[Placed]:
