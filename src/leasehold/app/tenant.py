@@ -271,18 +271,16 @@ class Tenant:
     def _pinned(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob] | None:
         """None: some version is not known yet."""
         try:
-            versions = {key: opened.versions[key] for key in {job.definition for job in jobs if not job.version}}
+            return self._with_versions(jobs, opened.versions)
         except KeyError:
             return None
-        return self._with_versions(jobs, versions)
 
     async def _looked_up(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
         keys = {job.definition for job in jobs if not job.version}
         return self._with_versions(jobs, {key: await opened.version_of(key) for key in keys})
 
     def _with_versions(self, jobs: Sequence[NewJob], versions: Mapping[str, int]) -> list[NewJob]:
-        fields = {key: {**self._fields, "version": version} for key, version in versions.items()}
-        return [job.with_fields(self._fields if job.version else fields[job.definition]) for job in jobs]
+        return [job.with_fields(job.version or versions[job.definition], self._fields) for job in jobs]
 
     def _answered(self, placed: Placed, definition: str) -> Enqueued[Any]:
         return Enqueued(placed.id, placed.created, self.id, definition, self._app, placed.replaced)

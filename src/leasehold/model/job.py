@@ -104,10 +104,10 @@ class NewJob:
         job.__dict__.update(definition=definition, payload=payload)
         return job
 
-    def with_fields(self, fields: Mapping[str, Any]) -> "NewJob":
+    def with_fields(self, version: int, fields: Mapping[str, Any]) -> "NewJob":
         """The same with other values, which were checked; `replace` would check all of them again."""
         job = object.__new__(NewJob)
-        job.__dict__.update(self.__dict__, **fields)
+        job.__dict__.update(self.__dict__, **fields, version=version)
         return job
 
     def _problems(self) -> Iterator[str]:
