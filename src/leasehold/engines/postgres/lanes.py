@@ -10,9 +10,8 @@ from datetime import timedelta
 from itertools import groupby
 from statistics import median
 
-PIECE = 64
-# A tenant takes a probe for each definition, so with many of them fewer tenants make a piece.
-PROBES, SMALLEST_PIECE = 128, 8
+# So many tenants are looked for at once. Each takes a probe for each definition, so with many of those it is fewer.
+PIECE, SMALLEST_PIECE = 128, 8
 SHARE_OF_TIME = 0.05
 LOWEST, HIGHEST = -(2**15), 2**15 - 1
 
@@ -73,7 +72,7 @@ class Tour:
 
     def piece(self, definitions: int, limit: int) -> int:
         """How many tenants to look for at once: no more than there is room for, unless those before had nothing."""
-        most = min(PIECE, max(SMALLEST_PIECE, PROBES // max(1, definitions)))
+        most = max(SMALLEST_PIECE, PIECE // max(1, definitions))
         return most if self._goes_on or not limit else min(most, max(limit, SMALLEST_PIECE))
 
     def went(self, way: Way, *, last: str | None, full: bool, around: bool, idle: bool) -> None:
@@ -117,8 +116,8 @@ class Marks:
     """How far each lane was claimed, by priority, so that a claim need not walk over entries that are dead but kept.
 
     They are kept as long as somebody holds an old snapshot; without marks a claim then slows down with every job
-    (2.8 → 21.7 ms after 160k). A marked claim may miss what came in below a mark: a more urgent job, or one that
-    committed late. So claims are full ones unless those have become slow, and even then as often as fits into 5 % of
+    (2.8 → 21.7 ms after 160k). A marked claim may miss what came in below a mark: a job that committed later than
+    others of its priority which were enqueued after it. So claims are full ones unless those have become slow, and even then as often as fits into 5 % of
     the time. What is slow is found out by trial: a few claims by marks, at the same time on the same machine, whose
     mood would otherwise be taken for dead entries.
     """
@@ -148,11 +147,10 @@ class Marks:
     def stretches(self, lanes: Iterable[Lane], *, full: bool) -> list[Stretch]:
         stretches: list[Stretch] = []
         for lane in lanes:
-            marks = None if full else self._seqs.get((lane.definition, lane.tenant))
-            if marks:
-                stretches += (Stretch(lane, priority, seq, priority) for priority, seq in sorted(marks.items()))
-            else:
-                stretches.append(Stretch(lane))
+            marks = {} if full else self._seqs.get((lane.definition, lane.tenant), {})
+            marked = [(LOWEST, -1), *sorted(marks.items())]
+            ends = [*(priority - 1 for priority, _ in marked[1:]), HIGHEST]
+            stretches += [Stretch(lane, *mark, end) for mark, end in zip(marked, ends, strict=True)]
         return stretches
 
     def claimed(self, positions: Iterable[tuple[str, str, int, int]]) -> None:

@@ -56,6 +56,7 @@ tenant as (
                     order by j.tenant_id, j.priority, j.seq limit 1
                 )
             end as tenant_id
+            offset 0  -- or it would be probed twice, once for each of the two aggregates
         ) first
     ) next
     where tenant.number < :most and case when tenant.around then next.id <= coalesce(:until, next.id) else true end
