@@ -14,6 +14,8 @@ from bench.stage import Place, Stage, until
 CLAIM = "attempt = j.attempt + "
 WAKES_NOBODY = """
     create or replace function leasehold.wake(definitions text[], tenants text[], dues timestamptz[])
+    returns integer language sql as 'select 0';
+    create or replace function leasehold.wake_for_one(definition text, tenant text, due timestamptz)
     returns integer language sql as 'select 0'
 """
 

@@ -387,8 +387,8 @@ begin
         perform pg_notify(leasehold.channel_for_all(), 'work');
         return 1;
     end if;
-    -- Nobody sleeps: what follows would be four statements and a subtransaction to find that out (20 µs, now 6).
-    if not exists (select from leasehold.sleepers) then
+    -- Nobody who could run them sleeps: what follows would be four statements and a subtransaction to find that out.
+    if not exists (select from leasehold.sleepers s where leasehold.is_needed(s, definitions, tenants, dues)) then
         return 0;
     end if;
     for round in 1..3 loop
@@ -430,8 +430,9 @@ begin
     if pg_advisory_xact_lock_shared(leasehold.sleep_key()) is null then
         return 0;
     end if;
-    if current_setting('transaction_isolation') = 'read committed'
-       and not exists (select from leasehold.sleepers) then
+    if current_setting('transaction_isolation') = 'read committed' and not exists (
+        select from leasehold.sleepers s where leasehold.can_run(s, definition, tenant, due)
+    ) then
         return 0;
     end if;
     return leasehold.wake(array[definition], array[tenant], array[due]);
