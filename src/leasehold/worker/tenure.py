@@ -7,6 +7,8 @@ from concurrent.futures import Executor
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from random import random
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,6 +45,8 @@ LINGER = 0.003
 BURIED_AT_ONCE = 100
 PRUNED_AT_ONCE = 1000
 LAST_WORDS = 5.0
+
+_priority = attrgetter("priority")
 
 
 class Tenure:
@@ -182,8 +186,10 @@ class Tenure:
             if claimed.claims:
                 reach("after_claim")
             idle = not self._runs
-            for claim in claimed.claims:
-                self._start(claim)
+            for _, alike in groupby(sorted(claimed.claims, key=_priority), key=_priority):
+                for claim in alike:
+                    self._start(claim)
+                await asyncio.sleep(0)  # what is urgent runs before the hundreds behind it are made ready
             self._claims_in_doubt = False
         if idle and claimed.claims:
             self._heartbeat.hurry_after_a_rest()
