@@ -52,6 +52,18 @@ async def test_who_lost_the_connection_it_claims_by_is_told_so_before_it_claims_
     assert len((await bench.store.claim(await bench.worker(), 1)).claims) == 1
 
 
+async def test_a_store_that_was_closed_opens_no_connection_for_who_comes_late(
+    bench: Bench, database_url: str
+) -> None:
+    store = await open_store(database_url)
+    seat = await bench.join(store=store)
+    await store.close()
+    with pytest.raises(Unreachable, match="closed"):
+        await store.tenant(ACME).counts(1)
+    with pytest.raises(Unreachable, match="closed"):
+        await store.claim(seat, 1)
+
+
 async def test_a_worker_stopped_inside_a_capped_claim_does_not_hold_the_scope_for_ever(bench: Bench) -> None:
     """It is stopped between the scope's lock and the claim. The server ends such a session after a while."""
     await bench.store.claim(await bench.worker(), 1)

@@ -80,6 +80,7 @@ class Database:
         self.pooled = False
         self._statements = statements(self.schema)
         self._pool: Pool | None = None
+        self._closed = False
         self._translated = Translated(self.schema)
         # Whoever fills a transaction may have to look something up meanwhile: if all were lent to those, each would
         # wait for the others.
@@ -116,6 +117,7 @@ class Database:
         return self._pool.connection()
 
     async def connect(self, **settings: str) -> "asyncpg.Connection[asyncpg.Record]":
+        self._require_open()
         with self.translated():
             return await asyncpg.connect(self.url, **self._options(settings))
 
@@ -136,6 +138,7 @@ class Database:
         return {"server_settings": named | dict(settings), "timeout": CONNECTING}
 
     async def close(self) -> None:
+        self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:
             await self.close_pool(pool)
@@ -151,7 +154,13 @@ class Database:
 
     async def make_pool(self, **options: Any) -> "asyncpg.Pool[asyncpg.Record]":
         """The driver's own, which resets what was set on a connection before it is lent again."""
+        self._require_open()
         return await asyncpg.create_pool(self.url, min_size=0, **self._options({}), **options)
+
+    def _require_open(self) -> None:
+        """What is opened for who comes too late, as a run that outlives its worker's seat, nobody would close."""
+        if self._closed:
+            raise Unreachable("the store was closed. Nothing was asked of the database.", fix="Open another.")
 
     def translated(self) -> "Translated":
         """Driver errors that a caller would act on, in our words; the rest pass through as they are."""
