@@ -1,6 +1,6 @@
 """What a worker remembers of its lanes: whose turn it is, and how far it got."""
 
-from leasehold.engines.postgres.lanes import PIECE, SMALLEST_PIECE, Lane, Marks, Stretch, Tour, Way
+from leasehold.engines.postgres.lanes import LOWEST, PIECE, SMALLEST_PIECE, Lane, Marks, Stretch, Tour, Way
 
 
 def tenant(name: str) -> Lane:
@@ -217,6 +217,12 @@ def test_a_marked_claim_sees_what_is_more_urgent_than_all_that_was_claimed() -> 
     marks, lane = Marks(), tenant("a")
     marks.claimed([("report", "a", 100, 3)])
     assert marks.stretches([lane], full=False)[0] == Stretch(lane, to_priority=99)
+
+
+def test_nothing_is_more_urgent_than_the_most_urgent() -> None:
+    marks, lane = Marks(), tenant("a")
+    marks.claimed([("report", "a", LOWEST, 3)])
+    assert marks.stretches([lane], full=False) == [Stretch(lane, LOWEST, 3)]
 
 
 def test_a_mark_goes_down_again_when_an_older_job_turns_up() -> None:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
 LISTEN_AGAIN = 300.0
 SHORT_JOB = 0.05
-# Of the server's time a job takes 45 µs so, with 256 at once 52; with more hardly less, and what is urgent waits longer.
+# A job then takes 45 µs of the server's time, with 256 at once 52. With 500 it is hardly less, and others wait more.
 ENOUGH_AT_ONCE = 384
 FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
 LINGER = 0.003

@@ -117,9 +117,9 @@ class Marks:
 
     They are kept as long as somebody holds an old snapshot; without marks a claim then slows down with every job
     (2.8 → 21.7 ms after 160k). A marked claim may miss what came in below a mark: a job that committed later than
-    others of its priority which were enqueued after it. So claims are full ones unless those have become slow, and even then as often as fits into 5 % of
-    the time. What is slow is found out by trial: a few claims by marks, at the same time on the same machine, whose
-    mood would otherwise be taken for dead entries.
+    others of its priority which were enqueued after it. So claims are full ones unless those have become slow, and
+    even then as often as fits into 5 % of the time. What is slow is found out by trial: a few claims by marks, at the
+    same time on the same machine, whose mood would otherwise be taken for dead entries.
     """
 
     MANY_LANES = 10_000
@@ -148,9 +148,9 @@ class Marks:
         stretches: list[Stretch] = []
         for lane in lanes:
             marks = {} if full else self._seqs.get((lane.definition, lane.tenant), {})
-            marked = [(LOWEST, -1), *sorted(marks.items())]
-            ends = [*(priority - 1 for priority, _ in marked[1:]), HIGHEST]
-            stretches += [Stretch(lane, *mark, end) for mark, end in zip(marked, ends, strict=True)]
+            begins = sorted(({LOWEST: -1} | marks).items())
+            ends = [*(priority - 1 for priority, _ in begins[1:]), HIGHEST]
+            stretches += [Stretch(lane, *begin, end) for begin, end in zip(begins, ends, strict=True)]
         return stretches
 
     def claimed(self, positions: Iterable[tuple[str, str, int, int]]) -> None:
