@@ -21,7 +21,7 @@ from bench.measures.enqueue import Bulk, OneByOne, OneCall
 from bench.measures.flood import Flood
 from bench.measures.growth import Backlog, History, Lanes, Snapshot
 from bench.measures.idle import Idle
-from bench.measures.latency import Due, Latency, Urgent
+from bench.measures.latency import Committed, Due, Latency, Urgent
 from bench.measures.memory import Memory
 from bench.measures.wakes import Producers
 from bench.report import Circumstances, markdown
@@ -33,7 +33,7 @@ from bench.systems import ALL, OURS, CannotMeasure, System, system
 HERE = Path(__file__).parent
 MEASURES: tuple[Measure, ...] = (
     *(Drain(), OneByOne(), Bulk(), Latency(), Backlog(), History(), Lanes(), Snapshot(), Flood(), Urgent(), Due()),
-    *(Producers(), Processes(), OneCall(), Memory(), Idle()),
+    *(Committed(), Producers(), Processes(), OneCall(), Memory(), Idle()),
 )
 NAMES = ", ".join(measure.name for measure in MEASURES)
 console = Console(stderr=True)

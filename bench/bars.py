@@ -87,6 +87,9 @@ def _waiting(book: Book) -> Iterator[Bar]:
     p50, p99 = "latency p50", "latency p99"
     yield _ratio(book, f"{measure}, p50", "raw LISTEN and claim", AT_MOST, 1.3, p50, OURS, p50, RAW)
     yield _ratio(book, f"{measure}, p99", "its own p50", AT_MOST, 10, p99, OURS, p50, OURS)
+    alone, within = "commit to start, enqueued alone, p50", "commit to start, within a transaction, p50"
+    measure = "commit to handler's start, within the caller's transaction, p50"
+    yield _ratio(book, measure, "an enqueue of its own", AT_MOST, 1, within, OURS, alone, OURS)
     yield Bar("jobs for later: how late they start, p99", "", AT_MOST, 50, book.value("due p99", OURS), unit=" ms")
 
 

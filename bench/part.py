@@ -5,8 +5,8 @@ work      runs jobs until SIGTERM, noting each start on TAPE
 produce   says {"ready": true}, then does what it hears, one JSON object per line, until its stdin ends:
           {"do": "one", "count": 2000}                  enqueues them one by one
           {"do": "many", "count": 20000, "call": 1000}  enqueues them by calls of a thousand
-          and answers with the seconds it took, its processor time, the moment of the end, and its memory's peak;
-          "at_once": 8 makes so many calls at a time
+          and answers with the seconds it took, its processor time, the moments when the last commit was sent and of
+          the end, and its memory's peak; "at_once": 8 makes so many calls at a time
 
 HOW is a JSON object with whatever a measure wants to be different.
 """
@@ -32,9 +32,12 @@ async def produce(producer: Producer, say: Callable[[dict[str, Any]], None]) -> 
         numbers = range(number, number + asked["count"])
         number = numbers.stop
         began, cpu = perf_counter(), process_time()
+        committing: int | None = None
         if asked["do"] == "one":
             at_once = asked.get("at_once", 1)
-            await asyncio.gather(*(one_by_one(producer, numbers[first::at_once], asked) for first in range(at_once)))
+            *_, committing = await asyncio.gather(
+                *(one_by_one(producer, numbers[first::at_once], asked) for first in range(at_once))
+            )
         else:
             for batch in batches(numbers, asked["call"]):
                 await producer.many(batch, asked)
@@ -42,15 +45,19 @@ async def produce(producer: Producer, say: Callable[[dict[str, Any]], None]) -> 
             {
                 "seconds": perf_counter() - began,
                 "cpu": process_time() - cpu,
+                "committing": committing,
                 "returned": monotonic_ns(),
                 "peak_mb": peak_memory(),
             }
         )
 
 
-async def one_by_one(producer: Producer, numbers: range, asked: dict[str, Any]) -> None:
+async def one_by_one(producer: Producer, numbers: range, asked: dict[str, Any]) -> int | None:
+    committing: int | None = None
     for number in numbers:
-        await producer.one(number, asked)
+        called = monotonic_ns()
+        committing = await producer.one(number, asked) or called
+    return committing
 
 
 def peak_memory() -> float:

@@ -45,11 +45,36 @@ class Latency:
         stage.book.add("latency p99", system.name, percentile(waited, 0.99))
 
 
-async def _pings(stage: Stage, crew: Crew, producer: Child, count: int) -> None:
+async def _pings(stage: Stage, crew: Crew, producer: Child, count: int, **how: object) -> int:
+    """Returns when the last one's commit was sent."""
+    sent = 0
     for _ in range(count):
-        await producer.ask(stage.sizes.limit, do="one", count=1, tenant=TENANT, wake=True)
+        answer = await producer.ask(stage.sizes.limit, do="one", count=1, tenant=TENANT, wake=True, **how)
+        sent = answer.get("committing") or 0
         await crew.one_more(stage.sizes.limit)
         await asyncio.sleep(REST * (1 + random()))
+    return sent
+
+
+class Committed:
+    """Ours: from the sending of a commit, the caller's own or that of the enqueue itself, to the handler's start."""
+
+    name, once, compares = "commit", False, False
+
+    async def round(self, stage: Stage) -> None:
+        pings = stage.sizes.pings
+        async with (
+            stage.attempt(self.name, OURS),
+            stage.place(stage.ours) as place,
+            stage.working(place, WARM_UP + 2 * pings) as crew,
+            stage.producing(place) as producer,
+        ):
+            await _pings(stage, crew, producer, WARM_UP)
+            sent = [await _pings(stage, crew, producer, 1, within=number % 2) for number in range(2 * pings)]
+            starts = {start.number: start.at for start in crew.starts()}
+        waited = [(starts[number] - moment) / 1e6 for number, moment in enumerate(sent, WARM_UP)]
+        stage.book.add("commit to start, enqueued alone, p50", OURS, percentile(waited[::2], 0.5))
+        stage.book.add("commit to start, within a transaction, p50", OURS, percentile(waited[1::2], 0.5))
 
 
 class Due:

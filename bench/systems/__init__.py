@@ -39,8 +39,8 @@ class System(Protocol):
 
 
 class Producer(Protocol):
-    async def one(self, number: int, how: How) -> None:
-        """Enqueues a job by a call of its own."""
+    async def one(self, number: int, how: How) -> int | None:
+        """Enqueues a job by a call of its own. Returns when its commit was sent, if that was not the call itself."""
 
     async def many(self, numbers: range, how: How) -> None:
         """Enqueues jobs by one call."""

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic_ns
 
+import asyncpg
+
 from bench.job import NAME, payload, tenant
 from bench.systems import How, Producer, PythonSystem
 from bench.tape import Tape
@@ -46,16 +48,22 @@ def app_with_handlers(url: str, note: Tape | None, how: How) -> tuple[Leasehold,
 class LeaseholdProducer:
     app: Leasehold
     bench: TypedDefinition[..., None]
+    pool: "asyncpg.Pool[asyncpg.Record]"
     bound: list[NewJob] = field(default_factory=list)
 
-    async def one(self, number: int, how: How) -> None:
+    async def one(self, number: int, how: How) -> int | None:
         door = self.app.tenant(how.get("tenant") or tenant(number))
         if "priority" in how:
             door = door.options(priority=how["priority"])
         if "due_in" in how:
             await self._one_due(number, how["due_in"][number])
+        elif how.get("within"):
+            async with self.pool.acquire() as connection, connection.transaction():
+                await door.within(connection).aenqueue(self.bench, **payload(number))
+                return monotonic_ns()
         else:
             await door.aenqueue(self.bench, **payload(number))
+        return None
 
     async def many(self, numbers: range, how: How) -> None:
         door = self.app.tenant(tenant(numbers.start // how["call"]))
@@ -88,8 +96,8 @@ class LeaseholdParts:
     @asynccontextmanager
     async def producer(self, url: str, how: How) -> AsyncIterator[Producer]:
         app, bench = app_with_handlers(url, None, {})
-        async with app.open():
-            yield LeaseholdProducer(app, bench)
+        async with app.open(), asyncpg.create_pool(url, min_size=0, max_size=1) as pool:
+            yield LeaseholdProducer(app, bench, pool)
 
 
 PARTS = LeaseholdParts()
