@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from signal import SIGTERM
 from time import monotonic
 from typing import Annotated
 
@@ -53,22 +54,21 @@ def main(
         raise typer.BadParameter(f"no such measure; there are {NAMES}")
     whole = not (quick or only or systems) and sizes.rounds >= FULL.rounds
     name = "RESULTS" if whole else "RESULTS-quick"
-    asyncio.run(
-        bench(
-            sizes,
-            measures,
-            _listed(systems) or ALL,
-            name,
-            quick=quick,
-            command=_command(quick, only, systems, rounds),
-        )
-    )
+    command = _command(quick, only, systems, rounds)
+    try:
+        asyncio.run(bench(sizes, measures, _listed(systems) or ALL, name, quick=quick, command=command))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        console.print("stopped: nothing was written")
+        raise typer.Exit(130) from None
 
 
 async def bench(
     sizes: Sizes, measures: Sequence[Measure], names: Sequence[str], file: str, *, quick: bool, command: str
 ) -> None:
     book, began = Book(), monotonic()
+    this = asyncio.current_task()
+    assert this is not None
+    asyncio.get_running_loop().add_signal_handler(SIGTERM, this.cancel)  # or its processes would go on without it
     found, missing = find(names)
     async with running() as server:
         await take(server, sizes, book, found, measures)

@@ -1,16 +1,19 @@
 """Listening: for a worker's wakes, and for results that someone waits for."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from random import random
 from typing import Any
 
 import asyncpg
 
+from leasehold.engines.postgres import rows
 from leasehold.engines.postgres.database import Database, closed
 from leasehold.errors import CannotListen, Unreachable
+from leasehold.model.job import JobId, JobRecord, TenantId
 from leasehold.store import Seat, Wake
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
@@ -104,6 +107,7 @@ class Results:
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
         self._opening = asyncio.Lock()
         self._round = asyncio.Event()
+        self._looks: dict[TenantId, Look] = {}
 
     async def listen(self) -> None:
         async with self._opening:
@@ -117,6 +121,18 @@ class Results:
         """An event that is set when any awaited job ends; take it before you look, then wait for it."""
         return self._round
 
+    async def look(self, tenant: TenantId, job: JobId) -> JobRecord | None:
+        """By one statement for all who look at the same time: whenever some job ends, all who wait for one do."""
+        if tenant not in self._looks:
+            self._looks[tenant] = Look(partial(self._look_once, tenant))
+        return await self._looks[tenant].at(job)
+
+    async def _look_once(self, tenant: TenantId) -> Mapping[JobId, JobRecord]:
+        await asyncio.sleep(0)  # for those who were woken by the same word
+        jobs = self._looks.pop(tenant).jobs
+        found = await self._database.fetch("tenant/get", tenant=tenant, jobs=sorted(jobs))
+        return {record.id: record for record in map(rows.job, found)}
+
     async def close(self) -> None:
         async with self._opening:
             if self._connection is not None:
@@ -126,3 +142,15 @@ class Results:
     def _next_round(self, *_: Any) -> None:
         ended, self._round = self._round, asyncio.Event()
         ended.set()
+
+
+class Look:
+    """At jobs of one tenant, by whoever joins in before it begins."""
+
+    def __init__(self, once: Callable[[], Coroutine[Any, Any, Mapping[JobId, JobRecord]]]) -> None:
+        self.jobs: set[JobId] = set()
+        self._found = asyncio.ensure_future(once())
+
+    async def at(self, job: JobId) -> JobRecord | None:
+        self.jobs.add(job)
+        return (await asyncio.shield(self._found)).get(job)

@@ -175,7 +175,7 @@ class PostgresTenantJobs:
         await self._fetch("await", job=job_id(job))
         while True:
             round_ = self._results.round()
-            record = await self.get(job)
+            record = await self._results.look(self._tenant, job_id(job))
             if record is None or record.status.final:
                 return record
             left = until - monotonic()
