@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SecretStr
 
 from leasehold import Job, Leasehold, PayloadInvalid, TypedDefinition
 from leasehold.app.arguments import arguments_of
@@ -50,7 +50,7 @@ def sync_folder(job: Job, provider_id: str, path: str = "/", *, limit: int | Non
 
 
 def payload_of(handler: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    return arguments_of(handler.__name__, handler).payload(args, kwargs)
+    return arguments_of(handler.__name__, handler).payload(args, kwargs)[0]
 
 
 def refusal(handler: Any, *args: Any, **kwargs: Any) -> str:
@@ -102,7 +102,7 @@ def test_what_is_annotated_comes_back_as_it_was_passed(kind: Any, value: Any) ->
 
     handler.__annotations__["value"] = kind
     arguments = arguments_of("handler", handler)
-    payload = arguments.payload([1, value], {})
+    payload, _ = arguments.payload([1, value], {})
     Leasehold().job(key="checked")(handler).definition.check(payload)
     (_, back), _ = arguments.call(encode(payload))
     assert (back, type(back)) == (value, type(value))
@@ -134,7 +134,7 @@ def test_an_alias_in_an_annotation_changes_nothing_about_the_arguments_name() ->
     def handler(job: Job, value: Annotated[int, Field(gt=0, alias="other")]) -> None: ...
 
     arguments = arguments_of("handler", handler)
-    assert arguments.payload((), {"value": 3}) == {"value": 3}
+    assert arguments.payload((), {"value": 3}) == ({"value": 3}, True)
     assert arguments.call('{"value": 3}') == ((3,), {})
 
 
@@ -204,6 +204,30 @@ def test_what_json_can_not_hold_or_would_change_is_refused(value: Any, problem: 
     assert len(str(refused.value)) < 600
 
 
+def test_a_default_that_its_own_type_refuses_is_refused_when_it_is_used() -> None:
+    def handler(job: Job, path: str = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
+
+    assert payload_of(handler, "/") == {"path": "/"}
+    assert "path: input should be a valid string, got None" in refusal(handler)
+
+
+def test_what_a_type_writes_in_another_way_than_its_schema_says_is_refused() -> None:
+    def handler(job: Job, length: Annotated[timedelta, PlainSerializer(timedelta.total_seconds)]) -> None: ...
+
+    definition = Leasehold().job(handler)
+    with pytest.raises(PayloadInvalid, match="length"):
+        definition.bind(timedelta(seconds=90))
+
+
+def test_a_model_with_more_fields_than_the_handler_takes_is_refused() -> None:
+    class Gift(Order):
+        card: str
+
+    def ship(job: Job, order: Order) -> None: ...
+
+    assert "card: 'for you' would come back from JSON as None" in refusal(ship, Gift(number=1, card="for you"))
+
+
 def test_nan_for_a_number_is_refused() -> None:
     def handler(job: Job, number: float) -> None: ...
 
@@ -236,6 +260,9 @@ def without_anything() -> None: ...
 def any_number(job: Job, *names: str) -> None: ...
 def any_names(job: Job, **names: str) -> None: ...
 def of_no_json(job: Job, it: NotForJson) -> None: ...
+def of_no_type(job: Job, x: (int, str)) -> None: ...  # type: ignore[syntax]
+
+
 def of_an_unknown_name(job: Job, it: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -247,6 +274,7 @@ def of_an_unknown_name(job: Job, it: "Nowhere") -> None: ...  # type: ignore[nam
         (any_number, "`*names: str` takes any number"),
         (any_names, "`**names: str` takes any number"),
         (of_no_json, "NotForJson"),
+        (of_no_type, "can't be taken from JSON"),
         (of_an_unknown_name, "name 'Nowhere' is not defined"),
     ],
 )

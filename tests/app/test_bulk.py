@@ -14,6 +14,9 @@ from tests.conftest import eventually
 
 from leasehold import Enqueued, EnqueuedMany, InvalidInput, Job, Leasehold, NewJob, PartlyEnqueued, PayloadInvalid
 from leasehold.app.bulk import CHUNK
+from leasehold.app.opened import Opened
+from leasehold.errors import DuplicateJob
+from leasehold.model.dedupe import Dedupe, OnConflict
 from leasehold.model.job import JobId
 
 Many = Callable[..., EnqueuedMany]
@@ -81,6 +84,31 @@ def test_jobs_in_many_chunks_are_there_in_the_order_given(
     answer = enqueue_many((bound(number) for number in range(25)), chunk=10)
     assert numbers(database_url) == list(range(25))
     assert asked(database_url, "select id::text from leasehold.jobs order by seq") == list(answer.ids)
+
+
+async def test_a_chunk_whose_versions_have_to_be_looked_up_is_not_overtaken_by_the_next(
+    app: Leasehold, bound: Callable[[int], NewJob], database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_others = Leasehold(database_url)
+    foreign = of_others.job(key="foreign")(note)
+    async with of_others.open():
+        await of_others.tenant("bystander").aenqueue(foreign, 0)
+    version_of = Opened.version_of
+
+    async def slowly(opened: Opened, key: str) -> int:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return await version_of(opened, key)
+
+    monkeypatch.setattr(Opened, "version_of", slowly)
+    async with app.open():
+        door = app.tenant("acme")
+        jobs = [foreign.bind(0), *map(bound, range(1, 25))]
+        await door.aenqueue_many(jobs, chunk=10)
+    asked = "select (payload->>'number')::int from leasehold.jobs where tenant_id = 'acme' order by seq"
+    connection = await asyncpg.connect(database_url)
+    assert [row[0] for row in await connection.fetch(asked)] == list(range(25))
+    await connection.close()
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 9, 10, 11, 20])
@@ -157,6 +185,15 @@ def test_progress_is_told_by_the_chunk_with_the_total_where_it_is_known(
     assert set(told) <= {(10, 25), (20, 25), (25, 25)}
     enqueue_many((bound(number) for number in range(5)), progress=lambda *said: told.append(said))
     assert told.pop() == (5, None)
+
+
+def test_not_atomic_progress_is_told_after_each_chunk(app: Leasehold, bound: Callable[[int], NewJob]) -> None:
+    told: list[tuple[int, int | None]] = []
+    jobs = [bound(number) for number in range(25)]
+    awaited(app, jobs, chunk=10, atomic=False, progress=lambda *said: told.append(said))
+    assert told == [(10, 25), (20, 25), (25, 25)]
+    awaited(app, jobs[:20], chunk=10, atomic=False, progress=lambda *said: told.append(said))
+    assert told[3:] == [(10, 20), (20, 20)]
 
 
 def test_an_error_of_whoever_is_told_is_theirs_and_nothing_was_enqueued(
@@ -236,6 +273,16 @@ def test_a_job_that_can_not_be_stored_leaves_nothing_behind(
 ) -> None:
     jobs = [app.definition("note").bind(number, "\0" if number == 35 else "") for number in range(50)]  # type: ignore[union-attr]
     with pytest.raises(PayloadInvalid):
+        enqueue_many(jobs, chunk=10)
+    assert numbers(database_url) == []
+
+
+def test_a_refused_job_leaves_nothing_behind_though_the_next_chunk_is_on_its_way(
+    enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
+) -> None:
+    held = Dedupe("held", on_conflict=OnConflict.RAISE)
+    jobs = [replace(bound(number), dedupe=held if number in (3, 13) else None) for number in range(50)]
+    with pytest.raises(DuplicateJob):
         enqueue_many(jobs, chunk=10)
     assert numbers(database_url) == []
 

@@ -30,7 +30,10 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 _bounded = Repr()
 _bounded.maxlevel, _bounded.maxstring, _bounded.maxother = 3, 60, 80
 _shown = _bounded.repr
-_STRICTLY_NAMED = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False)
+# Defaults are stored like everything else, and a worker reads them by their types.
+_STRICTLY_NAMED = ConfigDict(
+    extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False, validate_default=True
+)
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -52,19 +55,21 @@ class Arguments:
     def schema(self) -> dict[str, Any]:
         return self._type.json_schema(by_alias=True, schema_generator=_Schema)
 
-    def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What is stored for this call, defaults included: a job does what was meant when it was enqueued."""
+    def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        """What is stored for this call, defaults included: a job does what was meant when it was enqueued.
+
+        And whether it fits the schema for sure. Types may write what they validated in another way than it says.
+        """
         given = self._given(args, kwargs) if args else dict(kwargs)
         try:
             passed: Any = self._validated(given) if self._whole else self._validate(given)
             if not self._whole and _PLAIN.issuperset(map(type, passed.values())):
-                plain: dict[str, Any] = passed
-                return plain
+                return passed, True
             payload = self._dumped(passed)
             self._require_same(passed, self._read(encode(payload)))
         except ValidationError as error:
             raise self._misfit(self._described(error)) from error
-        return payload
+        return payload, False
 
     def filled(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The same, from JSON: validated, with defaults filled in."""
@@ -130,10 +135,11 @@ class Arguments:
     def _require_same(self, passed: Any, read: Any) -> None:
         if passed == read:
             return
+        after = dict(self._fields(read))
         changed = [
             f"{name}{place}: {_shown(was)} would come back from JSON as {_shown(now)}"
-            for (name, before), (_, after) in zip(self._fields(passed), self._fields(read), strict=True)
-            for place, was, now in _changes(before, after, "")
+            for name, before in self._fields(passed)
+            for place, was, now in _changes(before, after.get(name), "")
         ]
         if changed:
             raise NotJson(
@@ -224,10 +230,10 @@ def _the_single_model(parameters: Sequence[inspect.Parameter], hints: Mapping[st
 
 def _type_of(key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> TypeAdapter[Any]:
     """A dict, which is the payload already: a model of the same fields took three times as long to validate."""
-    named = {each.name: Annotated[hints.get(each.name, Any), _field(each)] for each in parameters}
     try:
+        named = {each.name: Annotated[hints.get(each.name, Any), _field(each)] for each in parameters}
         return TypeAdapter(with_config(_STRICTLY_NAMED)(_typed_dict(key, named)))
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
         why = str(error).partition(". ")[0]
         raise UnusableHandler(
             f"{key}: its arguments can't be taken from JSON ({why}).",

@@ -49,7 +49,10 @@ class TypedDefinition(Generic[P, R_co]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A job for these arguments, to be enqueued with others. Raises PayloadInvalid where they don't fit."""
-        return NewJob.of(self.definition.key, self._arguments.payload(args, kwargs))
+        payload, fits = self._arguments.payload(args, kwargs)
+        if not fits:
+            self.definition.check(payload)
+        return NewJob.of(self.definition.key, payload)
 
     def of_payload(self, payload: Mapping[str, Any]) -> NewJob:
         """A job with this as its payload, as `bind` would make it, for whoever has no arguments but JSON."""

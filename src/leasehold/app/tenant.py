@@ -244,10 +244,12 @@ class Tenant:
 
     async def _fill(self, order: Order, chunks: Chunks, opened: Opened) -> EnqueuedMany:
         door = opened.store.tenant(self.id)
-        return await fill(order, chunks, partial(self._put, opened), door, EnqueuedMany(self._answered))
+        pin, put = partial(self._pin, opened), partial(self._put, opened)
+        return await fill(order, chunks, pin, put, door, EnqueuedMany(self._answered))
 
     async def _enqueue(self, job: NewJob, opened: Opened) -> Enqueued[Any]:
-        (placed,) = await self._put(opened, opened.store.tenant(self.id).enqueue, (job,))
+        pinned = await self._pin(opened, (job,))
+        (placed,) = await self._put(opened, opened.store.tenant(self.id).enqueue, (job,), pinned)
         return self._answered(placed, job.definition)
 
     async def _enqueue_key(self, key: str, payload: Mapping[str, Any], opened: Opened) -> Enqueued[Any]:
@@ -260,20 +262,21 @@ class Tenant:
         registered.definition.check(payload)
         return NewJob(definition=key, payload=payload, version=registered.version)
 
-    async def _put(self, opened: Opened, place: Place, jobs: Sequence[NewJob]) -> Sequence[Placed]:
-        """With the door's options, and each pinned to the version that its definition has now."""
+    async def _put(
+        self, opened: Opened, place: Place, jobs: Sequence[NewJob], pinned: Sequence[NewJob]
+    ) -> Sequence[Placed]:
         try:
-            return await place(self._pinned(jobs, opened) or await self._looked_up(jobs, opened))
+            return await place(pinned)
         except UnknownDefinition:
             opened.forget()
             return await place(await self._looked_up(jobs, opened))
 
-    def _pinned(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob] | None:
-        """None: some version is not known yet."""
+    async def _pin(self, opened: Opened, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """With the door's options, and each pinned to the version that its definition has now."""
         try:
             return self._with_versions(jobs, opened.versions)
         except KeyError:
-            return None
+            return await self._looked_up(jobs, opened)
 
     async def _looked_up(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
         keys = {job.definition for job in jobs if not job.version}
@@ -338,8 +341,7 @@ class Tenant:
             return await caller.aplace(await self._app._ask(partial(self._prepared_anew, jobs)))
 
     async def _prepared(self, jobs: Sequence[NewJob], opened: Opened) -> Prepared:
-        pinned = self._pinned(jobs, opened) or await self._looked_up(jobs, opened)
-        return await opened.store.tenant(self.id).prepare(pinned)
+        return await opened.store.tenant(self.id).prepare(await self._pin(opened, jobs))
 
     async def _prepared_anew(self, jobs: Sequence[NewJob], opened: Opened) -> Prepared:
         opened.forget()

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from functools import partial
-from itertools import groupby
 from operator import attrgetter
 from random import random
 from time import monotonic
@@ -45,8 +45,6 @@ LINGER = 0.003
 BURIED_AT_ONCE = 100
 PRUNED_AT_ONCE = 1000
 LAST_WORDS = 5.0
-
-_priority = attrgetter("priority")
 
 
 class Tenure:
@@ -186,10 +184,7 @@ class Tenure:
             if claimed.claims:
                 reach("after_claim")
             idle = not self._runs
-            for _, alike in groupby(sorted(claimed.claims, key=_priority), key=_priority):
-                for claim in alike:
-                    self._start(claim)
-                await asyncio.sleep(0)  # what is urgent runs before the hundreds behind it are made ready
+            await self._start_all(claimed.claims)
             self._claims_in_doubt = False
         if idle and claimed.claims:
             self._heartbeat.hurry_after_a_rest()
@@ -207,6 +202,19 @@ class Tenure:
                 return enough if short else room
             self._freed.clear()
             await self._freed.wait()
+
+    async def _start_all(self, claims: Iterable[Claim]) -> None:
+        """What is urgent runs before the hundreds behind it are made ready."""
+        waiting = deque(sorted(claims, key=attrgetter("priority")))
+        try:
+            while waiting:
+                claim = waiting.popleft()
+                self._start(claim)
+                if waiting and waiting[0].priority > claim.priority:
+                    await asyncio.sleep(0)
+        finally:  # who is told to stop in between knows what it holds, and can give it back at once
+            for claim in waiting:
+                self._start(claim)
 
     def _start(self, claim: Claim) -> None:
         handler = self._handlers[claim.definition.key]

@@ -119,7 +119,13 @@ class Database:
     async def connect(self, **settings: str) -> "asyncpg.Connection[asyncpg.Record]":
         self._require_open()
         with self.translated():
-            return await asyncpg.connect(self.url, **self._options(settings))
+            connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(
+                self.url, **self._options(settings)
+            )
+        if self._closed:
+            connection.terminate()
+        self._require_open()
+        return connection
 
     async def find_out_about_a_pooler(self) -> None:
         """A pooler refuses settings that it would have to carry from session to session."""

@@ -116,10 +116,10 @@ class Marks:
     """How far each lane was claimed, by priority, so that a claim need not walk over entries that are dead but kept.
 
     They are kept as long as somebody holds an old snapshot; without marks a claim then slows down with every job
-    (2.8 → 21.7 ms after 160k). A marked claim may miss what came in below a mark: a job that committed later than
-    others of its priority which were enqueued after it. So claims are full ones unless those have become slow, and
-    even then as often as fits into 5 % of the time. What is slow is found out by trial: a few claims by marks, at the
-    same time on the same machine, whose mood would otherwise be taken for dead entries.
+    (2.8 → 21.7 ms after 160k). A marked claim may miss what came in below a mark: a job that committed late, or was
+    given back, when others of its priority were claimed that came after it. So claims are full ones unless those have
+    become slow, and even then as often as fits into 5 % of the time. What is slow is found out by trial: a few claims
+    by marks, at the same time on the same machine, whose mood would otherwise be taken for dead entries.
     """
 
     MANY_LANES = 10_000
