@@ -15,7 +15,7 @@ from leasehold.engines.postgres.store import PostgresStore
 from leasehold.errors import Unreachable
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition, Retention
-from leasehold.model.job import JobId
+from leasehold.model.job import JobId, NewJob, tenant_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Claimed, Seat, Serves, WorkerFacts
 from leasehold.worker import Handlers, Job, tenure
@@ -208,6 +208,20 @@ async def test_a_worker_claims_only_what_it_has_registered(shop: Shop) -> None:
         await shop.at_rest(worker)
     assert (await shop.job(email)).status is Status.QUEUED
     assert await shop.history(email) == []
+
+
+async def test_of_one_claim_what_is_urgent_begins_first_whoever_it_belongs_to(shop: Shop) -> None:
+    began: list[str] = []
+
+    async def report(job: Job, payload: Payload) -> None:
+        began.append(job.tenant)
+
+    await shop.store.sync_definitions([Definition("report")])
+    jobs = await shop.enqueue_many(3)
+    await shop.store.tenant(tenant_id("urgent")).enqueue([NewJob(definition="report", priority=1)] * 3)
+    async with shop.working(only(report), slots=6):
+        await shop.all_ended(jobs)
+    assert began == ["urgent"] * 3 + [ACME] * 3
 
 
 async def test_a_worker_for_some_tenants_leaves_the_others_alone(shop: Shop) -> None:
