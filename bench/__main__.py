@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from signal import SIGTERM
 from time import monotonic
@@ -45,8 +46,12 @@ def main(
     only: Annotated[str, typer.Option(help=f"Some measures, with commas: {NAMES}.")] = "",
     systems: Annotated[str, typer.Option(help=f"Some systems, with commas: {', '.join(ALL)}.")] = "",
     rounds: Annotated[int, typer.Option(help="How often each is measured; default 3, quick 1.")] = 0,
+    again: Annotated[bool, typer.Option(help="Measure nothing: write RESULTS.md anew from RESULTS.json.")] = False,
 ) -> None:
     """Measure Leasehold against its bars and its peers, on one Postgres in one run."""
+    if again:
+        read = json.loads((HERE / "RESULTS.json").read_text())
+        return write(Book.of_json(read), FULL, Circumstances(**read["run"]), "RESULTS")
     sizes = QUICK if quick else FULL
     sizes = replace(sizes, rounds=rounds or sizes.rounds)
     measures = [measure for measure in MEASURES if not only or measure.name in _listed(only)]
@@ -74,6 +79,7 @@ async def bench(
         await take(server, sizes, book, found, measures)
         run = Circumstances(
             command=command,
+            day=date.today().isoformat(),
             quick=quick,
             rounds=sizes.rounds,
             minutes=(monotonic() - began) / 60,
@@ -83,9 +89,13 @@ async def bench(
             systems={name: (found[name].version(), found[name].settings) for name in found},
             missing=missing,
         )
+    (HERE / f"{file}.json").write_text(json.dumps({"run": asdict(run), **book.as_json()}, indent=1) + "\n")
+    write(book, sizes, run, file)
+
+
+def write(book: Book, sizes: Sizes, run: Circumstances, file: str) -> None:
     drawn = plots.draw(book, sizes, HERE / ("plots" if file == "RESULTS" else "plots-quick"))
     (HERE / f"{file}.md").write_text(markdown(book, sizes, run, drawn))
-    (HERE / f"{file}.json").write_text(json.dumps({"run": asdict(run), **book.as_json()}, indent=1) + "\n")
     console.print(f"written: bench/{file}.md")
 
 

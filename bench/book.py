@@ -65,6 +65,19 @@ class Book:
         columns = {name: [getattr(costs, name) for costs in found] for name in asdict(found[0])}
         return Costs(**{name: _middle(values) for name, values in columns.items()})
 
+    @staticmethod
+    def of_json(read: Mapping[str, Any]) -> "Book":
+        book = Book(slowest=read["slowest"])
+        for each in read["samples"]:
+            book.samples[each["measure"], each["system"]] = each["values"]
+        for each in read["costs"]:
+            book.costs[each["measure"], each["system"]] = [Costs(**values) for values in each["values"]]
+        for name, points in read["series"].items():
+            book.series[name] = [(x, y) for x, y in points]
+        for each in read["failures"]:
+            book.failures[each["measure"], each["system"]] = each["why"]
+        return book
+
     def as_json(self) -> dict[str, Any]:
         return {
             "samples": [

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 
 from bench.bars import AT_LEAST, Bar, bars, number
 from bench.book import Book
@@ -17,6 +16,7 @@ COLUMNS = (
     ("latency p99 ms", "latency p99"),
     ("idle statements/s", "idle"),
 )
+LESS_IS_BETTER = ("latency p50", "latency p99", "idle")
 COSTS = (
     ("enqueue", "enqueue one by one"),
     ("bulk", "bulk"),
@@ -29,6 +29,7 @@ VERDICTS = {True: "met", False: "**missed**", None: "not measured"}
 @dataclass(frozen=True)
 class Circumstances:
     command: str
+    day: str
     quick: bool
     rounds: int
     minutes: float
@@ -66,7 +67,7 @@ def _heading(run: Circumstances) -> Iterator[str]:
     if run.quick:
         yield "**A quick run: small sizes, to see that everything works. These figures say nothing.**\n"
     rounds = f"{run.rounds} rounds" if run.rounds > 1 else "one round"
-    yield f"Made by `{run.command}` on {date.today().isoformat()} in {run.minutes:.0f} minutes, {rounds}: all systems"
+    yield f"Made by `{run.command}` on {run.day} in {run.minutes:.0f} minutes, {rounds}: all systems"
     yield "on one Postgres, in turn. Figures are medians, with the lowest and the highest in brackets. Compare rows,"
     yield "not machines. [How to read and repeat it](../docs/how-to/benchmark.md).\n"
 
@@ -107,7 +108,28 @@ def _systems(book: Book, run: Circumstances) -> Iterator[str]:
     ]
     blank = ("",) * (len(COLUMNS) - 1)
     rows += [(name, why, *blank) for name, why in run.missing.items()]
+    rows.append(("**leasehold : raw**", *(_ratio(book, measure, RAW) for _, measure in COLUMNS)))
+    rows.append(
+        (
+            "**leasehold : the best peer**",
+            *(_ratio(book, measure, _best(book, run, measure)) for _, measure in COLUMNS),
+        )
+    )
     yield from table(("system", *(title for title, _ in COLUMNS)), rows)
+
+
+def _best(book: Book, run: Circumstances, measure: str) -> str | None:
+    peers = {name: book.value(measure, name) for name in run.systems if name not in (OURS, RAW)}
+    measured = {name: value for name, value in peers.items() if value is not None}
+    choose = min if measure in LESS_IS_BETTER else max
+    return choose(measured, key=lambda name: measured[name], default=None)
+
+
+def _ratio(book: Book, measure: str, to: str | None) -> str:
+    ours, theirs = book.value(measure, OURS), book.value(measure, to or "")
+    if ours is None or not theirs:
+        return "–"
+    return f"{number(ours / theirs)}×" + ("" if to == RAW else f" {to}")
 
 
 def _spread(book: Book, measure: str, system: str) -> str:
