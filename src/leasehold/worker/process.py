@@ -64,7 +64,12 @@ async def _serve(make_worker: Callable[[], Worker]) -> None:
     stop = _Stop(worker)
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop.told)
-    await worker.run()
+    try:
+        await worker.run()
+    finally:
+        for number in STOP_SIGNALS:  # one that comes while the process ends must not make a crash of its good end
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
 
 class _Stop:
