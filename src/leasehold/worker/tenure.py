@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing, suppress
 from datetime import timedelta
@@ -24,7 +24,7 @@ from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
 from leasehold.worker.report import Report
 from leasehold.worker.run import Run, Workbench
-from leasehold.worker.slots import Slots
+from leasehold.worker.slots import Slots, Window
 from leasehold.worker.tasks import canceled, first_of, kept
 from leasehold.worker.voice import Voice
 from leasehold.worker.wake import Reason, WakeChain
@@ -37,9 +37,6 @@ T = TypeVar("T")
 
 FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
 LISTEN_AGAIN = 300.0
-SHORT_JOB = 0.05
-# A job then takes 45 µs of the server's time, with 256 at once 52. With 500 it is hardly less, and others wait more.
-ENOUGH_AT_ONCE = 384
 FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
 LINGER = 0.003
 BURIED_AT_ONCE = 100
@@ -66,6 +63,8 @@ class Tenure:
         self._settings = settings
         self._report = report
         self._loop = asyncio.get_running_loop()
+        self._to_start: deque[Claim] = deque()
+        self._any_claimed = asyncio.Event()
         self._runs: dict[Claim, Run] = {}
         self._done: list[tuple[Claim, Outcome]] = []
         self._any_done = asyncio.Event()
@@ -74,7 +73,7 @@ class Tenure:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._slots = Slots(settings.slots)
         self._bench = Workbench(threads, self._may_begin, self._ended)
-        self._usual_time = 1.0
+        self._window = Window(settings.slots)
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
         self._strays_may_come = False
@@ -109,6 +108,7 @@ class Tenure:
         if self._listens:
             claiming.append(keep("listener", self._listen))
         others = [
+            keep("starter", self._start_on),
             keep("finisher", self._finish_on),
             keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
             keep("burial", self._bury_on),
@@ -175,7 +175,7 @@ class Tenure:
             self._chain.arm(claimed.next_due)
 
     async def _claim(self, ask: Callable[[Seat, int], Awaitable[Claimed]], room: int) -> Claimed:
-        """Claims and starts. Between the two nobody else may ask what this seat holds."""
+        """Claims, and leaves the start to another: the server has the next claim before these are made ready."""
         async with self._claiming:
             if self._claims_in_doubt or self._strays_may_come:
                 await self._in_time(self._settle_doubts())
@@ -183,43 +183,44 @@ class Tenure:
             claimed = await self._in_time(ask(self._seat, room))
             if claimed.claims:
                 reach("after_claim")
-            idle = not self._runs
-            await self._start_all(claimed.claims)
+                if not self._held:
+                    self._heartbeat.hurry_after_a_rest()
+                self._to_start.extend(sorted(claimed.claims, key=attrgetter("priority")))
+                self._any_claimed.set()
             self._claims_in_doubt = False
-        if idle and claimed.claims:
-            self._heartbeat.hurry_after_a_rest()
         return claimed
 
     async def _room(self) -> int:
-        """How many to claim: half of a window of short jobs at a time, long ones as soon as a slot is free."""
-        while True:
-            short = self._usual_time < SHORT_JOB
-            window = self._settings.slots * (2 if short else 1)
-            room = window - len(self._runs)
-            # Not all of it: claim, run and finish would go in step, each waiting for the others.
-            enough = min(window // 2, ENOUGH_AT_ONCE) if short else 1
-            if room >= enough:
-                return enough if short else room
+        """How many to claim, as soon as there is room for them."""
+        while not (room := self._window.room(self._held)):
             self._freed.clear()
             await self._freed.wait()
+        return room
 
-    async def _start_all(self, claims: Iterable[Claim]) -> None:
+    @property
+    def _held(self) -> int:
+        return len(self._runs) + len(self._to_start)
+
+    async def _start_on(self) -> None:
         """What is urgent runs before the hundreds behind it are made ready."""
-        waiting = deque(sorted(claims, key=attrgetter("priority")))
-        try:
-            while waiting:
-                claim = waiting.popleft()
-                self._start(claim)
-                if waiting and waiting[0].priority > claim.priority:
+        while True:
+            await self._any_claimed.wait()
+            self._any_claimed.clear()
+            while self._to_start:
+                claim = self._start_next()
+                if self._to_start and self._to_start[0].priority > claim.priority:
                     await asyncio.sleep(0)
-        finally:  # who is told to stop in between knows what it holds, and can give it back at once
-            for claim in waiting:
-                self._start(claim)
 
-    def _start(self, claim: Claim) -> None:
+    def _start_all(self) -> None:
+        while self._to_start:
+            self._start_next()
+
+    def _start_next(self) -> Claim:
+        claim = self._to_start.popleft()
         handler = self._handlers[claim.definition.key]
         run = self._runs[claim] = Run(claim, handler, Job(claim, self._voice.say, self._ends), self._bench)
         self._slots.enter(run, claim.priority)
+        return claim
 
     def _may_begin(self, claim: Claim) -> bool:
         """False: this process stood still past its lease, and the heartbeat is about to say so."""
@@ -229,7 +230,7 @@ class Tenure:
 
     def _ended(self, run: Run, outcome: Outcome | None) -> None:
         self._slots.leave(run)
-        self._usual_time = 0.9 * self._usual_time + 0.1 * (monotonic() - run.since)
+        self._window.took(monotonic() - run.since)
         if outcome is None:
             self._forget(run.claim)
         elif run.is_written:
@@ -248,6 +249,7 @@ class Tenure:
         if self._claims_in_doubt:
             self._loop.call_later(self._settings.leases.busy.total_seconds(), self._look_for_strays)
         self._strays_may_come = False
+        self._start_all()
         held = set(await self._store.held(self._seat))
         for claim in self._runs.keys() - held:
             self._drop(claim)
@@ -392,6 +394,7 @@ class Tenure:
 
     def _stop_runs(self) -> None:
         """At once, before anything that may wait for a dead connection: others may have these jobs any moment."""
+        self._to_start.clear()
         for run in list(self._runs.values()):
             run.stop(None)
 
@@ -413,6 +416,7 @@ class Tenure:
 
     async def _drain(self, at_once: asyncio.Event) -> None:
         """Lets running jobs end within the grace, gives the rest back at no cost, and leaves."""
+        self._start_all()
         for run in [run for run in self._runs.values() if not run.started]:
             run.stop(Released())
         with suppress(TimeoutError):
