@@ -76,6 +76,7 @@ create table leasehold.limits (
     check ((paused_at is null) = (pause_reason is null))
 );
 
+create index limits_capped on leasehold.limits (kind, key) where max_running is not null;
 create index limits_resuming on leasehold.limits (paused_until) where paused_until is not null;
 
 -- ------------------------------------------------------------------------------------------------------------ jobs
@@ -533,6 +534,12 @@ begin
         cross join lateral leasehold.lanes_of(scope.kind, scope.key) lane
     );
 end $$;
+
+-- Where nothing is capped, nobody waits for room: then a finish need not gather whose it has freed. Volatile, so that it
+-- sees a cap that was set since the finish began, as whoever it held back did.
+create function leasehold.has_caps() returns boolean language sql volatile as $$
+    select exists (select from leasehold.limits where max_running is not null)
+$$;
 
 -- What ended may have freed a capped scope.
 create function leasehold.wake_for_freed(tenants text[], definitions text[]) returns integer language sql volatile as $$

@@ -3,7 +3,7 @@ with moment as materialized (
     select leasehold.clock() as now from leasehold.durably()
 ),
 -- What every verdict has comes as the text of an array: see rows.py for what that saves the client.
-verdict as materialized (
+verdict as (
     select * from unnest(
         :tenants::text::text[], :jobs::text::uuid[], :attempts::text::integer[], :workers::text::uuid[],
         :statuses::text::text[], :attempt_statuses::text::text[], :keeps::text::interval[],
@@ -46,6 +46,7 @@ attempts as (
 )
 -- One row with all numbers: to read a row for each cost the client more than to send them.
 select array_agg(number) as held,
-       (select leasehold.wake_for_freed(array_agg(distinct tenant_id), array_agg(distinct definition)) from gone),
+       (select leasehold.wake_for_freed(array_agg(distinct tenant_id), array_agg(distinct definition))
+        from gone where (select leasehold.has_caps())),
        (select count(pg_notify(leasehold.channel_for_results(), '')) from (select from gone where awaited limit 1) w)
 from gone

@@ -140,14 +140,12 @@ claimed as (
     from picked
     where j.ctid = picked.ctid
     returning j.tenant_id, j.id, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven, j.queued_at,
-              j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn
+              j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn,
+              picked.ctid = (select ctid from picked limit 1) as leads
 ),
 -- Lanes that somebody else has to claim from: those that wait for locks, or all when this only looks.
 seen as materialized (
     select number, tenant_id, definition, capped from placed where waits_for_locks or :limit = 0
-),
-numbered as (
-    select claimed.*, row_number() over () as number from claimed
 )
 -- No column costs the client as much as a uuid or a moment, so it gets neither.
 select j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven,
@@ -174,5 +172,5 @@ select j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j
             where l.paused_until > (select now from moment) order by l.paused_until limit 1)
        ) - (select now from moment) end as next_due
 from (values (true)) as always (here)
-left join numbered j on true
-cross join lateral (select coalesce(j.number = 1, true) as first) whether
+left join claimed j on true
+cross join lateral (select coalesce(j.leads, true) as first) whether
