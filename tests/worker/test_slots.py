@@ -1,11 +1,11 @@
-"""Slots and timeouts: who begins when, and who is told that its time is over. By a clock that only tests move."""
+"""Slots, windows and timeouts: who begins when, how many are held, and whose time is over. Only tests move the clock."""
 
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from leasehold.worker.slots import Slots, Timeouts
+from leasehold.worker.slots import ENOUGH_AT_ONCE, Slots, Timeouts, Window
 
 USUAL, URGENT, LATE = 100, 1, 200
 
@@ -172,3 +172,36 @@ def test_a_timer_that_found_nobody_is_set_again_for_the_next(clock: Clock, timeo
     timeouts.watch(next_, 10)
     clock.move(10)
     assert next_.told == 1
+
+
+def window(slots: int, took: float) -> Window:
+    """Of a worker whose jobs have taken so long."""
+    window = Window(slots)
+    for _ in range(100):
+        window.took(took)
+    return window
+
+
+def test_of_long_jobs_no_more_are_held_than_there_are_slots() -> None:
+    long = window(10, took=2.0)
+    assert [long.room(held) for held in (0, 4, 10)] == [10, 6, 0]
+
+
+def test_of_short_jobs_one_batch_may_come_and_one_may_go_while_the_slots_are_full() -> None:
+    short = window(10, took=0.001)
+    assert [short.room(held) for held in (0, 10, 20, 21, 30)] == [10, 10, 10, 0, 0]
+
+
+def test_short_jobs_are_claimed_in_whole_batches_but_no_larger_ones_than_pay() -> None:
+    assert window(100, took=0.001).room(held=150) == 100
+    assert window(5_000, took=0.001).room(held=5_100) == ENOUGH_AT_ONCE
+
+
+def test_nothing_is_claimed_ahead_before_jobs_are_known_to_be_short() -> None:
+    assert Window(10).room(10) == 0
+
+
+def test_jobs_that_become_long_are_no_longer_claimed_ahead() -> None:
+    changed = window(10, took=0.001)
+    changed.took(1.0)
+    assert changed.room(10) == 0
