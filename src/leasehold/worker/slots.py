@@ -6,8 +6,7 @@ from itertools import takewhile
 from typing import Protocol
 
 SHORT_JOB = 0.05
-# A job then takes 43 µs of the server's time, with 384 at once 46, with 256 about 52. With more it is hardly less, and
-# what is urgent waits for longer claims.
+# A job then takes 43 µs of the server's time, with 384 at once 46. But what is urgent waits for a claim to end.
 ENOUGH_AT_ONCE = 500
 
 
