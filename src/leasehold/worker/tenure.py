@@ -205,11 +205,11 @@ class Tenure:
         """What is urgent runs before the hundreds behind it are made ready."""
         while True:
             await self._any_claimed.wait()
-            self._any_claimed.clear()
             while self._to_start:
                 claim = self._start_next()
                 if self._to_start and self._to_start[0].priority > claim.priority:
                     await asyncio.sleep(0)
+            self._any_claimed.clear()
 
     def _start_all(self) -> None:
         while self._to_start:
