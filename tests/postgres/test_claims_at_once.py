@@ -63,6 +63,20 @@ async def test_a_job_that_is_touched_while_it_is_claimed_is_claimed_at_the_next_
     assert [claim.job for claim in [*answer.claims, *await bench.claim(1, seat)]] == [job]
 
 
+async def test_a_claim_whose_first_job_is_touched_brings_the_others(bench: Bench, observer: Raw, gate: Gate) -> None:
+    """What a claim has seen comes with whatever row is the first, not with the one that was to be it."""
+    touched, other = await bench.enqueue(), await bench.enqueue()
+    seat = await bench.worker()
+    await gate.close(TAKE)
+    async with task(bench.store.claim(seat, 2)) as claiming:
+        await gate.holds(1)
+        await observer.execute("update leasehold.jobs set awaited = true where id = $1", touched)
+        await gate.open()
+        answer = await claiming
+    claims = [*answer.claims, *await bench.claim(2, seat)]
+    assert {claim.job for claim in claims} == {touched, other}
+
+
 async def test_a_claim_that_dies_before_it_commits_leaves_the_job_to_others(bench: Bench, observer: Raw) -> None:
     job = await bench.enqueue()
     transaction = observer.transaction()

@@ -207,7 +207,7 @@ class Shop:
 
         async def resting() -> bool:
             tenure = worker._tenure
-            if tenure is None or tenure._runs:
+            if tenure is None or tenure.held:
                 return False
             chain = tenure._chain
             all_wait = len(chain._available._waiters or ()) == tenure._settings.dispatchers

@@ -627,7 +627,7 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
         await shop.ended(job)
 
         async def done_with() -> bool:
-            return worker._tenure is not None and not worker._tenure._runs
+            return not worker.running
 
         await eventually(done_with, what="the worker's last look at the ended job")
         said = shop.doors.calls["say"]

@@ -6,7 +6,8 @@ from itertools import takewhile
 from typing import Protocol
 
 SHORT_JOB = 0.05
-# A job then takes 43 µs of the server's time, with 384 at once 46. But what is urgent waits for a claim to end.
+# With so many at once a job takes 43 µs of the server's time, with 384 it takes 46. But what is urgent waits for a
+# claim to end.
 ENOUGH_AT_ONCE = 500
 
 
@@ -72,7 +73,7 @@ class Window:
         self._usual_time = 1.0
 
     def took(self, seconds: float) -> None:
-        """From the claim to the end of a run."""
+        """From a job's start to its end, the time that it stood in line included."""
         self._usual_time = 0.9 * self._usual_time + 0.1 * seconds
 
     def room(self, held: int) -> int:

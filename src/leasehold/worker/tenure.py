@@ -133,8 +133,9 @@ class Tenure:
         self._chain.wake()
 
     @property
-    def running(self) -> int:
-        return len(self._runs)
+    def held(self) -> int:
+        """Claimed, and not finished."""
+        return len(self._runs) + len(self._to_start)
 
     # ------------------------------------------------------------------------------------------- wait, claim, run
 
@@ -183,8 +184,6 @@ class Tenure:
             claimed = await self._in_time(ask(self._seat, room))
             if claimed.claims:
                 reach("after_claim")
-                if not self._held:
-                    self._heartbeat.hurry_after_a_rest()
                 self._to_start.extend(sorted(claimed.claims, key=attrgetter("priority")))
                 self._any_claimed.set()
             self._claims_in_doubt = False
@@ -192,22 +191,23 @@ class Tenure:
 
     async def _room(self) -> int:
         """How many to claim, as soon as there is room for them."""
-        while not (room := self._window.room(self._held)):
+        while not (room := self._window.room(self.held)):
             self._freed.clear()
             await self._freed.wait()
         return room
-
-    @property
-    def _held(self) -> int:
-        return len(self._runs) + len(self._to_start)
 
     async def _start_on(self) -> None:
         """What is urgent runs before the hundreds behind it are made ready."""
         while True:
             await self._any_claimed.wait()
             while self._to_start:
-                claim = self._start_next()
-                if self._to_start and self._to_start[0].priority > claim.priority:
+                priority = self._to_start[0].priority
+                try:
+                    self._start_next()
+                except Exception:
+                    self._look_for_strays()
+                    raise
+                if self._to_start and self._to_start[0].priority > priority:
                     await asyncio.sleep(0)
             self._any_claimed.clear()
 
@@ -215,12 +215,13 @@ class Tenure:
         while self._to_start:
             self._start_next()
 
-    def _start_next(self) -> Claim:
+    def _start_next(self) -> None:
         claim = self._to_start.popleft()
         handler = self._handlers[claim.definition.key]
         run = self._runs[claim] = Run(claim, handler, Job(claim, self._voice.say, self._ends), self._bench)
+        if len(self._runs) == 1:  # only now: the heartbeat goes by what is in there
+            self._heartbeat.hurry_after_a_rest()
         self._slots.enter(run, claim.priority)
-        return claim
 
     def _may_begin(self, claim: Claim) -> bool:
         """False: this process stood still past its lease, and the heartbeat is about to say so."""
@@ -249,7 +250,7 @@ class Tenure:
         if self._claims_in_doubt:
             self._loop.call_later(self._settings.leases.busy.total_seconds(), self._look_for_strays)
         self._strays_may_come = False
-        self._start_all()
+        self._start_all()  # or they would be taken for strays
         held = set(await self._store.held(self._seat))
         for claim in self._runs.keys() - held:
             self._drop(claim)

@@ -129,6 +129,7 @@ class _Turn(Tenure):
                 await self._any_ends(until)
                 continue
             claimed = await self._claim(self._store.claim, room)
+            self._start_all()
             left -= len(claimed.claims)
             more = claimed.more
             if claimed.claims:

@@ -99,7 +99,7 @@ class Worker:
     @property
     def running(self) -> int:
         """How many jobs it has claimed and not finished."""
-        return 0 if self._tenure is None else self._tenure.running
+        return 0 if self._tenure is None else self._tenure.held
 
     async def run(self) -> None:
         pause, away = FIRST_PAUSE, False

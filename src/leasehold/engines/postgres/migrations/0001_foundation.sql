@@ -536,7 +536,7 @@ begin
 end $$;
 
 -- Where nothing is capped, nobody waits for room: then a finish need not gather whose it has freed. Volatile, so that it
--- sees a cap that was set since the finish began, as whoever it held back did.
+-- also sees a cap that was set after the finish began.
 create function leasehold.has_caps() returns boolean language sql volatile as $$
     select exists (select from leasehold.limits where max_running is not null)
 $$;

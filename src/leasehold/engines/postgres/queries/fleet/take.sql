@@ -140,8 +140,7 @@ claimed as (
     from picked
     where j.ctid = picked.ctid
     returning j.tenant_id, j.id, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven, j.queued_at,
-              j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn,
-              picked.ctid = (select ctid from picked limit 1) as leads
+              j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn
 ),
 -- Lanes that somebody else has to claim from: those that wait for locks, or all when this only looks.
 seen as materialized (
@@ -173,4 +172,4 @@ select j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j
        ) - (select now from moment) end as next_due
 from (values (true)) as always (here)
 left join claimed j on true
-cross join lateral (select coalesce(j.leads, true) as first) whether
+cross join lateral (select coalesce(j.seq = (select seq from claimed limit 1), true) as first) whether
