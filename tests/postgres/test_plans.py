@@ -16,6 +16,7 @@ from tests.postgres.plans import (
     GROWING,
     OF_EACH_TENANT,
     ON_LINKS,
+    PLANNED_ANEW,
     SMALL,
     WITH_ONE_PLAN,
     Case,
@@ -33,6 +34,8 @@ from tests.postgres.plans import (
 )
 
 LARGE = Size(queued=100_000, future=100_000, due=5_000, ended=100_000, lanes=5_000, per_lane=20)
+# As of whoever has no tenants: to the planner, a tenant's id then tells nothing.
+ONE_TENANTS = Size(queued=50_000, ended=50_000, lanes=0)
 # Enough to tell a walk from a probe.
 REFILLED = Size(queued=100_000, future=5_000, due=5_000, ended=20_000, lanes=1_000, per_lane=2)
 
@@ -96,6 +99,19 @@ def large(database_server: DatabaseServer, loaded: str) -> Measured:
 
 
 @pytest.fixture(scope="module")
+def of_one_tenant(database_server: DatabaseServer) -> Iterator[Measured]:
+    async def measure(name: str) -> Plans:
+        url = database_server.url_for(name)
+        async with connected(url) as connection:
+            await no_autovacuum(connection)
+            await load(connection, ONE_TENANTS)
+            await connection.execute("vacuum analyze")
+        return await plans_of(url, PLANNED_ANEW)
+
+    yield from _measured(database_server, measure)
+
+
+@pytest.fixture(scope="module")
 def planned_when_empty(database_server: DatabaseServer) -> Iterator[Measured]:
     """Analysed and planned when there was nothing, filled since."""
 
@@ -137,6 +153,12 @@ def _measured(server: DatabaseServer, measure: Callable[[str], Coroutine[Any, An
 @pytest.mark.parametrize("case", EVERY, ids=str)
 def test_what_a_statement_touches_does_not_grow(case: Case, small: Measured, large: Measured) -> None:
     assert large[case].buffers <= _allowed(small[case]), large[case]
+
+
+@pytest.mark.parametrize("case", PLANNED_ANEW, ids=str)
+def test_nor_does_it_where_all_jobs_are_of_one_tenant(case: Case, small: Measured, of_one_tenant: Measured) -> None:
+    plan = of_one_tenant[case]
+    assert plan.buffers <= FACTOR * small[case].buffers + SLACK, plan
 
 
 @pytest.mark.parametrize("case", EVERY, ids=str)

@@ -14,7 +14,7 @@ moved as (
         priority = coalesce(:priority::smallint, j.priority),
         seq = nextval('leasehold.jobs_seq')
     from wanted w
-    where j.tenant_id = any (array[w.tenant_id]) and j.id between w.id and w.id and j.status = 'queued'
+    where (j.tenant_id, j.id) = (w.tenant_id, w.id) and j.status = 'queued'
     returning j.id, j.definition, j.scheduled_for
 ),
 woken as materialized (
