@@ -8,7 +8,7 @@ wanted as materialized (
 ),
 gone as (
     delete from leasehold.jobs j using wanted w
-    where (j.tenant_id, j.id) = (w.tenant_id, w.id) and j.status <> 'running'
+    where j.tenant_id = w.tenant_id and j.id = w.id and j.status <> 'running'
     returning j.*
 ),
 done as (
@@ -30,7 +30,7 @@ done as (
 asked as (
     update leasehold.jobs j set cancel_requested_at = coalesce(j.cancel_requested_at, (select now from moment))
     from wanted w
-    where (j.tenant_id, j.id) = (w.tenant_id, w.id)
+    where j.tenant_id = w.tenant_id and j.id = w.id
       and position('running' in j.status) > 0
     returning j.id, j.worker_id
 ),

@@ -14,7 +14,7 @@ moved as (
         priority = coalesce(:priority::smallint, j.priority),
         seq = nextval('leasehold.jobs_seq')
     from wanted w
-    where (j.tenant_id, j.id) = (w.tenant_id, w.id) and j.status = 'queued'
+    where j.tenant_id = w.tenant_id and j.id = w.id and j.status = 'queued'
     returning j.id, j.definition, j.scheduled_for
 ),
 woken as materialized (

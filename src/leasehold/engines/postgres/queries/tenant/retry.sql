@@ -45,7 +45,7 @@ succeeded as (
 ),
 moved as (
     delete from leasehold.jobs_done d using queued
-    where (d.tenant_id, d.id) = (queued.tenant_id, queued.id)
+    where d.tenant_id = queued.tenant_id and d.id = queued.id
 ),
 woken as materialized (
     select leasehold.wake(array_agg(lane.definition), array_agg(:tenant::text), array_agg(now))
