@@ -7,7 +7,7 @@ tables were empty, as the long-lived connections of a worker do after a quiet ni
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conftest import DatabaseServer
@@ -32,6 +32,9 @@ from tests.postgres.plans import (
     no_autovacuum,
     plans_of,
 )
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.database import Connection
 
 LARGE = Size(queued=100_000, future=100_000, due=5_000, ended=100_000, lanes=5_000, per_lane=20)
 # As of whoever has no tenants: to the planner, a tenant's id then tells nothing.
@@ -67,9 +70,7 @@ def small(database_server: DatabaseServer) -> Iterator[Measured]:
     async def measure(name: str) -> Plans:
         url = database_server.url_for(name)
         async with connected(url) as connection:
-            await no_autovacuum(connection)
-            await load(connection, SMALL)
-            await connection.execute("vacuum analyze")
+            await _load(connection, SMALL)
             await connection.execute(f'alter database "{name}" set enable_seqscan = off')
         return await plans_of(url, EVERY)
 
@@ -83,9 +84,7 @@ def loaded(database_server: DatabaseServer) -> Iterator[str]:
     async def make() -> str:
         name = await database_server.clone()
         async with connected(database_server.url_for(name)) as connection:
-            await no_autovacuum(connection)
-            await load(connection, LARGE)
-            await connection.execute("vacuum analyze")
+            await _load(connection, LARGE)
         return name
 
     name = asyncio.run(make())
@@ -103,9 +102,7 @@ def of_one_tenant(database_server: DatabaseServer) -> Iterator[Measured]:
     async def measure(name: str) -> Plans:
         url = database_server.url_for(name)
         async with connected(url) as connection:
-            await no_autovacuum(connection)
-            await load(connection, ONE_TENANTS)
-            await connection.execute("vacuum analyze")
+            await _load(connection, ONE_TENANTS)
         return await plans_of(url, PLANNED_ANEW)
 
     yield from _measured(database_server, measure)
@@ -142,6 +139,13 @@ def emptying(database_server: DatabaseServer, loaded: str) -> Iterator[tuple[Mea
     with_few, with_none = asyncio.run(measure(name))
     yield Measured(with_few), Measured(with_none)
     asyncio.run(database_server.drop(name))
+
+
+async def _load(connection: "Connection", size: Size) -> None:
+    """And lets the planner know of it, once."""
+    await no_autovacuum(connection)
+    await load(connection, size)
+    await connection.execute("vacuum analyze")
 
 
 def _measured(server: DatabaseServer, measure: Callable[[str], Coroutine[Any, Any, Plans]]) -> Iterator[Measured]:
