@@ -13,8 +13,10 @@ from tests.conftest import PATIENCE, Clock
 from leasehold import Fail, InvalidInput, Job, Leasehold, Snooze, Status, Steps, Ticked
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.errors import BlockingCall, Unreachable
+from leasehold.model.job import Claim
 from leasehold.model.status import AttemptStatus
-from leasehold.store import Renewal, Serves, Store, WorkerFacts
+from leasehold.store import Claimed, Renewal, Seat, Serves, Store, WorkerFacts
+from leasehold.worker.tenure import Tenure
 
 LONG = PATIENCE.total_seconds()
 
@@ -99,6 +101,49 @@ async def test_what_its_jobs_enqueue_is_run_in_the_same_tick(app: Leasehold) -> 
     async with app.open():
         await app.tenant("acme").aenqueue(count_down, 3)
         assert (await app.atick(max_seconds=LONG)).ran == 4
+
+
+async def test_who_has_run_max_jobs_does_not_say_that_there_is_no_more(app: Leasehold) -> None:
+    greet = greeter(app)
+
+    @app.job
+    async def follow_up(job: Job) -> None:
+        await app.tenant(job.tenant).aenqueue(greet, "Ada")
+
+    async with app.open():
+        await app.tenant("acme").aenqueue(follow_up)
+        first = await app.atick(max_jobs=1, max_seconds=LONG)
+        second = await app.atick(max_seconds=LONG)
+        assert [(each.ran, each.more) for each in (first, second)] == [(1, True), (1, False)]
+
+
+async def test_nor_is_it_missed_if_the_last_of_them_ends_during_an_empty_claim(
+    app: Leasehold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greet, looked, over = greeter(app), asyncio.Event(), asyncio.Event()
+    claim, forget = PostgresStore.claim, Tenure._forget
+
+    @app.job
+    async def follow_up(job: Job) -> None:
+        await looked.wait()
+        await app.tenant(job.tenant).aenqueue(greet, "Ada")
+
+    async def answered_late(store: PostgresStore, seat: Seat, limit: int) -> Claimed:
+        claimed = await claim(store, seat, limit)
+        if not claimed.claims:
+            looked.set()
+            await over.wait()
+        return claimed
+
+    def forgotten(tenure: Tenure, of: Claim) -> None:
+        forget(tenure, of)
+        over.set()
+
+    monkeypatch.setattr(PostgresStore, "claim", answered_late)
+    monkeypatch.setattr(Tenure, "_forget", forgotten)
+    async with app.open():
+        await app.tenant("acme").aenqueue(follow_up)
+        assert (await app.atick(max_seconds=LONG)).ran == 2
 
 
 async def test_when_the_time_is_over_what_runs_is_given_back_at_no_cost(app: Leasehold, database_url: str) -> None:

@@ -122,7 +122,8 @@ class _Turn(Tenure):
                     self._over.result()
 
     async def _work(self, max_jobs: int, until: float) -> bool:
-        left, empty, more = max_jobs, 0, False
+        """Whether there may be more: unless a last look finds nothing, when nothing runs that could bring it."""
+        left, empty, more = max_jobs, 0, True
         while left and not self._is_over(until):
             room = min(left, self._settings.slots - len(self._runs))
             if not room:
@@ -131,22 +132,22 @@ class _Turn(Tenure):
             claimed = await self._claim(self._store.claim, room)
             self._start_all()
             left -= len(claimed.claims)
-            more = claimed.more
             if claimed.claims:
                 empty = 0
                 self._begin_to_beat()
-            elif self._runs:  # what runs may bring more: a follow-up, or room under a limit
+            elif self._runs or self._freed.is_set():  # what runs, or ended just now, brings follow-ups and room
                 await self._any_ends(until)
-            elif more and empty < EMPTY_CLAIMS:
+            elif claimed.more and empty < EMPTY_CLAIMS:
                 await asyncio.sleep(min(FIRST_HESITATION * 2**empty, LONGEST_HESITATION))
                 empty += 1
             else:
+                more = claimed.more
                 break
         while self._runs and not self._is_over(until):
             await self._any_ends(until)
         if not self._is_over(until):
             await self._in_time(self._store.prune(PRUNED_AT_ONCE))
-        return more or bool(self._runs)
+        return more
 
     def _is_over(self, until: float) -> bool:
         return self._over.done() or monotonic() >= until
@@ -158,7 +159,8 @@ class _Turn(Tenure):
             self._heartbeat.start()
 
     async def _any_ends(self, until: float) -> None:
-        self._freed.clear()
+        """Since the last time: whatever ended during a claim has ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, until - monotonic())):
                 await self._freed.wait()
+        self._freed.clear()
