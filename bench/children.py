@@ -121,12 +121,15 @@ class Crew:
         """Returns when so many jobs have started. Reads memory, so that waiting disturbs nobody."""
         deadline = monotonic() + limit
         while self.handled < handled:
-            for child in self.children:
-                if child.ended:
-                    raise CannotMeasure(f"the worker ended: {child.last_words}")
+            self.must_live()
             if monotonic() > deadline:
                 raise CannotMeasure(f"{self.handled:,} of {handled:,} jobs within {limit:.0f} s")
             await asyncio.sleep(pause)
+
+    def must_live(self) -> None:
+        for child in self.children:
+            if child.ended:
+                raise CannotMeasure(f"the worker ended: {child.last_words}")
 
     async def one_more(self, limit: float) -> None:
         """Returns when one more job has started than at the last call."""

@@ -5,9 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sizes:
+    """`turns`: how often in each round the short ones are measured, so that what disturbs the machine for seconds
+    disturbs all sides of a comparison, not one.
+    """
+
     rounds: int = 3
+    turns: int = 3
     drain: int = 20_000
-    one_by_one: int = 2_000
+    one_by_one: int = 1_000
     bulk: int = 20_000
     bulk_call: int = 1_000
     one_call: int = 100_000
@@ -38,6 +43,7 @@ FULL = Sizes()
 
 QUICK = Sizes(
     rounds=1,
+    turns=1,
     drain=1_000,
     one_by_one=100,
     bulk=5_000,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import asyncpg
 
+from bench.children import Crew
 from bench.job import TENANTS
 from bench.stage import Place, Stage, until
 
@@ -49,8 +50,9 @@ async def without_wakes(place: Place) -> None:
     await place.observer.execute(WAKES_NOBODY)
 
 
-async def worker_joined(stage: Stage, place: Place) -> None:
+async def worker_joined(stage: Stage, place: Place, crew: Crew) -> None:
     async def joined() -> bool:
+        crew.must_live()
         return bool(await place.observer.fetchval("select exists (select from leasehold.workers)"))
 
     await until(joined, stage.sizes.limit, "a worker's joining")

@@ -12,7 +12,7 @@ class OneByOne:
 
     async def round(self, stage: Stage) -> None:
         jobs = stage.sizes.one_by_one
-        for system in stage.systems.values():
+        for system in [*stage.systems.values()] * stage.sizes.turns:
             async with stage.attempt(self.name, system.name), stage.place(system) as place:
                 await measured(stage, place, self.name, do="one", count=jobs)
 

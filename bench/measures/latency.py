@@ -106,7 +106,7 @@ class Urgent:
     name, once, compares = "urgent", False, False
 
     async def round(self, stage: Stage) -> None:
-        for name, tenants in (("one tenant", 1), ("100 tenants", 100)):
+        for name, tenants in (("one tenant", 1), ("100 tenants", 100)) * stage.sizes.turns:
             async with stage.attempt(f"urgent, {name}", OURS):
                 await self._hurry(stage, name, tenants)
 

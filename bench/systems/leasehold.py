@@ -91,6 +91,8 @@ class LeaseholdParts:
     def work(self, url: str, tape: Tape, how: How) -> None:
         app, _ = app_with_handlers(url, tape, how)
         settings = replace(app.worker_settings(), slots=how.get("slots", SLOTS), notify=how.get("notify", True))
+        if "fallback" in how:
+            settings = replace(settings, fallback=timedelta(seconds=how["fallback"]))
         serve(lambda: Worker(partial(open_store, url), app.handlers, settings))
 
     @asynccontextmanager
