@@ -1,6 +1,7 @@
 """Waiting for many results in one process: each is given, and together they ask little."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.conftest import PATIENCE, eventually
 from tests.postgres.rig import postgres
 from tests.store.bench import HOUR, Bench
 
+from leasehold.engines.postgres.tenant import _wait_for
 from leasehold.model.job import JobId
 from leasehold.model.outcome import Succeeded
 
@@ -40,6 +42,44 @@ async def test_whoever_waits_at_the_same_time_looks_by_one_statement(
         records = await asyncio.gather(*waits)
     assert [record and record.id for record in records] == jobs
     assert len(looks) - before <= 2
+
+
+async def test_who_gives_up_before_anyone_listens_leaves_no_deaf_connection(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All who come later would look every five seconds, and hear of nothing."""
+    results, asked = postgres(bench.store)._results, asyncio.Event()
+
+    async def hangs(*_: object, **__: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(results._database, "fetch_on", hangs)
+        first = asyncio.create_task(results.listen())
+        await asked.wait()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    claim = await bench.running()
+    assert await bench.door.ended(claim.job, timedelta()) is None
+    heard = results.round()
+    await bench.succeed(claim)
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        await heard.wait()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_is_canceled_in_the_moment_of_an_end_is_canceled(turns: int) -> None:
+    end = asyncio.Event()
+    waits = asyncio.create_task(_wait_for(end, HOUR.total_seconds()))
+    await asyncio.sleep(0)
+    end.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if waits.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await waits
 
 
 async def test_an_error_of_a_look_is_everybodys(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,10 +112,18 @@ class Results:
     async def listen(self) -> None:
         async with self._opening:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await self._database.connect()
-                self._connection.add_termination_listener(self._next_round)
-                (channel,) = await self._database.fetch_on(self._connection, "fleet/channel_for_results")
-                await self._connection.add_listener(channel[0], self._next_round)
+                self._connection = await self._listening()
+
+    async def _listening(self) -> "asyncpg.Connection[asyncpg.Record]":
+        connection = await self._database.connect()
+        connection.add_termination_listener(self._next_round)
+        try:
+            (channel,) = await self._database.fetch_on(connection, "fleet/channel_for_results")
+            await connection.add_listener(channel[0], self._next_round)
+        except BaseException:  # or all who come later would wait on a connection that hears nothing
+            connection.terminate()
+            raise
+        return connection
 
     def round(self) -> asyncio.Event:
         """An event that is set when any awaited job ends; take it before you look, then wait for it."""

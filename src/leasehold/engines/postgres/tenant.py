@@ -225,5 +225,7 @@ class PostgresTenantJobs:
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Not by asyncio.wait_for: until Python 3.12 it swallows a cancel that comes in the same moment as the event."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
