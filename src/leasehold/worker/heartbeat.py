@@ -109,6 +109,7 @@ class Heartbeat:
             except Exception as error:
                 self._deaths += 1
                 if self._deaths == DEATHS_IN_A_ROW:
+                    self._started.set()  # whoever waits for the start must hear that there is none
                     return self._on_broken(error)
                 log.exception("the heartbeat died and is begun again")
 
@@ -154,6 +155,8 @@ class Heartbeat:
             return None
         self._valid_until = sent + lease - self._leases.margin
         self._lease_is_busy = bool(held)
+        if not held and self._held():  # began while this beat was under way, when the lease still seemed busy
+            self.hurry()
         self._deaths = 0
         self._on_renewal(renewal)
         return lease / 3
