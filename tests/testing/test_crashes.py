@@ -1,6 +1,7 @@
 """Handlers are stopped wherever they can be, and their effects are counted."""
 
 import asyncio
+from datetime import timedelta
 from textwrap import dedent
 
 import asyncpg
@@ -10,7 +11,7 @@ from tests.testing.payments import app, bank, charge, charge_order, charge_order
 
 from leasehold import InvalidInput, Leasehold
 from leasehold.errors import BlockingCall
-from leasehold.testing import Crashes, Effect, Rehearsal
+from leasehold.testing import Crashes, Effect, Rehearsal, crashes
 
 KEYED = Effect(charge, key="idempotency_key")
 
@@ -52,6 +53,17 @@ def test_with_an_idempotency_key_it_happens_once(leasehold: Rehearsal) -> None:
     found.assert_once()
     assert len(found.crashes) == 8
     assert all(crash.reached for crash in found.crashes)
+
+
+@pytest.mark.faults
+def test_who_stands_still_is_let_go_for_a_lock_and_not_by_the_clock(
+    leasehold: Rehearsal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slow the second worker is: else the first would still be in time, and nothing doubled."""
+    monkeypatch.setattr(crashes, "PATIENCE_WITH_LOCKS", timedelta())
+    found = leasehold.crashes("acme", charge_order.bind(order=7), effects=[charge])
+    assert found["lease lost: before charge"].verdict == "DOUBLED"
+    assert found["lease lost: returned, its result not yet written"].verdict == "DOUBLED"
 
 
 @pytest.mark.faults

@@ -1,6 +1,7 @@
 """Engines. `open_store` takes a URL and names the engine, so that nobody else has to."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from leasehold.engines.report import Finding, MigrationStep, Standing
@@ -76,6 +77,14 @@ def scratch_clock(url: str, schema: str = "leasehold") -> "ScratchClock":
     from leasehold.engines.postgres.scratch import ScratchClock
 
     return ScratchClock(url, schema)
+
+
+async def scratch_is_stuck(url: str, schema: str, patience: timedelta) -> bool:
+    """Whether somebody in such a database has waited for a lock for longer than that."""
+    _require_postgres(url)
+    from leasehold.engines.postgres.scratch import is_stuck
+
+    return await is_stuck(url, schema, patience)
 
 
 def caller(passed: object) -> Caller:

@@ -17,9 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leasehold.engines import scratch_is_stuck
 from leasehold.errors import InvalidInput
 from leasehold.model.job import NewJob
 from leasehold.testing.boundaries import Boundary, Ledger, Watch, boundaries_of
@@ -35,8 +37,8 @@ Count = Callable[[], int]
 MakeJob = Callable[[int], NewJob]
 PATIENCE = 60.0
 # So long the second worker may wait for what the first one, which stands still, has locked.
-PATIENCE_WITH_LOCKS = 3.0
-LOOK = 0.005
+PATIENCE_WITH_LOCKS = timedelta(seconds=3)
+LOOK, LOOK_AT_LOCKS = 0.005, 0.2
 
 
 @dataclass(frozen=True)
@@ -174,9 +176,14 @@ class CrashKit:
             if boundary is not None:
                 self._rehearsal.clock.advance(2 * LEASE)
                 with self._forked(key, None, ledger, to_the_end=True) as second:
-                    second.wait(PATIENCE_WITH_LOCKS if stands_still else PATIENCE)
+                    second.wait(self._is_stuck if stands_still else None)
                     first.go_on()
             first.wait()
+
+    def _is_stuck(self) -> bool:
+        """Not by the clock: the second one may just be slow, and then the first would be let go too soon."""
+        rehearsal = self._rehearsal
+        return aside(scratch_is_stuck(rehearsal.url, rehearsal.app.settings.schema, PATIENCE_WITH_LOCKS))
 
     @contextmanager
     def _forked(
@@ -230,10 +237,15 @@ class _Process:
             finally:
                 os._exit(0)
 
-    def wait(self, patience: float = PATIENCE) -> bool:
-        """Returns when it has ended or stands still; whether it stands still."""
-        deadline = time.monotonic() + patience
-        while not self._ended and time.monotonic() < deadline:
+    def wait(self, is_stuck: Callable[[], bool] | None = None) -> bool:
+        """Returns when it has ended, stands still or is stuck; whether it stands still."""
+        now = time.monotonic()
+        deadline, next_look = now + PATIENCE, now + LOOK_AT_LOCKS
+        while not self._ended and (now := time.monotonic()) < deadline:
+            if is_stuck is not None and now > next_look:
+                if is_stuck():
+                    return False
+                next_look = now + LOOK_AT_LOCKS
             pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
             if pid and os.WIFSTOPPED(status):
                 return True

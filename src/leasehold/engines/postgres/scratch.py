@@ -125,11 +125,20 @@ class ScratchClock:
         await self._ask("freeze", at=at)
 
     async def _ask(self, what: str, /, **values: object) -> Any:
-        database = Database(self.url, self.schema)
-        connection = await database.connect()
-        try:
-            with database.translated():
-                found = await database.fetch_on(connection, f"scratch/{what}", **values)
-                return found[0][0] if found else None
-        finally:
-            await closed(connection)
+        return await _ask(self.url, self.schema, what, **values)
+
+
+async def is_stuck(url: str, schema: str, patience: timedelta) -> bool:
+    """Whether somebody in this scratch database has waited for a lock for longer than that."""
+    return bool(await _ask(url, schema, "stuck", patience=patience))
+
+
+async def _ask(url: str, schema: str, what: str, /, **values: object) -> Any:
+    database = Database(url, schema)
+    connection = await database.connect()
+    try:
+        with database.translated():
+            found = await database.fetch_on(connection, f"scratch/{what}", **values)
+            return found[0][0] if found else None
+    finally:
+        await closed(connection)
