@@ -1,14 +1,33 @@
 """The jobs repository: a queue by hand, with the rules of the code that people bring, number by number."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.conftest import Clock
 
 from leasehold import EnqueueJobInput, InvalidInput, Job, JobsRepository, Leasehold, PayloadInvalid, Status
-from leasehold.errors import SeatLost
+from leasehold.engines.postgres.store import PostgresStore
+from leasehold.errors import SeatLost, Unreachable
 from leasehold.model.job import tenant_id
+
+
+@contextmanager
+def answers_lost(monkeypatch: pytest.MonkeyPatch, verb: str) -> Iterator[None]:
+    """What is asked of the store is done, and then the connection breaks."""
+    done = getattr(PostgresStore, verb)
+
+    async def do(*arguments: Any) -> Any:
+        await done(*arguments)
+        raise Unreachable("the connection broke before the answer came.", fix="Ask again.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresStore, verb, do)
+        yield
+
 
 MAIL = EnqueueJobInput("send_mail", org_id="acme", payload={"to": "ada@example.com"})
 
@@ -137,6 +156,43 @@ async def test_a_renewal_and_a_mark_renew_the_lease_of_all_claims_and_an_enqueue
             await second.claim(10)
         with pytest.raises(SeatLost):
             await jobs.mark_success(claim)
+
+
+async def test_what_a_claim_took_whose_answer_was_lost_is_given_back_at_no_cost(
+    app: Leasehold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        await jobs.enqueue(MAIL)
+        (held,) = await jobs.claim()
+        job = await jobs.enqueue(MAIL)
+        with answers_lost(monkeypatch, "claim"), pytest.raises(Unreachable):
+            await jobs.claim(10)
+        (again,) = await jobs.claim(10)
+        assert (again.job, again.attempt, again.forgiven) == (job, 2, 1)
+        for claim in (held, again):
+            await jobs.mark_success(claim)
+
+
+async def test_a_mark_whose_answer_was_lost_may_be_repeated(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        sent, bounced = [await jobs.enqueue(MAIL) for _ in range(2)]
+        first, second = await jobs.claim(2)
+        for mark in (partial(jobs.mark_success, first), partial(jobs.mark_failure, second, "bounced")):
+            with answers_lost(monkeypatch, "finish"), pytest.raises(Unreachable):
+                await mark()
+            await mark()
+        records = [await app.tenant("acme").aget(job) for job in (sent, bounced)]
+        assert [(record.status, record.attempt) for record in records] == [(Status.SUCCEEDED, 1), (Status.QUEUED, 1)]
+
+
+async def test_but_what_was_marked_otherwise_stays_so(app: Leasehold) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        job = await jobs.enqueue(MAIL)
+        (claim,) = await jobs.claim()
+        await jobs.mark_success(claim)
+        with pytest.raises(SeatLost, match="Nothing was written"):
+            await jobs.mark_failure(claim, "it bounced after all")
+        assert (await app.tenant("acme").aget(job)).status is Status.SUCCEEDED
 
 
 async def test_what_was_not_marked_is_taken_over_when_the_block_is_left(app: Leasehold, clock: Clock) -> None:

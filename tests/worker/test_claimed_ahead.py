@@ -1,17 +1,20 @@
 """What was claimed and is not made ready yet: the worker holds it, whatever happens next."""
 
 import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.conftest import eventually
-from tests.worker.shop import Shop, only
+from tests.conftest import PATIENCE, eventually
+from tests.worker.shop import HOUR, Shop, Verb, only
 
 from leasehold.errors import SeatLost
-from leasehold.model.job import JobId
+from leasehold.model.job import Claim, JobId
 from leasehold.model.status import AttemptStatus, Status
+from leasehold.store import Claimed, Renewal, Seat
 from leasehold.worker import Job, Worker
-from leasehold.worker.heartbeat import Heartbeat
+from leasehold.worker.heartbeat import Heartbeat, Leases
 from leasehold.worker.tenure import Tenure
 
 SNOOZED, SUCCEEDED = AttemptStatus.SNOOZED, AttemptStatus.SUCCEEDED
@@ -19,6 +22,41 @@ SNOOZED, SUCCEEDED = AttemptStatus.SNOOZED, AttemptStatus.SUCCEEDED
 
 async def report(job: Job, payload: Any) -> str:
     return "ran"
+
+
+async def endless(job: Job, payload: Any) -> None:
+    await asyncio.Event().wait()
+
+
+class Late:
+    """Claims that bring something while a job runs: their jobs are the worker's, which does not know it yet."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.answer = asyncio.Event()
+        self._shop = shop
+        self._written = asyncio.Event()
+        for verb in ("claim", "settle"):
+            shop.doors.step_in(verb, self._answered_late)
+
+    async def claim(self) -> JobId:
+        job = await self._shop.enqueue()
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            await self._written.wait()
+        return job
+
+    def _answered_late(self, claim: Verb) -> Verb:
+        first = True
+
+        async def verb(seat: Seat, limit: int) -> Claimed:
+            nonlocal first
+            claimed: Claimed = await claim(seat, limit)
+            if claimed.claims and not first:
+                self._written.set()
+                await self.answer.wait()
+            first = first and not claimed.claims
+            return claimed
+
+        return verb
 
 
 @pytest.fixture
@@ -48,6 +86,57 @@ async def test_when_the_worker_stops_it_is_given_back_at_no_cost(shop: Shop) -> 
     record = await shop.job(job)
     assert (record.status, record.attempt, record.forgiven) == (Status.QUEUED, 1, 1)
     assert await shop.history(job) == [SNOOZED]
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, signals: int) -> None:
+    """Nor does it wait for a job that still runs. A second signal ends the grace, and not the answer to a claim."""
+    late = Late(shop)
+    async with shop.working(only(endless), grace=HOUR) as worker:
+        first, tenure = await claimed(shop, worker)
+        second = await late.claim()
+        for _ in range(signals):
+            worker.stop()
+
+        async def claims_no_more() -> bool:
+            return bool(tenure._claiming._waiters)
+
+        await eventually(claims_no_more, what="the end of the claiming")
+        late.answer.set()
+        assert (await shop.waits_again(second)).forgiven == 1
+        if signals == 1:
+            assert (await shop.job(first)).status is Status.RUNNING
+    assert await shop.history(second) == [SNOOZED]
+
+
+async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> None:
+    late, beats = Late(shop), list[int]()
+
+    def counted(renew: Verb) -> Verb:
+        async def verb(seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+            renewal: Renewal = await renew(seat, held, lease)
+            beats.append(len(held))
+            return renewal
+
+        return verb
+
+    shop.doors.step_in("renew", counted)
+    async with shop.working(only(endless), leases=Leases(HOUR, HOUR)) as worker:
+        await claimed(shop, worker)
+
+        async def beat_for_the_first() -> bool:
+            return 1 in beats
+
+        await eventually(beat_for_the_first, what="a heartbeat for the first job")
+        second, before = await late.claim(), len(beats)
+        await shop.door.cancel([second])
+
+        async def beat_for_the_cancel() -> bool:
+            return len(beats) > before
+
+        await eventually(beat_for_the_cancel, what="a heartbeat that does not know the second job")
+        late.answer.set()
+        assert (await shop.ended(second)).status is Status.CANCELED
 
 
 @pytest.mark.usefixtures("no_starter")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Clock, eventually
-from tests.worker.shop import ACME, HOUR, SHORT, Doors, Shop, StepIn, Verb, only
+from tests.worker.shop import ACME, HOUR, SHORT, Doors, Shop, StepIn, Verb, only, raising
 
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.errors import Unreachable
@@ -110,6 +110,27 @@ async def test_what_was_claimed_by_a_claim_whose_reply_was_lost_is_given_back_be
         assert await shop.history(job) == ([SNOOZED, SUCCEEDED] if job in reply.lost else [SUCCEEDED])
     steps = [name for name in shop.doors.statements if name in ("fleet/take", "fleet/held")]
     assert steps[:2] == ["fleet/take", "fleet/held"]
+
+
+async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
+    """A claim may be written a lease after its connection broke, and the database be away when that is looked for."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def report(job: Job, payload: Payload) -> None:
+        began.set()
+        await go_on.wait()
+
+    shop.doors.step_in("held", raising(Unreachable("away", fix="")))
+    async with shop.working(only(report), slots=1) as worker:
+        await shop.enqueue()
+        await began.wait()
+        stray = await shop.enqueue()
+        assert worker._tenure is not None
+        assert (await shop.store.claim(worker._tenure._seat, 1)).claims
+        worker._tenure._look_for_strays()
+        go_on.set()
+        await shop.ended(stray)
+    assert await shop.history(stray) == [SNOOZED, SUCCEEDED]
 
 
 async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_gives_back_what_it_claimed(shop: Shop) -> None:

@@ -1,11 +1,13 @@
 """A queue by hand, for code that was written against a jobs repository: enqueue, claim, mark as done or failed."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from os import getpid
 from random import random
 from socket import gethostname
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.config import VERSION
@@ -14,10 +16,12 @@ from leasehold.model.backoff import SMALL_TEAM
 from leasehold.model.dedupe import canonical_key
 from leasehold.model.definition import Definition, OnExhausted
 from leasehold.model.job import Claim, JobId, NewJob, tenant_id
-from leasehold.model.outcome import LeaseLost, Outcome, Raised, Succeeded, decide
+from leasehold.model.outcome import Outcome, Raised, Released, Succeeded, decide
 from leasehold.model.payload import encode_result
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Seat, Serves, Store, WorkerFacts
+from leasehold.worker.burial import bury
+from leasehold.worker.fence import was_written
 
 if TYPE_CHECKING:
     from leasehold.app.app import Leasehold
@@ -57,6 +61,9 @@ class JobsRepository:
         self._types = tuple(types) or tuple(app.handlers.keys)
         self._lease = lease
         self._seat: Seat | None = None
+        self._claiming = asyncio.Lock()
+        self._unmarked: set[Claim] = set()
+        self._claim_failed_at: float | None = None
         if not self._types:
             raise InvalidInput(
                 "a repository of no types would never claim anything. Nothing was opened.",
@@ -90,10 +97,16 @@ class JobsRepository:
         A claim's `payload` is JSON text, as it is stored.
         """
         await self.renew()
-        store = self._store
-        for orphan in await store.evict(limit):
-            await store.finish([(orphan, decide(LeaseLost(), orphan, random()))])
-        return (await store.claim(self._held_seat(), limit)).claims
+        await bury(self._store)
+        async with self._claiming:  # one at a time: what another claim is about to return is no stray
+            await self._give_strays_back()
+            try:
+                claims = (await self._store.claim(self._held_seat(), limit)).claims
+            except BaseException:
+                self._claim_failed_at = monotonic()
+                raise
+            self._unmarked.update(claims)
+            return claims
 
     async def mark_success(self, claim: Claim, result: Any = None) -> None:
         await self._mark(claim, Succeeded(None if result is None else encode_result(result)))
@@ -108,8 +121,25 @@ class JobsRepository:
         if not (await self._store.renew(seat, (), self._lease)).alive:
             raise _lost(f"worker {seat.worker} was evicted: nothing was called for a whole lease.")
 
+    async def _give_strays_back(self) -> None:
+        """What a claim took whose answer never came: nobody else would get it for as long as this seat is renewed.
+
+        The server may still be at it when we look for the first time, so we look again until a lease has passed.
+        """
+        if self._claim_failed_at is None:
+            return
+        is_last_look = monotonic() - self._claim_failed_at > self._lease.total_seconds()
+        strays = [claim for claim in await self._store.held(self._held_seat()) if claim not in self._unmarked]
+        if strays:
+            await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
+        if is_last_look:
+            self._claim_failed_at = None
+
     async def _mark(self, claim: Claim, outcome: Outcome) -> None:
-        if await self._store.finish([(claim, decide(outcome, claim, random()))]):
+        verdict = decide(outcome, claim, random())
+        fenced = await self._store.finish([(claim, verdict)])
+        self._unmarked.discard(claim)
+        if fenced and not await was_written(self._store, claim, verdict):
             raise _lost(f"job {claim.job} attempt {claim.attempt} lost its lease.")
         await self._store.renew(self._held_seat(), (), self._lease)
 

@@ -4,19 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from random import random
 from typing import Any, cast
 
 from leasehold.app import Leasehold
 from leasehold.engines import open_store, scratch_clock
-from leasehold.model.outcome import LeaseLost, decide
 from leasehold.store import Claimed, Seat, Store
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, nobody
 from leasehold.worker import Worker, WorkerSettings
+from leasehold.worker.burial import bury
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.tasks import first_of
 
-BURIED_AT_ONCE = 100
 LEASE = timedelta(seconds=60)
 
 
@@ -49,7 +47,7 @@ class Drain:
 
     async def _round(self) -> timedelta | None:
         """How long until something is due that this app can run; None: there is nothing."""
-        await self._bury_the_dead()
+        await bury(self._app.store)  # as any worker would a heartbeat later
         quiet: asyncio.Future[timedelta | None] = asyncio.get_running_loop().create_future()
         worker = self._worker(quiet)
         working = asyncio.create_task(worker.run(), name="leasehold drain")
@@ -85,12 +83,6 @@ class Drain:
 
         worker = Worker(open_watched, self._app.handlers, self._settings, observe)
         return worker
-
-    async def _bury_the_dead(self) -> None:
-        """As any worker would a heartbeat later: what dead workers held is queued again, or given up."""
-        store = self._app.store
-        while orphans := await store.evict(BURIED_AT_ONCE):
-            await store.finish([(claim, decide(LeaseLost(), claim, random())) for claim in orphans])
 
 
 class _Watched:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leasehold.errors import CannotListen, LeaseholdError, SeatLost, Unreachable
 from leasehold.faults import reach
 from leasehold.model.job import Claim
-from leasehold.model.outcome import Canceled, LeaseLost, Outcome, Released, decide
+from leasehold.model.outcome import Canceled, Outcome, Released, decide
 from leasehold.store import Claimed, Renewal, Seat, Store, Wake
+from leasehold.worker.burial import bury
 from leasehold.worker.effects import Ends
+from leasehold.worker.fence import was_written
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
@@ -39,9 +41,9 @@ FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
 LISTEN_AGAIN = 300.0
 FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
 LINGER = 0.003
-BURIED_AT_ONCE = 100
 PRUNED_AT_ONCE = 1000
-LAST_WORDS = 5.0
+LAST_CLAIM, LAST_WORDS = 2.0, 5.0
+DISCARDED = "LH-4001: job %s attempt %d lost its lease; it was given to another worker, this result is discarded"
 
 
 class Tenure:
@@ -77,6 +79,7 @@ class Tenure:
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
         self._strays_may_come = False
+        self._cancel_may_be_of_the_next = False
         self._leaves = False
         self._voice = Voice(self._lost_claim, report.said)
         self._chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
@@ -107,8 +110,8 @@ class Tenure:
         claiming = [keep("dispatcher", self._dispatch) for _ in range(self._settings.dispatchers)]
         if self._listens:
             claiming.append(keep("listener", self._listen))
+        starter = keep("starter", self._start_on)
         others = [
-            keep("starter", self._start_on),
             keep("finisher", self._finish_on),
             keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
             keep("burial", self._bury_on),
@@ -118,13 +121,14 @@ class Tenure:
         self._report.joined(self._seat, self._settings.slots, self._listens)
         try:
             await first_of(stopping.wait(), asyncio.shield(self._over))
-            await canceled(claiming)
+            await canceled([starter])
+            await self._end_claiming(claiming)
             if not self._seat_is_lost():
                 await self._drain(at_once)
         finally:
             self._chain.disarm()
             self._stop_runs()
-            await canceled([*claiming, *others])
+            await canceled([*claiming, starter, *others])
             await asyncio.to_thread(self._heartbeat.stop)
         if self._over.done():
             self._over.result()
@@ -210,6 +214,9 @@ class Tenure:
                 if self._to_start and self._to_start[0].priority > priority:
                     await asyncio.sleep(0)
             self._any_claimed.clear()
+            if self._cancel_may_be_of_the_next:  # the heartbeat, which hears of cancels, did not know those yet
+                self._cancel_may_be_of_the_next = False
+                self._heartbeat.hurry()
 
     def _start_all(self) -> None:
         while self._to_start:
@@ -251,13 +258,20 @@ class Tenure:
             self._loop.call_later(self._settings.leases.busy.total_seconds(), self._look_for_strays)
         self._strays_may_come = False
         self._start_all()  # or they would be taken for strays
+        try:
+            await self._give_strays_back()
+        except BaseException:
+            self._strays_may_come = True
+            raise
+        self._claims_in_doubt = False
+
+    async def _give_strays_back(self) -> None:
         held = set(await self._store.held(self._seat))
         for claim in self._runs.keys() - held:
             self._drop(claim)
         strays = [claim for claim in held if claim not in self._runs]
         if strays:
             await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
-        self._claims_in_doubt = False
 
     def _drop(self, claim: Claim) -> None:
         """Nor does its outcome count: a crash may have undone the claim, and the next may have the same fence."""
@@ -294,22 +308,12 @@ class Tenure:
             fenced = await self._store.finish(done)
             reach("after_finish")
             for (claim, outcome), (_, verdict) in zip(batch, done, strict=True):
-                if not fenced or claim not in fenced or await self._was_written_before(claim):
+                if not fenced or claim not in fenced or await was_written(self._store, claim, verdict):
                     self._report.ended(claim, outcome, verdict)
+                else:
+                    log.warning(DISCARDED, claim.job, claim.attempt)
         for claim, _ in batch:
             self._forget(claim)
-
-    async def _was_written_before(self, claim: Claim) -> bool:
-        """Fenced off, or our own finish was written before and only its reply was lost."""
-        record = await self._store.tenant(claim.tenant).get(claim.job)
-        if record is not None and (record.worker, record.attempt) == (claim.worker, claim.attempt):
-            return True
-        log.warning(
-            "LH-4001: job %s attempt %d lost its lease; it was given to another worker, this result is discarded",
-            claim.job,
-            claim.attempt,
-        )
-        return False
 
     def _forget(self, claim: Claim) -> None:
         self._runs.pop(claim, None)
@@ -336,6 +340,7 @@ class Tenure:
     def _hear(self, wake: Wake) -> None:
         if wake is Wake.CANCEL:
             self._heartbeat.hurry()
+            self._cancel_may_be_of_the_next = self._claiming.locked() or bool(self._to_start)
         else:
             self._chain.wake()
 
@@ -356,12 +361,8 @@ class Tenure:
             await self._bury()
 
     async def _bury(self) -> None:
-        while orphans := await self._in_time(self._store.evict(BURIED_AT_ONCE)):
-            lost = [(claim, decide(LeaseLost(), claim, random())) for claim in orphans]
-            fenced = await self._in_time(self._store.finish(lost))
-            for claim, verdict in lost:
-                if claim not in fenced:
-                    self._report.reclaimed(claim, verdict, by=self._seat)
+        for claim, verdict in await bury(self._store, self._in_time):
+            self._report.reclaimed(claim, verdict, by=self._seat)
 
     async def _prune_on(self) -> None:
         while True:
@@ -414,6 +415,18 @@ class Tenure:
             raise Unreachable(f"the database did not answer for {lease:g} s.", fix="It is asked again.") from error
 
     # ------------------------------------------------------------------------------------------------------- drain
+
+    async def _end_claiming(self, claiming: Sequence[asyncio.Future[None]]) -> None:
+        """Lets a claim that is under way be answered, so that its jobs are given back at once.
+
+        Cut off, it is done all the same: they would wait for the drain's end; or, written after we left, for their
+        eviction, which takes them for crashed.
+        """
+        if not self._seat_is_lost():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_CLAIM):
+                    await self._claiming.acquire()
+        await canceled(claiming)
 
     async def _drain(self, at_once: asyncio.Event) -> None:
         """Lets running jobs end within the grace, gives the rest back at no cost, and leaves."""

@@ -1,0 +1,12 @@
+"""Whose end was written, when the store refuses one."""
+
+from leasehold.model.job import Claim
+from leasehold.model.outcome import Verdict
+from leasehold.store import Store
+
+
+async def was_written(store: Store, claim: Claim, verdict: Verdict) -> bool:
+    """False: the claim was lost, and nothing is written. True: this end was before, and only its answer was lost."""
+    ended = (claim.attempt, claim.worker, verdict.attempt)
+    attempts = await store.tenant(claim.tenant).attempts(claim.job)
+    return any((each.number, each.worker, each.status) == ended for each in attempts)
