@@ -17,7 +17,9 @@ WAKES_NOBODY = """
     create or replace function leasehold.wake(definitions text[], tenants text[], dues timestamptz[])
     returns integer language sql as 'select 0';
     create or replace function leasehold.wake_for_one(definition text, tenant text, due timestamptz)
-    returns integer language sql as 'select 0'
+    returns integer language sql as 'select 0';
+    create or replace function leasehold.nobody_sleeps(definition text)
+    returns boolean language sql as 'select true'
 """
 
 

@@ -101,6 +101,7 @@ async def test_a_look_for_sleepers_is_younger_than_its_lock(observer: Raw, conne
     await sleeping.execute(
         "insert into leasehold.sleepers (worker_id, definitions) values (gen_random_uuid(), '{report}')"
     )
+    await sleeping.execute("select leasehold.may_sleep('{report}')")
     await transaction.commit()
     await woken
     assert await sleepers(observer) == []

@@ -1,7 +1,6 @@
 """Handlers are stopped wherever they can be, and their effects are counted."""
 
 import asyncio
-from datetime import timedelta
 from textwrap import dedent
 
 import asyncpg
@@ -60,7 +59,7 @@ def test_who_stands_still_is_let_go_for_a_lock_and_not_by_the_clock(
     leasehold: Rehearsal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However slow the second worker is: else the first would still be in time, and nothing doubled."""
-    monkeypatch.setattr(crashes, "PATIENCE_WITH_LOCKS", timedelta())
+    monkeypatch.setattr(crashes, "PATIENCE_WITH_LOCKS", 0.0)
     found = leasehold.crashes("acme", charge_order.bind(order=7), effects=[charge])
     assert found["lease lost: before charge"].verdict == "DOUBLED"
     assert found["lease lost: returned, its result not yet written"].verdict == "DOUBLED"

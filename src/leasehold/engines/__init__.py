@@ -1,7 +1,6 @@
 """Engines. `open_store` takes a URL and names the engine, so that nobody else has to."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from leasehold.engines.report import Finding, MigrationStep, Standing
@@ -79,12 +78,12 @@ def scratch_clock(url: str, schema: str = "leasehold") -> "ScratchClock":
     return ScratchClock(url, schema)
 
 
-async def scratch_is_stuck(url: str, schema: str, patience: timedelta) -> bool:
-    """Whether somebody in such a database has waited for a lock for longer than that."""
+async def scratch_is_stuck(url: str, schema: str = "leasehold") -> bool:
+    """Whether somebody in such a database waits for a lock."""
     _require_postgres(url)
     from leasehold.engines.postgres.scratch import is_stuck
 
-    return await is_stuck(url, schema, patience)
+    return await is_stuck(url, schema)
 
 
 def caller(passed: object) -> Caller:

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +36,7 @@ Count = Callable[[], int]
 MakeJob = Callable[[int], NewJob]
 PATIENCE = 60.0
 # So long the second worker may wait for what the first one, which stands still, has locked.
-PATIENCE_WITH_LOCKS = timedelta(seconds=3)
+PATIENCE_WITH_LOCKS = 3.0
 LOOK, LOOK_AT_LOCKS = 0.005, 0.2
 
 
@@ -183,7 +182,7 @@ class CrashKit:
     def _is_stuck(self) -> bool:
         """Not by the clock: the second one may just be slow, and then the first would be let go too soon."""
         rehearsal = self._rehearsal
-        return aside(scratch_is_stuck(rehearsal.url, rehearsal.app.settings.schema, PATIENCE_WITH_LOCKS))
+        return aside(scratch_is_stuck(rehearsal.url, rehearsal.app.settings.schema))
 
     @contextmanager
     def _forked(
@@ -238,14 +237,16 @@ class _Process:
                 os._exit(0)
 
     def wait(self, is_stuck: Callable[[], bool] | None = None) -> bool:
-        """Returns when it has ended, stands still or is stuck; whether it stands still."""
+        """Returns when it has ended, stands still or has been stuck for long; whether it stands still."""
         now = time.monotonic()
-        deadline, next_look = now + PATIENCE, now + LOOK_AT_LOCKS
+        deadline, next_look, went_well = now + PATIENCE, now + LOOK_AT_LOCKS, now
         while not self._ended and (now := time.monotonic()) < deadline:
             if is_stuck is not None and now > next_look:
-                if is_stuck():
-                    return False
                 next_look = now + LOOK_AT_LOCKS
+                if not is_stuck():
+                    went_well = now
+                elif now - went_well > PATIENCE_WITH_LOCKS:
+                    return False
             pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
             if pid and os.WIFSTOPPED(status):
                 return True

@@ -128,9 +128,9 @@ class ScratchClock:
         return await _ask(self.url, self.schema, what, **values)
 
 
-async def is_stuck(url: str, schema: str, patience: timedelta) -> bool:
-    """Whether somebody in this scratch database has waited for a lock for longer than that."""
-    return bool(await _ask(url, schema, "stuck", patience=patience))
+async def is_stuck(url: str, schema: str) -> bool:
+    """Whether somebody in this scratch database waits for a lock."""
+    return bool(await _ask(url, schema, "stuck"))
 
 
 async def _ask(url: str, schema: str, what: str, /, **values: object) -> Any:

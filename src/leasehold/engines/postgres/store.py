@@ -120,7 +120,7 @@ class PostgresStore(PostgresAdministration):
 
     async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
         (sleep,) = await self._claimer.fetch("fleet/sleep", worker=seat.worker, **rows.served(seat))
-        ((quiet,),) = await self._claimer.fetch("fleet/quiet")
+        ((quiet,),) = await self._claimer.fetch("fleet/quiet", definitions=seat.serves.definitions)
         claimed = await self.claim(seat, limit)
         if claimed.claims:
             await self._claimer.fetch("fleet/awake", worker=seat.worker)

@@ -1,5 +1,4 @@
--- Whether somebody in this database has waited for a lock for so long.
+-- Whether somebody in this database waits for a lock.
 select exists (
-    select from pg_locks l join pg_stat_activity a using (pid)
-    where a.datname = current_database() and not l.granted and l.waitstart < clock_timestamp() - :patience::interval
+    select from pg_locks l join pg_stat_activity a using (pid) where a.datname = current_database() and not l.granted
 );

@@ -7,4 +7,5 @@ select :id::uuid, moment.now, moment.now, v.version, v.max_attempts, v.priority,
 from (select leasehold.clock() as now, leasehold.durably()) moment
 join leasehold.definitions d on d.key = :definition::text and d.active
 join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(:version::integer, d.version)
-returning leasehold.wake_for_one(definition, tenant_id, scheduled_for) as woken
+returning case when leasehold.nobody_sleeps(definition) then 0
+          else leasehold.wake_for_one(definition, tenant_id, scheduled_for) end as woken
