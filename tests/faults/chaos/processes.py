@@ -1,6 +1,5 @@
 """Worker processes that a test starts, stops and ends; by their pid, and none is left behind."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -99,9 +98,16 @@ class WorkerProcess:
         return self._process.poll() is None
 
     async def drain(self) -> int:
-        """SIGTERM; returns its exit code."""
+        """SIGTERM; returns its exit code. A fault that is armed still may stop it on the way."""
         self._process.send_signal(signal.SIGTERM)
-        return await asyncio.to_thread(self._process.wait, GUARD.total_seconds())
+
+        async def ended() -> bool:
+            if self.is_stopped():
+                self.resume()
+            return not self.lives()
+
+        await eventually(ended, GUARD, f"the end of {self.setup.name}")
+        return int(self._process.returncode)
 
 
 @contextmanager
