@@ -4,7 +4,6 @@ These are real processes, stopped by SIGSTOP at a fault point. While one stands 
 it; then the first goes on, and whatever it does must change nothing.
 """
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -166,14 +165,35 @@ async def test_a_job_that_kills_its_workers_is_given_up_after_its_last_attempt(
 
 
 async def test_what_a_killed_worker_ran_is_finished_by_the_others_once(door: TenantJobs, start: Start) -> None:
-    jobs = [await enqueue(door, seconds=0.05 * (number % 5)) for number in range(90)]
-    workers = [start(name, slots=4) for name in ("first", "second", "third")]
-    await workers[0].wrote(Event.STARTED, times=3)
-    workers[0].kill()
-    held = {entry.job for entry in workers[0].entries(Event.CLAIMED)} - {entry.job for entry in accepted(workers[0])}
-    records = await asyncio.gather(*(ends(door, job) for job in jobs))
+    """Two jobs it holds for sure, and it may be claiming, running or finishing others. The living keep theirs."""
+    held = [await enqueue(door, seconds=60) for _ in range(2)]
+    first = start("first", slots=4, lease=2)
+    await first.wrote(Event.STARTED, times=2)
+    others = [start(name, slots=4, lease=6) for name in ("second", "third")]
+    for other in others:
+        await other.wrote(Event.JOINED)
+    short = [NewJob(definition="work", payload={"seconds": 0.05 * (number % 5)}) for number in range(88)]
+    jobs = held + [placed.id for placed in await door.enqueue(short)]
+
+    async def many_have_ended() -> bool:
+        return len(accepted(first, *others)) >= 20
+
+    await eventually(many_have_ended, what="the end of some of the jobs")
+    first.kill()
+    jobs += [await enqueue(door, seconds=5) for _ in range(4)]  # still running when its lease ends
+    records = [await ends(door, job) for job in jobs]
     assert {record.status for record in records} == {Status.SUCCEEDED}
-    told = [entry.job for entry in accepted(*workers)]
-    assert len(told) == len(set(told)), "a finish was accepted twice"
-    assert {record.id for record in records if record.attempt > 1} <= held
     assert all(record.result["attempt"] == record.attempt for record in records)
+    told = [entry.fence for entry in accepted(first, *others)]
+    assert len(told) == len(set(told)), "a finish was accepted twice"
+    kept = {(record.id, record.attempt, record.worker) for record in records}
+    assert set(told) <= kept, "a finish was accepted and not kept"
+    crashed = [
+        (job, attempt.worker)
+        for job in jobs
+        for attempt in await door.attempts(job)
+        if attempt.status is AttemptStatus.CRASHED
+    ]
+    assert {job for job, _ in crashed} >= set(held)
+    seats = {entry.worker for entry in first.entries(Event.JOINED)}
+    assert {worker for _, worker in crashed} <= seats, "a living worker's job was taken from it"
