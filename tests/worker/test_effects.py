@@ -38,6 +38,8 @@ from leasehold.worker import Fail, Handlers, Job, Snooze
 
 WRITE = "insert into effects (job, attempt) values ($1, $2)"
 AT_ONCE = Steps(0)
+# Of two attempts the first hangs, but has written before; the second has to come to its end in that time.
+TIMEOUT = timedelta(seconds=3)
 
 effects_table = Table("effects", MetaData(), Column("job", String), Column("attempt", String))
 
@@ -363,15 +365,19 @@ async def test_a_lease_that_is_lost_while_a_canceled_run_rolls_back_ends_the_run
 
 
 async def test_a_timeout_rolls_back(shop: Shop) -> None:
+    wrote: list[int] = []
+
     async def handler(job: Job, payload: Any) -> None:
         async with job.transaction() as connection:
             await write(connection, job)
+        wrote.append(job.attempt)
         if job.attempt == 1:
             await asyncio.Event().wait()
 
-    async with shop.working(only(handler, timeout=timedelta(seconds=0.3), backoff=AT_ONCE)):
+    async with shop.working(only(handler, timeout=TIMEOUT, backoff=AT_ONCE)):
         job = await shop.enqueue()
         await shop.ended(job)
+    assert wrote == [1, 2]
     assert await effects(shop) == [(job, "2")]
     assert await shop.history(job) == [AttemptStatus.TIMEOUT, AttemptStatus.SUCCEEDED]
 
@@ -833,15 +839,16 @@ async def test_what_can_not_be_written_in_and_the_wrong_colour_are_refused(
 
 
 async def test_a_thread_that_ran_too_long_rolls_back_when_it_ends(shop: Shop, engine: Engine) -> None:
-    go = threading.Event()
+    go, wrote = threading.Event(), list[int]()
 
     def handler(job: Job, payload: Any) -> None:
         with job.transaction(Session(engine)) as session:
             session.execute(insert(effects_table).values(job=job.id, attempt=str(job.attempt)))
+        wrote.append(job.attempt)
         if job.attempt == 1:
             go.wait(PATIENCE.total_seconds())
 
-    async with shop.working(only(handler, timeout=timedelta(seconds=0.5), backoff=AT_ONCE)):
+    async with shop.working(only(handler, timeout=TIMEOUT, backoff=AT_ONCE)):
         job = await shop.enqueue()
         record = await shop.ended(job)
         go.set()
@@ -850,7 +857,7 @@ async def test_a_thread_that_ran_too_long_rolls_back_when_it_ends(shop: Shop, en
             return bool(engine.pool.checkedout() == 0)  # type: ignore[attr-defined]
 
         await eventually(none_is_open, what="the rollback")
-    assert record.attempt == 2
+    assert (record.attempt, wrote) == (2, [1, 2])
     assert await effects(shop) == [(job, "2")]
 
 
