@@ -3,7 +3,9 @@
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import asyncpg
@@ -34,6 +36,12 @@ def freeze_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Unreachable("frozen.", fix="Nothing was changed.")
 
     monkeypatch.setattr(PostgresStore, "renew", away)
+
+
+def one_second_passes(monkeypatch: pytest.MonkeyPatch, when: Callable[[], bool]) -> None:
+    """For a tick of less, its time is over then and not before, however long it takes to come so far."""
+    # Not by its dotted name, which leads to the function of the same name.
+    monkeypatch.setattr(import_module("leasehold.worker.tick"), "monotonic", lambda: float(when()))
 
 
 def greeter(app: Leasehold) -> Any:
@@ -146,11 +154,17 @@ async def test_nor_is_it_missed_if_the_last_of_them_ends_during_an_empty_claim(
         assert (await app.atick(max_seconds=LONG)).ran == 2
 
 
-async def test_when_the_time_is_over_what_runs_is_given_back_at_no_cost(app: Leasehold, database_url: str) -> None:
+async def test_when_the_time_is_over_what_runs_is_given_back_at_no_cost(
+    app: Leasehold, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[str] = []
+
     @app.job
     async def endless(job: Job) -> None:
+        began.append(job.id)
         await asyncio.Event().wait()
 
+    one_second_passes(monkeypatch, when=lambda: len(began) == 2)
     async with app.open():
         acme = app.tenant("acme")
         placed = [await acme.aenqueue(endless) for _ in range(3)]
@@ -162,15 +176,17 @@ async def test_when_the_time_is_over_what_runs_is_given_back_at_no_cost(app: Lea
     assert await workers(database_url) == 0
 
 
-async def test_a_thread_that_outlives_the_tick_is_not_heard(app: Leasehold) -> None:
-    go = threading.Event()
+async def test_a_thread_that_outlives_the_tick_is_not_heard(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go = threading.Event(), threading.Event()
 
     @app.job
     def slow(job: Job) -> str:
+        began.set()
         if job.attempt == 1:
             go.wait(LONG)
         return f"attempt {job.attempt}"
 
+    one_second_passes(monkeypatch, when=began.is_set)
     async with app.open():
         placed = await app.tenant("acme").aenqueue(slow)
         assert (await app.atick(max_seconds=0.5)).given_back == 1
