@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -31,11 +31,19 @@ async def workers(url: str) -> int:
         await connection.close()
 
 
-def freeze_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def away(*_: object) -> Renewal:
-        raise Unreachable("frozen.", fix="Nothing was changed.")
+def freeze_heartbeats_after_one(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once that one is written: none is under way then, and none comes after it."""
+    renew, written = PostgresStore.renew, threading.Event()
 
-    monkeypatch.setattr(PostgresStore, "renew", away)
+    async def once(store: PostgresStore, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+        if written.is_set():
+            raise Unreachable("frozen.", fix="Nothing was changed.")
+        renewal = await renew(store, seat, held, lease)
+        written.set()
+        return renewal
+
+    monkeypatch.setattr(PostgresStore, "renew", once)
+    return written
 
 
 def one_second_passes(monkeypatch: pytest.MonkeyPatch, when: Callable[[], bool]) -> None:
@@ -259,15 +267,16 @@ async def test_whoever_dies_in_a_tick_leaves_nothing_but_a_lease(
             await asyncio.Event().wait()
         return job.attempt
 
+    written = freeze_heartbeats_after_one(monkeypatch)
     async with app.open():
         placed = await app.tenant("acme").aenqueue(slow)
         frozen = asyncio.create_task(app.atick(max_seconds=LONG))
         await began.wait()
+        assert await asyncio.to_thread(written.wait, LONG)
         connection = await asyncpg.connect(app.settings.url)
         expires = await connection.fetchval("select lease_expires_at - leasehold.clock() from leasehold.workers")
         await connection.close()
         assert expires <= timedelta(seconds=15)
-        freeze_heartbeats(monkeypatch)
         await clock.move(timedelta(seconds=16))
         ticks = [await app.atick(max_seconds=LONG) for _ in range(2)]
         assert (sum(each.reclaimed for each in ticks), sum(each.succeeded for each in ticks)) == (1, 1)
