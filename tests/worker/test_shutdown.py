@@ -164,7 +164,7 @@ async def test_the_parent_passes_a_signal_on_and_ends_when_its_children_have(
 
 async def test_the_parent_begins_a_killed_child_again(shop: Shop, processes: Processes) -> None:
     jobs = await shop.enqueue_many(2, "wait", payload=processes.payload)
-    parent = processes.worker("--processes", "2", "--slots", "1", "--lease", "1s")
+    parent = processes.worker("--processes", "2", "--slots", "1", "--lease", "3s")
     killed, other = {note.pid for note in await processes.noted("began", 2)}
     os.kill(killed, signal.SIGKILL)
     third = (await processes.noted("began", 3))[-1]
