@@ -211,20 +211,23 @@ async def test_the_fallback_finds_what_no_wake_was_sent_for(
 async def test_jobs_that_come_due_while_others_run_start_in_their_time_and_order(
     door: TenantJobs, database_url: str, seen: Seen
 ) -> None:
-    async with at_work(database_url, seen) as worker:
+    """So far apart that on a busy machine, too, each is claimed before the next is due."""
+    async with at_work(database_url, seen, grace=timedelta()) as worker:
         await worker.joined.wait()
-        await enqueue(door, seconds=4)
-        due = [await enqueue(door, delay=timedelta(seconds=seconds)) for seconds in (3, 1, 2)]
+        runs_on = await enqueue(door, seconds=60)
+        await began(seen, runs_on)
+        due = [await enqueue(door, delay=timedelta(seconds=seconds)) for seconds in (7, 1, 4)]
         others = []
         for _ in range(10):
             others.append(await enqueue(door, seconds=0.3))
             await asyncio.sleep(0.1)
         records = await ended(door, due)
         await ended(door, others)
+        assert runs_on not in seen.ended
     for record in records:
         assert record.started_at is not None
         late = record.started_at - record.scheduled_for
-        assert timedelta() <= late < timedelta(seconds=1), f"{late} after its time"
+        assert timedelta() <= late < timedelta(seconds=3), f"{late} after its time"
     assert [job for job in seen.started if job in due] == [due[1], due[2], due[0]]
 
 
