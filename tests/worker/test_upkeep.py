@@ -19,6 +19,7 @@ from leasehold.model.job import JobId, NewJob, tenant_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Claimed, Seat, Serves, WorkerFacts
 from leasehold.worker import Handlers, Job, tenure
+from leasehold.worker.heartbeat import Leases
 
 Payload = dict[str, Any]
 CRASHED, SNOOZED, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.SNOOZED, AttemptStatus.SUCCEEDED
@@ -37,11 +38,16 @@ async def test_every_worker_sees_to_the_claims_of_the_dead_even_when_all_its_han
     handlers = only(report, backoff=Steps(0))
     await shop.store.sync_definitions(handlers.definitions)
     orphan = await shop.enqueue()
-    dead = await shop.store.join(Serves(("report",), (ACME,)), WorkerFacts("dead", 1), SHORT.busy)
+    dead = await shop.store.join(Serves(("report",), (ACME,)), WorkerFacts("dead", 1), HOUR)
     await shop.store.claim(dead, 1)
-    async with shop.working(handlers, slots=1, leases=SHORT):
+    five_seconds = timedelta(seconds=5)
+    async with shop.working(handlers, slots=1, leases=Leases(busy=five_seconds, idle=five_seconds)):
         own = await shop.enqueue()
         await asyncio.wait_for(began.wait(), 30)
+        # Only now: with its one hand free, the worker might run the orphan instead.
+        await shop.observer.execute(
+            "update leasehold.workers set lease_expires_at = leasehold.clock() where id = $1::uuid", dead.worker
+        )
         await shop.waits_again(orphan)
         assert await shop.history(orphan) == [CRASHED]
         assert dead.worker not in {worker.id for worker in await shop.store.workers()}
