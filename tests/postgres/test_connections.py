@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import asyncpg
 import pytest
+from tests.conftest import PATIENCE
 from tests.postgres.rig import SOON, Connections, Raw, blocked, postgres
 from tests.store.bench import ACME, HOUR, Bench, keyed
 
@@ -34,7 +35,7 @@ async def test_a_heartbeat_does_not_wait_behind_enqueues_that_wait_for_a_key(
         waiting = [asyncio.create_task(bench.door.enqueue([job])) for _ in range(POOL_SIZE)]
         await blocked(observer, POOL_SIZE)
         renewing = asyncio.create_task(bench.store.renew(seat, [], HOUR))
-        done, _ = await asyncio.wait([renewing], timeout=1)
+        done, _ = await asyncio.wait([renewing], timeout=PATIENCE.total_seconds())
     await asyncio.gather(*waiting, renewing)
     assert done == {renewing}
 
