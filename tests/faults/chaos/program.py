@@ -36,6 +36,8 @@ FENCE = " and j.attempt = v.attempt and j.worker_id = v.worker_id"
 WORK = Definition("work", max_attempts=100, backoff=Steps(0))
 FRAGILE = Definition("fragile", max_attempts=2, backoff=Steps(0))
 STEP, LONGEST_WAIT_IN_STEPS = 0.02, 1500
+# Less than a worker waits for its store to close.
+TO_ITS_END = 2.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class WitnessedStore(PostgresStore):
         super().__init__(database)
         self._history = history
         self._seats = seats
+        self._under_way: set[asyncio.Future[frozenset[Claim]]] = set()
 
     async def join(self, serves: Serves, facts: WorkerFacts, lease: timedelta) -> Seat:
         seat = await super().join(serves, facts, lease)
@@ -89,7 +92,16 @@ class WitnessedStore(PostgresStore):
 
     async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
         """What was sent is heard to its end, even if the worker gives it up: a stale finish does reach the fence."""
-        return await asyncio.shield(self._finish(done))
+        finishing = asyncio.ensure_future(self._finish(done))
+        self._under_way.add(finishing)
+        finishing.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(finishing)
+
+    async def close(self) -> None:
+        """After that: one that has yet to connect would find the store closed, and never reach the fence."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=TO_ITS_END)
+        await super().close()
 
     async def _finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
         """Burying the dead is finishing, too, but nobody's own."""
