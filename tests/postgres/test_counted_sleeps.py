@@ -52,6 +52,21 @@ async def test_a_sleeper_that_a_producer_is_about_to_wake_still_sleeps(
         assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
 
 
+async def test_nor_does_who_woke_it_note_that_before_the_commit(
+    bench: Bench, observer: Raw, connections: Connections
+) -> None:
+    seat, producer = await bench.worker(), await connections.open()
+    async with asleep(bench.store, seat) as ears:
+        transaction = producer.transaction()
+        await transaction.start()
+        for _ in range(2):
+            await producer.execute("select leasehold.wake_for_one('report', $1, null)", bench.tenant)
+        await transaction.rollback()
+        assert not await nobody_sleeps(observer)
+        await bench.enqueue()
+        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+
+
 @pytest.mark.parametrize("alike", [True, False])
 async def test_who_sleeps_for_another_definition_is_not_woken(bench: Bench, observer: Raw, alike: bool) -> None:
     """Nor looked for, unless that definition happens to be counted with ours."""

@@ -109,6 +109,22 @@ async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, sign
     assert await shop.history(second) == [SNOOZED]
 
 
+async def test_who_stops_with_a_wake_that_it_did_not_follow_passes_it_on(shop: Shop) -> None:
+    heard = asyncio.Event()
+    async with shop.working(only(report)) as chosen:
+        await shop.at_rest(chosen)
+        async with shop.working(only(report)) as other:
+            await shop.at_rest(other)
+            assert chosen._tenure is not None
+            chosen._tenure._hear = lambda wake: heard.set()  # type: ignore[method-assign]
+            job = await shop.enqueue()
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                await heard.wait()
+            chosen.stop()
+            await shop.ended(job)
+    assert await shop.history(job) == [SUCCEEDED]
+
+
 async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> None:
     late, beats = Late(shop), list[int]()
 

@@ -108,9 +108,9 @@ class Tenure:
         """Works until told to stop, then drains. Raises SeatLost, or what keeps the heartbeat from beating."""
         keep = partial(kept, lost=self._end)
         claiming = [keep("dispatcher", self._dispatch) for _ in range(self._settings.dispatchers)]
+        ahead = [keep("starter", self._start_on)]
         if self._listens:
-            claiming.append(keep("listener", self._listen))
-        starter = keep("starter", self._start_on)
+            ahead.append(keep("listener", self._listen))
         others = [
             keep("finisher", self._finish_on),
             keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
@@ -121,14 +121,14 @@ class Tenure:
         self._report.joined(self._seat, self._settings.slots, self._listens)
         try:
             await first_of(stopping.wait(), asyncio.shield(self._over))
-            await canceled([starter])
+            await canceled(ahead)  # nothing more is started, and no producer takes us for one that it could wake
             await self._end_claiming(claiming)
             if not self._seat_is_lost():
                 await self._drain(at_once)
         finally:
             self._chain.disarm()
             self._stop_runs()
-            await canceled([*claiming, starter, *others])
+            await canceled([*claiming, *ahead, *others])
             await asyncio.to_thread(self._heartbeat.stop)
         if self._over.done():
             self._over.result()
@@ -427,6 +427,10 @@ class Tenure:
                 async with asyncio.timeout(LAST_CLAIM):
                     await self._claiming.acquire()
         await canceled(claiming)
+        if self._listens and not self._seat_is_lost():  # a producer may have chosen us, and nobody else
+            with suppress(TimeoutError, LeaseholdError):
+                async with asyncio.timeout(LAST_CLAIM):
+                    await self._store.rouse(self._seat)
 
     async def _drain(self, at_once: asyncio.Event) -> None:
         """Lets running jobs end within the grace, gives the rest back at no cost, and leaves."""
@@ -441,7 +445,7 @@ class Tenure:
         with suppress(TimeoutError, LeaseholdError):
             async with asyncio.timeout(LAST_WORDS):
                 await self._nothing_runs()
-                if self._claims_in_doubt:
+                if self._claims_in_doubt or self._strays_may_come:
                     await self._settle_doubts()
                 self._leaves = True
                 await self._store.leave(self._seat)

@@ -449,6 +449,7 @@ begin
             order by s.id limit 1 for update skip locked;
             exit when not found;
             delete from leasehold.sleepers s where s.id = sleeper.id;
+            perform set_config('leasehold_wakes.took', 'yes', true);
             continue when not leasehold.listens(sleeper.worker_id);
             perform pg_notify(leasehold.channel(sleeper.worker_id), 'work');
             woken := woken + 1;
@@ -506,8 +507,9 @@ begin
     ) then
         return leasehold.wake(array[definition], array[tenant], array[due]);
     end if;
-    -- Each row was there before it was counted. So none of all that are counted is left, and nobody need look again.
-    if not exists (
+    -- Each row was there before it was counted. So none of all that are counted is left, and nobody need look again:
+    -- unless it was we who took it away, who may yet roll back.
+    if current_setting('leasehold_wakes.took', true) is distinct from 'yes' and not exists (
         select from leasehold.sleepers s cross join unnest(s.definitions) as d (key)
         where leasehold.share_of(d.key) = leasehold.share_of(definition)
     ) then
