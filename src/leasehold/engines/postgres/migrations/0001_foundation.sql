@@ -240,8 +240,8 @@ create table leasehold.sleepers (
 create index sleepers_worker on leasehold.sleepers (worker_id);
 
 -- How many sleeps have begun, and how many of those are known to be over: while the two are equal nobody sleeps, and a
--- producer need not look. Sequences, since those are read as they are now, by any snapshot and without a scan: in 5 µs
--- instead of 40 (figures in docs/decisions/0014). By shares of definitions: a worker that sleeps for others than mine
+-- producer need not look. Sequences, since those are read as they are now, by any snapshot and without a scan (figures in
+-- docs/decisions/0014). By shares of definitions: a worker that sleeps for others than mine
 -- is none of my business, mostly.
 create sequence leasehold.sleeps_begun_0;
 create sequence leasehold.sleeps_over_0;
