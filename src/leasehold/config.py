@@ -1,18 +1,18 @@
 """Settings: one frozen object, from the environment unless said otherwise."""
 
 import os
-import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from leasehold.errors import InvalidInput
+from leasehold.errors import EmbeddedError, InvalidInput
+from leasehold.model.duration import read_duration
 
 VERSION = version("leasehold")
+SHORTEST_TIMEOUT, LONGEST_TIMEOUT = timedelta(milliseconds=100), timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class Settings:
     home      where the embedded Postgres keeps its data
     notify    whether workers listen for wakes; off, they poll
     fallback  how often a worker looks without being woken, as in 30s or 2m; default 60s with wakes, 2s without
+
+    listen_url         a direct way to the same database, for the listener alone, where url leads through a pooler
+    statement_timeout  how long one statement may take before a call raises Unreachable; default 30s
+    embedded           whether the embedded Postgres may be used where there is no url; off: that is an error
     """
 
     url: str | None = None
@@ -31,11 +35,23 @@ class Settings:
     home: Path = Path(".leasehold")
     notify: bool = True
     fallback: timedelta | None = None
+    listen_url: str | None = None
+    statement_timeout: timedelta = timedelta(seconds=30)
+    embedded: bool = True
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
         given = {field.name: environment.get(f"LEASEHOLD_{field.name.upper()}") for field in fields(cls)}
         return cls(**{name: _read(name, text) for name, text in given.items() if text})
+
+    def require_embedded(self, missing: str = "LEASEHOLD_URL") -> None:
+        """Raises EmbeddedError if the embedded Postgres is forbidden; for code that has no URL and would start it."""
+        if not self.embedded:
+            raise EmbeddedError(
+                f"{missing} is not set, and LEASEHOLD_EMBEDDED=off forbids the embedded Postgres. "
+                "Nothing was started.",
+                fix=f"Set {missing}, or unset LEASEHOLD_EMBEDDED to use a database of this folder.",
+            )
 
 
 def _read(name: str, text: str) -> Any:
@@ -47,15 +63,14 @@ def _read(name: str, text: str) -> Any:
         ) from error
 
 
-def read_duration(text: str) -> timedelta:
-    """`30s`, `5m`, `2h`, `1d`, or a bare number of seconds."""
-    match = _DURATION.fullmatch(text.strip())
-    with suppress(OverflowError):
-        if match:
-            return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
-    raise InvalidInput(
-        f"{text[:60]!r} is not a duration.", fix="Write a number with s, m, h or d, as in 30s. Nothing was changed."
-    )
+def read_timeout(text: str) -> timedelta:
+    """A duration that the database can hold as a time limit."""
+    timeout = read_duration(text)
+    if not SHORTEST_TIMEOUT <= timeout <= LONGEST_TIMEOUT:
+        raise InvalidInput(
+            f"{text[:60]!r} is not between 100ms and 1d.", fix="Write a duration in between. Nothing was changed."
+        )
+    return timeout
 
 
 def read_switch(text: str) -> bool:
@@ -64,8 +79,6 @@ def read_switch(text: str) -> bool:
     return _SWITCH[text.strip().lower()]
 
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
-_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "url": str,
@@ -73,4 +86,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "home": Path,
     "notify": read_switch,
     "fallback": read_duration,
+    "listen_url": str,
+    "statement_timeout": read_timeout,
+    "embedded": read_switch,
 }

@@ -10,6 +10,7 @@ LeaseholdError
 │   ├── UnknownTenant         LH-1006  strict tenants: this one was never registered
 │   ├── UnusableHandler       LH-1007  a handler whose arguments can't be taken from JSON
 │   ├── UnknownJob            LH-1008  the tenant has no such job
+│   ├── ValueRefused          LH-1014  the database can't hold one of the values
 │   └── CannotLoad            LH-5001  the file or module that holds the handlers can't be imported
 ├── Conflict                           what is there does not allow it; nothing was changed
 │   ├── WrongState            LH-1009  the job is not in a state for this
@@ -20,7 +21,9 @@ LeaseholdError
 ├── SchemaMismatch            LH-2000  the database schema is not what it was when the store was opened
 │                             LH-2001  … is missing or older than this code
 │                             LH-2002  … is newer than this code can work with
+│                             LH-2003  … is in use: a migration got no lock
 ├── Unreachable               LH-3001  the database cannot be reached
+│                             LH-3005  … can be reached, but a lock of ours stays held: try again
 ├── CannotListen              LH-3002  LISTEN is accepted but nothing arrives, as behind a pooler: poll instead
 ├── BlockingCall              LH-3003  a blocking call on a running event loop: await its async twin instead
 ├── EmbeddedError             LH-3010  the embedded Postgres cannot be started
@@ -56,7 +59,15 @@ class LeaseholdError(Exception):
 
 
 class InvalidInput(LeaseholdError):
+    """`number` says which of several jobs it is about, from 1 on; None: there was only one, or it is about all."""
+
     code = "LH-1000"
+    number: int | None = None
+
+    def __str__(self) -> str:
+        if self.number is None:
+            return super().__str__()
+        return f"{self.code}: job {self.number:,} of those given: {self.happened} {self.fix}"
 
 
 class PayloadInvalid(InvalidInput):
@@ -89,6 +100,10 @@ class UnusableHandler(InvalidInput):
 
 class UnknownJob(InvalidInput):
     code = "LH-1008"
+
+
+class ValueRefused(InvalidInput):
+    code = "LH-1014"
 
 
 class CannotLoad(InvalidInput):
@@ -145,7 +160,10 @@ class SchemaMismatch(LeaseholdError):
 
 
 class Unreachable(LeaseholdError):
+    """`too_slow`: one statement had no answer in its time; others may well be answered."""
+
     code = "LH-3001"
+    too_slow = False
 
 
 class CannotListen(LeaseholdError):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import leasehold
 from leasehold.errors import InvalidInput
 from leasehold.model.backoff import (
     COMMAND,
     DEFAULT,
-    LONGEST,
     OUTBOX,
     SCHEDULED,
     SMALL_TEAM,
@@ -22,6 +22,7 @@ from leasehold.model.backoff import (
     Steps,
     backoff_from_json,
 )
+from leasehold.model.bounds import LONGEST
 from leasehold.model.definition import Definition
 
 LUCK = st.floats(0, 1, exclude_max=True)
@@ -168,5 +169,31 @@ def test_steps_that_make_no_sense_are_refused_with_their_values(delays: tuple[fl
         Steps(*delays)
 
     assert f"Steps{delays}" in str(refusal.value)
-    assert "at least one delay" in str(refusal.value)
+    assert "at least one duration" in str(refusal.value)
     assert "Nothing was changed" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("preset", "waits", "executions"),
+    [
+        (leasehold.OUTBOX, [30, 300], 3),
+        (leasehold.SCHEDULED, [60, 120, 240, 480], 5),
+        (leasehold.SMALL_TEAM, [1, 2, 4, 8], 5),
+    ],
+)
+def test_a_public_preset_sets_backoff_and_executions(
+    preset: leasehold.Preset, waits: list[int], executions: int
+) -> None:
+    @leasehold.Leasehold("postgresql://nowhere").job(backoff=preset)
+    def chore(job: leasehold.Job) -> None: ...
+
+    definition = chore.definition
+    assert definition.max_attempts == executions
+    assert [definition.backoff.delay(run, 0.9).total_seconds() for run in range(1, executions)] == waits
+
+
+def test_max_attempts_beside_a_preset_wins() -> None:
+    @leasehold.Leasehold("postgresql://nowhere").job(backoff=leasehold.OUTBOX, max_attempts=9)
+    def chore(job: leasehold.Job) -> None: ...
+
+    assert chore.definition.max_attempts == 9

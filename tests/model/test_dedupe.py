@@ -1,6 +1,7 @@
 """The canonical key character by character, and how long a key is held."""
 
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ HOUR = timedelta(hours=1)
     [
         ("sync", "acme", {}, "sync::acme::{}"),
         ("sync", None, {}, "sync::global::{}"),
+        ("sync", "default", {}, "sync::global::{}"),
+        ("sync", "a", {"x": "y" * 983}, 'sync::a::{"x":"' + "y" * 983 + '"}'),
+        ("sync", "a", {"x": "y" * 984}, "sync::a::sha256:" + sha256(b'{"x":"' + b"y" * 984 + b'"}').hexdigest()),
         ("sync", "acme", {"b": 1, "a": 2}, 'sync::acme::{"a":2,"b":1}'),
         (
             "drafts.generate",

@@ -89,7 +89,7 @@ def test_a_text_that_is_no_uuid_is_no_job_id(text: str) -> None:
         ({"at": datetime(2030, 1, 1)}, "at=2030-01-01 00:00:00 has no timezone"),
         ({"deadline": datetime(2030, 1, 1)}, "deadline=2030-01-01 00:00:00 has no timezone"),
         ({"delay": timedelta(seconds=-1)}, "delay=-1 day, 23:59:59 is not between zero"),
-        ({"max_attempts": 0}, "max_attempts=0 is not at least 1, it counts the first execution"),
+        ({"max_attempts": 0}, "max_attempts=0 is not at least 1, it counts the first try"),
         ({"max_attempts": -1}, "max_attempts=-1"),
         ({"priority": 32768}, "priority=32768 is not between -32768 and 32767"),
         ({"priority": -32769}, "priority=-32769"),
@@ -162,20 +162,21 @@ def test_claims_with_different_fences_differ(other: Claim) -> None:
         a_claim(payload='{"a":1}'),
         a_claim(version=2),
         a_claim(max_attempts=9),
-        a_claim(forgiven=1),
+        a_claim(free_attempts=1),
         a_claim(definition=Definition("send_mail", schema={"type": "object"})),
     ],
-    ids=["payload", "version", "max_attempts", "forgiven", "definition"],
+    ids=["payload", "version", "max_attempts", "free_attempts", "definition"],
 )
 def test_claims_with_the_same_fence_are_equal_whatever_else_they_carry(other: Claim) -> None:
     assert other == a_claim()
     assert len({other, a_claim()}) == 1
 
 
-def test_exactly_tenant_job_attempt_and_worker_are_compared() -> None:
-    assert [field.name for field in fields(Claim) if field.compare] == ["tenant", "job", "attempt", "worker"]
+def test_exactly_the_five_parts_of_the_fence_are_compared() -> None:
+    fence = ["tenant", "job", "attempt", "worker", "batch"]
+    assert [field.name for field in fields(Claim) if field.compare] == fence
 
 
-@pytest.mark.parametrize(("attempt", "forgiven", "execution"), [(1, 0, 1), (3, 0, 3), (4, 3, 1), (7, 5, 2)])
-def test_an_execution_is_an_attempt_that_was_not_forgiven(attempt: int, forgiven: int, execution: int) -> None:
-    assert a_claim(attempt=attempt, forgiven=forgiven).execution == execution
+@pytest.mark.parametrize(("attempt", "free_attempts", "tries"), [(1, 0, 1), (3, 0, 3), (4, 3, 1), (7, 5, 2)])
+def test_a_try_is_an_attempt_that_was_not_free(attempt: int, free_attempts: int, tries: int) -> None:
+    assert a_claim(attempt=attempt, free_attempts=free_attempts).tries == tries

@@ -13,8 +13,12 @@ def test_without_words_nothing_is_limited() -> None:
 
 
 def test_the_smallest_limit_lets_one_run() -> None:
-    limits = Limits(max_running=1, rate=Rate(1, timedelta(microseconds=1)))
-    assert limits.max_running == 1
+    assert Limits(max_running=1).max_running == 1
+
+
+def test_a_rate_is_refused_as_long_as_it_is_not_enforced() -> None:
+    with pytest.raises(InvalidInput, match=r"rate=Rate\(.* is not enforced yet.*Nothing was changed"):
+        Limits(rate=Rate(1, timedelta(seconds=1)))
 
 
 @pytest.mark.parametrize("max_running", [0, -1])
@@ -31,8 +35,9 @@ def test_a_rate_that_lets_nothing_run_is_refused_in_favour_of_a_pause(count: int
     with pytest.raises(InvalidInput) as refusal:
         Rate(count, period)
 
-    assert f"{count} per {period}" in str(refusal.value)
-    assert "Nothing was changed. To stop a scope, pause it." in str(refusal.value)
+    assert (f"count={count} is not" in str(refusal.value)) == (count < 1)
+    assert (f"period={period} is not" in str(refusal.value)) == (period <= timedelta())
+    assert "Nothing was changed. Correct the values; to stop a scope, pause it." in str(refusal.value)
 
 
 @pytest.mark.parametrize("until", [None, datetime(2030, 1, 1, tzinfo=UTC)])
@@ -41,5 +46,5 @@ def test_a_pause_lasts_until_a_moment_or_until_someone_resumes(until: datetime |
 
 
 def test_a_pause_until_a_time_without_a_zone_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"until=2030-01-01T00:00:00 has no timezone.*Nothing was changed"):
+    with pytest.raises(InvalidInput, match=r"until=2030-01-01 00:00:00 has no timezone.*Nothing was changed"):
         Pause("the provider is down", datetime(2030, 1, 1))

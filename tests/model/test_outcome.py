@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.model.claims import a_claim
 
 from leasehold.errors import PayloadInvalid
-from leasehold.model.backoff import LONGEST, OUTBOX, SMALL_TEAM, Exponential, Steps
+from leasehold.model.backoff import OUTBOX, SMALL_TEAM, Exponential, Steps
+from leasehold.model.bounds import LONGEST
 from leasehold.model.definition import Definition, OnExhausted
 from leasehold.model.job import Claim
 from leasehold.model.outcome import (
@@ -50,12 +51,12 @@ def judge(outcome: Outcome, claim: Claim | None = None) -> Verdict:
 
 def next_claim(claim: Claim, verdict: Verdict) -> Claim:
     """What an engine makes of a verdict that queues again: the number goes up, the allowance is raised."""
-    return replace(claim, attempt=claim.attempt + 1, forgiven=claim.forgiven + verdict.forgiven)
+    return replace(claim, attempt=claim.attempt + 1, free_attempts=claim.free_attempts + verdict.free_attempts)
 
 
 def after_manual_retry(claim: Claim) -> Claim:
-    """A fresh allowance: all attempts so far are forgiven, and the next one has the next number."""
-    return replace(claim, attempt=claim.attempt + 1, forgiven=claim.attempt)
+    """A fresh allowance: all attempts so far are free_attempts, and the next one has the next number."""
+    return replace(claim, attempt=claim.attempt + 1, free_attempts=claim.attempt)
 
 
 @pytest.mark.parametrize("result", [None, '{"sent":3}'])
@@ -68,11 +69,11 @@ def test_a_cancel_is_written_without_an_error() -> None:
 
 
 def test_a_snooze_queues_the_job_again_after_the_delay_it_asked_for() -> None:
-    assert judge(Snoozed(MINUTE)) == Verdict(Status.QUEUED, AttemptStatus.SNOOZED, delay=MINUTE, forgiven=1)
+    assert judge(Snoozed(MINUTE)) == Verdict(Status.QUEUED, AttemptStatus.SNOOZED, delay=MINUTE, free_attempts=1)
 
 
 def test_a_job_that_is_given_back_is_due_at_once() -> None:
-    assert judge(Released()) == Verdict(Status.QUEUED, AttemptStatus.SNOOZED, delay=timedelta(), forgiven=1)
+    assert judge(Released()) == Verdict(Status.QUEUED, AttemptStatus.GIVEN_BACK, delay=timedelta(), free_attempts=1)
 
 
 def test_a_job_that_must_not_run_has_failed() -> None:
@@ -143,7 +144,7 @@ def test_max_attempts_is_the_number_of_executions_the_first_included(
 
 @pytest.mark.parametrize(("outcome", "_attempt", "_code"), COSTLY)
 def test_error_timeout_and_crash_use_one_attempt_up(outcome: Outcome, _attempt: AttemptStatus, _code: str) -> None:
-    assert judge(outcome).forgiven == 0
+    assert judge(outcome).free_attempts == 0
 
 
 @pytest.mark.parametrize("outcome", FREE, ids=repr)
@@ -151,7 +152,7 @@ def test_a_snooze_and_a_hand_back_cost_no_attempt(outcome: Outcome) -> None:
     claim = a_claim(attempt=2, max_attempts=2)
     following = next_claim(claim, judge(outcome, claim))
 
-    assert following.execution == claim.execution
+    assert following.tries == claim.tries
 
 
 @pytest.mark.parametrize("outcome", FREE, ids=repr)
@@ -161,10 +162,10 @@ def test_a_snooze_and_a_hand_back_queue_the_job_again_even_in_its_last_execution
 
 @pytest.mark.parametrize("outcome", FREE, ids=repr)
 def test_what_costs_nothing_raises_the_allowance_and_never_lowers_the_number(outcome: Outcome) -> None:
-    claim = a_claim(attempt=4, forgiven=1)
+    claim = a_claim(attempt=4, free_attempts=1)
     following = next_claim(claim, judge(outcome, claim))
 
-    assert (following.attempt, following.forgiven) == (5, 2)
+    assert (following.attempt, following.free_attempts) == (5, 2)
 
 
 def test_an_error_waits_as_long_as_it_chose_itself() -> None:
@@ -218,7 +219,7 @@ def test_a_manual_retry_starts_again_with_the_first_delay() -> None:
 
 
 def test_a_manual_retry_has_a_fresh_allowance_under_higher_numbers() -> None:
-    claim, numbers = after_manual_retry(a_claim(attempt=7, max_attempts=3, forgiven=4)), []
+    claim, numbers = after_manual_retry(a_claim(attempt=7, max_attempts=3, free_attempts=4)), []
     while True:
         numbers.append(claim.attempt)
         verdict = judge(ERROR, claim)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.errors import NotJson, PayloadInvalid
-from leasehold.model.payload import MAX_BYTES, MAX_DEPTH, decode, encode, encode_result
+from leasehold.model.payload import MAX_BYTES, MAX_DEPTH, decode, encode, encode_result, is_huge
 
 
 class Text(str):
@@ -170,6 +170,28 @@ def test_the_text_of_a_payload_is_what_any_reader_of_json_understands(payload: d
 @given(plain_json)
 def test_any_plain_result_comes_back_as_it_went_in(result: Any) -> None:
     assert decode(encode_result(result)) == result
+
+
+@given(plain_json)
+def test_no_result_that_can_be_kept_is_huge(result: Any) -> None:
+    assert not is_huge(result)
+
+
+@pytest.mark.parametrize("most", [[0] * (MAX_BYTES // 2 - 1), {f"{n:06}": "" for n in range(21_000)}, "é" * 131_000])
+def test_the_largest_results_are_not_huge(most: Any) -> None:
+    assert not is_huge(most)
+    assert len(encode_result(most).encode()) <= MAX_BYTES
+
+
+ROW = [0] * 100_000
+KEYED = dict.fromkeys(map(str, range(100_000)), ROW)
+
+
+@pytest.mark.parametrize("huge", [[ROW] * 100_000, [KEYED] * 10_000, ["é" * 200_000] * 100_000])
+def test_a_huge_result_is_refused_before_all_of_it_is_seen(huge: Any) -> None:
+    """Each has ten billion items or letters: looking at all of them would take an hour."""
+    with pytest.raises(PayloadInvalid, match="far more than 262,144 bytes of JSON"):
+        encode_result(huge)
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from math import inf
 from typing import Any
 
 from leasehold.errors import InvalidInput
+from leasehold.model.bounds import LONGEST
+from leasehold.model.duration import Duration, seconds_of
 
-LONGEST = timedelta(days=3650)
-"""No delay is longer: what is added to the clock must still be a date that every engine can store."""
+MAX_FACTOR = 1e300
+MAX_STEPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """`base` seconds after the first execution, `factor` times as long after each further one, at most `cap`.
+    """Waits `base` after the first try, `factor` times as long after each further one, at most `cap`.
+
+    `base` and `cap` are durations ("5s", a timedelta, seconds), kept as seconds.
 
     `jitter` is the share of the delay that chance may take away: 0 none, 1 "full jitter", anything down to zero.
     """
@@ -24,20 +27,30 @@ class Exponential:
     cap: float = 3600
     jitter: float = 1
 
-    def __post_init__(self) -> None:
+    def __init__(self, base: Duration = 5, factor: float = 2, cap: Duration = 3600, jitter: float = 1) -> None:
+        for name, value in (
+            ("base", seconds_of(base)),
+            ("factor", factor),
+            ("cap", seconds_of(cap)),
+            ("jitter", jitter),
+        ):
+            object.__setattr__(self, name, value)
         # Written as what must hold, so that NaN, which compares as false, is refused too.
-        in_range = 0 <= self.base <= self.cap <= LONGEST.total_seconds() and 0 <= self.jitter <= 1
-        if not (in_range and 1 <= self.factor < inf):
+        numbers = all(map(_is_number, (self.base, self.factor, self.cap, self.jitter)))
+        in_range = numbers and 0 <= self.base <= self.cap <= LONGEST.total_seconds() and 0 <= self.jitter <= 1
+        if not (in_range and 1 <= self.factor <= MAX_FACTOR):
             raise InvalidInput(
-                f"{self} is not a backoff: it needs 0 <= base <= cap, a cap of at most {LONGEST.days} days, "
-                "a finite factor >= 1 and jitter in 0..1.",
+                f"{_shown(self)} is not a backoff: it needs durations with 0 <= base <= cap, a cap of at most "
+                f"{LONGEST.days} days, a finite factor >= 1 and jitter in 0..1.",
                 fix="Nothing was changed. Correct the values.",
             )
+        if self.factor > 2**53:  # as it will be read back; JSON holds no larger whole number exactly
+            object.__setattr__(self, "factor", float(self.factor))
 
-    def delay(self, execution: int, luck: float) -> timedelta:
-        """The wait after the `execution`-th run (from 1), with `luck` drawn from [0, 1) by the caller."""
+    def delay(self, tries: int, luck: float) -> timedelta:
+        """Returns the wait after so many tries (from 1), with `luck` drawn from [0, 1) by the caller."""
         try:
-            delay = min(self.cap, self.base * float(self.factor) ** (execution - 1))
+            delay = min(self.cap, self.base * float(self.factor) ** (tries - 1))
         except OverflowError:  # 2.0 ** 1024; whatever grows that far has long reached its cap
             delay = self.cap if self.base else 0
         return timedelta(seconds=delay * (1 - self.jitter * luck))
@@ -48,21 +61,24 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Steps:
-    """The delays one after the other, in seconds; the last one repeats."""
+    """Waits these durations, one after each try ("30s", a timedelta, seconds); the last one repeats."""
 
     delays: tuple[float, ...]
 
-    def __init__(self, *delays: float) -> None:
-        if not delays or not all(0 <= delay <= LONGEST.total_seconds() for delay in delays):
+    def __init__(self, *delays: Duration) -> None:
+        seconds = tuple(map(seconds_of, delays))
+        if not 0 < len(delays) <= MAX_STEPS or not all(
+            _is_number(delay) and 0 <= delay <= LONGEST.total_seconds() for delay in seconds
+        ):
             raise InvalidInput(
-                f"Steps{delays} is not a backoff: it needs at least one delay, in seconds, "
+                f"Steps{_shown(delays)} is not a backoff: it needs at least one duration and at most {MAX_STEPS}, "
                 f"each from 0 to {LONGEST.days} days.",
                 fix="Nothing was changed. Correct the values.",
             )
-        object.__setattr__(self, "delays", delays)
+        object.__setattr__(self, "delays", seconds)
 
-    def delay(self, execution: int, luck: float) -> timedelta:
-        return timedelta(seconds=self.delays[min(execution, len(self.delays)) - 1])
+    def delay(self, tries: int, luck: float) -> timedelta:
+        return timedelta(seconds=self.delays[min(tries, len(self.delays)) - 1])
 
     def as_json(self) -> dict[str, Any]:
         return {"steps": list(self.delays)}
@@ -71,13 +87,32 @@ class Steps:
 Backoff = Exponential | Steps
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(values: object) -> str:
+    """Python refuses to write out a whole number of more than 4,300 digits."""
+    try:
+        return f"{values!r:.200}"
+    except ValueError:
+        return "a backoff with a number of thousands of digits"
+
+
 def backoff_from_json(stored: Mapping[str, Any]) -> Backoff:
     return Steps(*stored["steps"]) if "steps" in stored else Exponential(**stored)
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A backoff with the number of executions that it was meant for."""
+    """A backoff with the number of tries that it was meant for: `@app.job(backoff=OUTBOX)` sets both.
+
+    OUTBOX      30 s, then 5 min: 3 tries
+    SCHEDULED   1, 2, 4, 8 min: 5 tries
+    SMALL_TEAM  1, 2, 4, 8 s, at most 60 s: 5 tries
+
+    None of the three has jitter.
+    """
 
     backoff: Backoff
     max_attempts: int

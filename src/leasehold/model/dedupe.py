@@ -13,20 +13,28 @@ And three answers to a second request, while the key is held:
     replace    that job becomes what is asked for now, if it still waits; else as raise
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any
 
 import orjson
 
 from leasehold.errors import InvalidInput
 from leasehold.model import payload as payloads
-from leasehold.model.backoff import LONGEST
+from leasehold.model.bounds import problems_of_duration, storable
+from leasehold.model.duration import Duration, as_duration
+from leasehold.model.hidden import escaped, problem_of_name
 
 MAX_KEY = 1000
+# A key that `canonical_key` made holds a payload, whose texts may have any character.
+_CANONICAL = re.compile(r"::\{.*\}\Z", re.DOTALL)
+# The tenant of jobs that name none.
+DEFAULT_TENANT = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +46,11 @@ class WhileActive:
 class Within:
     window: timedelta
 
-    def __post_init__(self) -> None:
-        if not timedelta() < self.window <= LONGEST:
+    def __init__(self, window: Duration) -> None:
+        object.__setattr__(self, "window", as_duration(window))
+        if problems := list(problems_of_duration("window", self.window, above=True)):
             raise InvalidInput(
-                f"A dedupe window can't be {self.window}: it is longer than zero, at most {LONGEST.days} days.",
+                f"The dedupe window can't be used: {problems[0]}.",
                 fix="Nothing was changed. Use Always() to hold a key for ever.",
             )
 
@@ -50,11 +59,11 @@ class Within:
 class Always:
     expires: timedelta | None = None
 
-    def __post_init__(self) -> None:
-        if self.expires is not None and not timedelta() < self.expires <= LONGEST:
+    def __init__(self, expires: Duration | None = None) -> None:
+        object.__setattr__(self, "expires", as_duration(expires))
+        if expires is not None and (problems := list(problems_of_duration("expires", self.expires, above=True))):
             raise InvalidInput(
-                f"A key can't expire after {self.expires}: it is longer than zero, at most {LONGEST.days} days.",
-                fix="Nothing was changed. None holds it for ever.",
+                f"The dedupe key can't expire so: {problems[0]}.", fix="Nothing was changed. None holds it for ever."
             )
 
 
@@ -78,18 +87,32 @@ class Dedupe:
     def __post_init__(self) -> None:
         if not isinstance(self.mode, WhileActive | Within | Always):
             raise InvalidInput(
-                f"{self.mode!r} is no way to dedupe.",
+                f"{self.mode!r:.80} is no way to dedupe.",
                 fix="Nothing was enqueued. There are WhileActive(), Within(window) and Always().",
+            )
+        if self.key is not None and not isinstance(self.key, str):
+            raise InvalidInput(
+                f"The dedupe key {self.key!r:.80} is not text.", fix="Nothing was enqueued. Pass a text."
+            )
+        if self.on_conflict not in set(OnConflict):
+            raise InvalidInput(
+                f"on_conflict={self.on_conflict!r:.80} is none of {', '.join(OnConflict)}.",
+                fix="Nothing was enqueued. Correct the value.",
             )
         if self.key is not None and not 0 < len(self.key) <= MAX_KEY:
             raise InvalidInput(
                 f"A dedupe key of {len(self.key)} characters can't be used; it has 1 to {MAX_KEY}.",
                 fix="Nothing was enqueued. Shorten the key, or leave it out to use the canonical one.",
             )
-        if self.key is not None and not payloads.storable(self.key):
+        if self.key is not None and not storable(self.key):
             raise InvalidInput(
-                f"The dedupe key {self.key!r} has a NUL character or a lone surrogate, which can't be stored.",
+                f"The dedupe key {self.key!r:.80} has a NUL character or a lone surrogate, which can't be stored.",
                 fix="Nothing was enqueued. Use printable text.",
+            )
+        if self.key is not None and not _CANONICAL.search(self.key) and (hidden := problem_of_name(self.key)):
+            raise InvalidInput(
+                f"The dedupe key {escaped(self.key):.80} can't be used: {hidden}.",
+                fix="Nothing was enqueued. Leave that character out.",
             )
 
     @property
@@ -107,11 +130,15 @@ class Dedupe:
 def canonical_key(definition: str, tenant: str | None, payload: Mapping[str, Any]) -> str:
     """`<definition>::<tenant or global>::<payload as JSON with sorted keys>`, character by character.
 
-    `leasehold.canonical` in SQL writes the same, so that a job from either is the other's duplicate.
+    A job without a tenant is a job of `default`, so both are written as `global`. If the key would be longer than a
+    dedupe key may be, `sha256:` and its hash stand for the JSON. `leasehold.canonical_key` in SQL writes the same, so
+    that a job from either is the other's duplicate.
     """
     payloads.encode(payload)
-    text = orjson.dumps(_as_stored(payload), option=orjson.OPT_SORT_KEYS).decode()
-    return f"{definition}::{tenant or 'global'}::{text}"
+    text = orjson.dumps(_as_stored(payload), option=orjson.OPT_SORT_KEYS)
+    scope = f"{definition}::{'global' if tenant in (None, '', DEFAULT_TENANT) else tenant}::"
+    key = scope + text.decode()
+    return key if len(key) <= MAX_KEY else f"{scope}sha256:{sha256(text).hexdigest()}"
 
 
 def _as_stored(value: Any) -> Any:

@@ -15,7 +15,18 @@ import orjson
 from leasehold.errors import InvalidInput, PayloadInvalid, UnknownDefinition
 from leasehold.model import backoff as backoffs
 from leasehold.model.backoff import Backoff, Exponential, Steps
-from leasehold.model.payload import storable
+from leasehold.model.bounds import (
+    LONGEST_RETENTION,
+    MAX_DESCRIPTION,
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    problems_of_duration,
+    problems_of_integer,
+    problems_of_text,
+)
+from leasehold.model.duration import Duration, as_duration
+from leasehold.model.hidden import escaped, problem_of_name
+from leasehold.model.payload import require_schema
 from leasehold.model.status import Status
 
 MAX_KEY = 100
@@ -32,24 +43,39 @@ class OnExhausted(StrEnum):
     FAILED = "failed"
 
 
+_RETAINED = ("succeeded", "canceled", "failed", "dead_letter")
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long ended jobs are kept; None: for ever."""
+    """How long ended jobs are kept, as in Retention("7d"); None: for ever."""
 
     succeeded: timedelta | None = timedelta(days=30)
     canceled: timedelta | None = timedelta(days=30)
     failed: timedelta | None = None
     dead_letter: timedelta | None = None
 
-    def __post_init__(self) -> None:
-        shortest = min(
-            (kept for kept in (self.succeeded, self.canceled, self.failed, self.dead_letter) if kept), default=None
-        )
-        if shortest is not None and shortest < timedelta():
+    def __init__(
+        self,
+        succeeded: Duration | None = timedelta(days=30),
+        canceled: Duration | None = timedelta(days=30),
+        failed: Duration | None = None,
+        dead_letter: Duration | None = None,
+    ) -> None:
+        given = zip(_RETAINED, (succeeded, canceled, failed, dead_letter), strict=True)
+        kept = {name: as_duration(length) for name, length in given}
+        if problems := [
+            problem
+            for name, length in kept.items()
+            if length is not None
+            for problem in problems_of_duration(name, length, most=LONGEST_RETENTION)
+        ]:
             raise InvalidInput(
-                f"A retention of {shortest} lies in the past.",
-                fix="Nothing was registered. Use timedelta(0) to keep nothing, None to keep for ever.",
+                f"The retention can't be used: {'; '.join(problems)}.",
+                fix='Nothing was registered. Use "0s" to keep nothing, None to keep for ever.',
             )
+        for name, length in kept.items():
+            object.__setattr__(self, name, length)
 
     def keep(self, status: Status) -> timedelta | None:
         kept: timedelta | None = getattr(self, status.value)
@@ -72,9 +98,10 @@ class Definition:
     _made: jsonschema_rs.Draft202012Validator | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "timeout", as_duration(self.timeout))
         if problems := list(self._wrong_types()) or list(self._problems()):
             raise InvalidInput(
-                f"The definition {self.key!r} can't be used: {'; '.join(problems)}.",
+                f"The definition {self.key!r:.120} can't be used: {'; '.join(problems)}.",
                 fix="Nothing was registered. Correct the definition.",
             )
         # People write on_exhausted="failed".
@@ -87,24 +114,23 @@ class Definition:
                 yield f"{name}={value!r:.80} is not {' or '.join(kind.__name__ for kind in kinds)}"
 
     def _problems(self) -> Iterator[str]:
-        if not 0 < len(self.key) <= MAX_KEY:
-            yield f"its key has 1 to {MAX_KEY} characters"
-        if not storable(self.key):
-            yield "its key has no NUL character and no lone surrogate"
-        if not storable(self.description):
-            yield "its description has no NUL character and no lone surrogate"
-        if self.timeout <= timedelta():
-            yield f"timeout={self.timeout} is not longer than zero"
-        if not 1 <= self.max_attempts < 2**31:
-            yield f"max_attempts={self.max_attempts} is not at least 1, it counts the first execution"
-        if not -(2**15) <= self.priority < 2**15:
-            yield f"priority={self.priority} is not between -32768 and 32767"
+        yield from problems_of_text("key", self.key, MAX_KEY, least=1)
+        yield from problems_of_text("description", self.description, MAX_DESCRIPTION)
+        yield from problems_of_duration("timeout", self.timeout, above=True)
+        yield from problems_of_integer("max_attempts", self.max_attempts, 1, note=", it counts the first try")
+        yield from problems_of_integer("priority", self.priority, MIN_PRIORITY, MAX_PRIORITY)
         if self.on_exhausted not in set(OnExhausted):
             yield f"on_exhausted={self.on_exhausted!r} is neither 'dead_letter' nor 'failed'"
 
-    def check_schema(self) -> None:
-        """Raises InvalidInput for a schema that can't be used; for whoever registers definitions, once."""
+    def check_registrable(self) -> None:
+        """Raises InvalidInput for a key or a schema that can't be registered. Stored ones are read without it."""
+        if hidden := problem_of_name(self.key):
+            raise InvalidInput(
+                f"The definition {escaped(self.key):.120} can't be used: {hidden}.",
+                fix="Nothing was registered. Leave that character out of its key.",
+            )
         if self.schema is not None:
+            require_schema(dict(self.schema) if isinstance(self.schema, Mapping) else self.schema)
             self._validator()
 
     def _validator(self) -> jsonschema_rs.Draft202012Validator:
@@ -137,7 +163,7 @@ class Definition:
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "key": (str,),
     "description": (str,),
-    "timeout": (timedelta,),
+    "schema": (Mapping, type(None)),
     "max_attempts": (int,),
     "backoff": (Exponential, Steps),
     "priority": (int,),
@@ -148,11 +174,16 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A definition as the database holds it."""
+    """A definition as the database holds it.
+
+    `unreadable` says what of it this release can't read, as after a newer release wrote it: `definition` then has
+    defaults in those places. It is shown, its jobs run, and no definition in the code is equal to it.
+    """
 
     definition: Definition
     version: int
     active: bool
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +239,7 @@ def _not_among(key: str, known: Sequence[str]) -> str:
     near = get_close_matches(key, known, n=1)
     hint = f' Did you mean "{near[0]}"?' if near else ""
     more = f" (+{len(known) - 5})" if len(known) > 5 else ""
-    return f'there is no definition "{key}".{hint} Known: {", ".join(known[:5]) or "none"}{more}.'
+    return f'there is no definition "{escaped(key)}".{hint} Known: {", ".join(known[:5]) or "none"}{more}.'
 
 
 def _as_json(schema: Mapping[str, Any]) -> bytes:

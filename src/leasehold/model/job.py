@@ -6,14 +6,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NewType, overload
+from typing import Any, ClassVar, NewType, overload
 from uuid import UUID
 
 from leasehold.errors import InvalidInput
-from leasehold.model.backoff import LONGEST
+from leasehold.model.bounds import (
+    EARLIEST,
+    LATEST,
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    problems_of_duration,
+    problems_of_integer,
+    problems_of_moment,
+    problems_of_text,
+)
 from leasehold.model.dedupe import Dedupe
 from leasehold.model.definition import Definition
-from leasehold.model.payload import storable
+from leasehold.model.duration import as_duration
+from leasehold.model.hidden import problem_of_name
 from leasehold.model.status import AttemptStatus, DisplayState, Status, display_state
 
 TenantId = NewType("TenantId", str)
@@ -23,7 +33,6 @@ WorkerId = NewType("WorkerId", str)
 
 # Neither control characters (C0, DEL, C1) nor lone surrogates, which Postgres can't store.
 _NEVER = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
-MAX_TEXT = 1000
 _AT_ONCE = timedelta()
 _TENANT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}]{{0,98}}[^\s{_NEVER}])?")
 
@@ -31,12 +40,26 @@ _TENANT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}]{{0,98}}[^\s{_NEVER}])?")
 def tenant_id(text: str | UUID) -> TenantId:
     if isinstance(text, UUID):
         return TenantId(str(text))
+    tenant = stored_tenant_id(text)
+    if hidden := _problem_of_name(tenant):
+        raise _not_a_tenant(text, hidden)
+    return tenant
+
+
+def stored_tenant_id(text: str) -> TenantId:
+    """As `tenant_id`, for one that may be stored already: it may have characters that are refused by now."""
     if not isinstance(text, str) or not _names_a_tenant(text):
-        raise InvalidInput(
-            f"{_shown(text)} is not a tenant id: 1 to 100 characters, no control characters, no outer spaces.",
-            fix="Nothing was changed. Use the tenant's slug or UUID.",
-        )
+        raise _not_a_tenant(text, "1 to 100 characters, no control characters, no outer spaces")
     return TenantId(text)
+
+
+def _not_a_tenant(text: object, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"{_shown(text)} is not a tenant id: {why}.", fix="Nothing was changed. Use the tenant's slug or UUID."
+    )
+
+
+_problem_of_name = lru_cache(1000)(problem_of_name)
 
 
 @lru_cache(1000)
@@ -75,6 +98,10 @@ class NewJob:
     caller brings makes the call repeatable: the second one creates nothing.
     """
 
+    # Whether the payload was checked against the definition, as `of` says. Not a field: a copy by `replace` may have
+    # another payload, and is checked again.
+    fits: ClassVar[bool] = False
+
     definition: str
     version: int | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
@@ -91,43 +118,49 @@ class NewJob:
     created_by: str | None = None
 
     def __post_init__(self) -> None:
+        if self.delay is not _AT_ONCE:
+            object.__setattr__(self, "delay", as_duration(self.delay))
         if problems := list(self._problems()):
             raise InvalidInput(
-                f"The job of {self.definition!r} can't be enqueued: {'; '.join(problems)}.",
+                f"The job of {self.definition!r:.120} can't be enqueued: {'; '.join(problems)}.",
                 fix="Nothing was enqueued. Correct the values.",
             )
 
     @staticmethod
     def of(definition: str, payload: Mapping[str, Any]) -> "NewJob":
-        """With nothing else said, for a definition whose key was checked: 0.5 µs where the constructor takes 3."""
+        """With nothing else said, for a key and a payload that were checked: 0.5 µs where the constructor takes 3."""
         job = object.__new__(NewJob)
-        job.__dict__.update(definition=definition, payload=payload)
+        job.__dict__.update(definition=definition, payload=payload, fits=True)
         return job
 
-    def with_fields(self, version: int, fields: Mapping[str, Any]) -> "NewJob":
+    def with_fields(self, version: int | None, fields: Mapping[str, Any]) -> "NewJob":
         """The same with other values, which were checked; `replace` would check all of them again."""
         job = object.__new__(NewJob)
         job.__dict__.update(self.__dict__, **fields, version=version)
         return job
 
     def _problems(self) -> Iterator[str]:
-        for name, moment in (("at", self.at), ("deadline", self.deadline)):
-            if moment is not None and moment.tzinfo is None:
-                yield f"{name}={moment} has no timezone and so names no moment, datetime.now(UTC) has one"
-        for name in ("definition", "source_ref", "correlation_id", "created_by"):
-            text: str | None = getattr(self, name)
-            if text is not None and len(text) > MAX_TEXT:
-                yield f"{name} has {len(text)} characters, at most {MAX_TEXT} are kept"
-            if text is not None and not storable(text):
-                yield f"{name} has a NUL character or a lone surrogate, which can't be stored"
-        if not _AT_ONCE <= self.delay <= LONGEST:
-            yield f"delay={self.delay} is not between zero and {LONGEST.days} days"
-        if self.version is not None and not 1 <= self.version < 2**31:
-            yield f"version={self.version} is not at least 1, None stands for the current one"
-        if self.max_attempts is not None and not 1 <= self.max_attempts < 2**31:
-            yield f"max_attempts={self.max_attempts} is not at least 1, it counts the first execution"
-        if self.priority is not None and not -(2**15) <= self.priority < 2**15:
-            yield f"priority={self.priority} is not between -32768 and 32767, lower runs first"
+        yield from problems_of_text("definition", self.definition)
+        for name in ("source_ref", "correlation_id", "created_by"):
+            if (text := getattr(self, name)) is not None:
+                yield from problems_of_text(name, text)
+        for name in ("at", "deadline"):
+            if (moment := getattr(self, name)) is not None:
+                yield from problems_of_moment(name, moment)
+        if self.delay is not _AT_ONCE:
+            yield from problems_of_duration("delay", self.delay)
+        if self.version is not None:
+            yield from problems_of_integer("version", self.version, 1, note=", None stands for the current one")
+        if self.max_attempts is not None:
+            yield from problems_of_integer("max_attempts", self.max_attempts, 1, note=", it counts the first try")
+        if self.priority is not None:
+            yield from problems_of_integer(
+                "priority", self.priority, MIN_PRIORITY, MAX_PRIORITY, ", lower runs first"
+            )
+        if not isinstance(self.source, Source):
+            yield f"source={self.source!r:.80} is not a Source"
+        if not isinstance(self.dedupe, Dedupe | None):
+            yield f"dedupe={self.dedupe!r:.80} is not a Dedupe"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +194,10 @@ class AllCreated(Sequence[Placed]):
 
 @dataclass(slots=True)
 class Claim:
-    """The right to run one attempt. Job, attempt and worker are the fence: nothing finishes "a job".
+    """The right to run one attempt. Job, attempt, worker and batch are the fence: nothing finishes "a job".
+
+    `batch` numbers the worker's claim statements and never repeats within a process. The attempt number can repeat: a
+    crash of the database may undo a claim, and a brought id begins at 1 again once its job was pruned.
 
     Two claims are equal when their fences are; the rest is what running needs. `payload` is JSON text as stored:
     it is parsed by whoever runs it, so that one that can't be parsed spoils its own job and not the batch.
@@ -174,38 +210,49 @@ class Claim:
     job: JobId
     attempt: int
     worker: WorkerId
+    batch: int
     definition: Definition = field(compare=False, repr=False)
     version: int = field(compare=False)
     payload: str = field(compare=False)
     max_attempts: int = field(compare=False)
-    forgiven: int = field(compare=False)
+    free_attempts: int = field(compare=False)
     queued: float = field(compare=False)
     started: float = field(compare=False)
     correlation_id: str | None = field(default=None, compare=False)
     cancel_requested: bool = field(default=False, compare=False)
     overdue: bool = field(default=False, compare=False)
     priority: int = field(default=100, compare=False)
+    unusable: str | None = field(default=None, compare=False)
+    """Why this job can't be run by this release, as when its version of the definition is gone: it fails alone."""
 
     def __hash__(self) -> int:
         return hash(self.job)
 
     @property
     def queued_at(self) -> datetime:
-        return datetime.fromtimestamp(self.queued, UTC)
+        return _moment(self.queued)
 
     @property
     def started_at(self) -> datetime:
-        return datetime.fromtimestamp(self.started, UTC)
+        return _moment(self.started)
 
     @property
-    def execution(self) -> int:
-        """Which of its `max_attempts` executions this is; snoozes, hand-backs and a fresh start are forgiven."""
-        return self.attempt - self.forgiven
+    def tries(self) -> int:
+        """Which of its `max_attempts` tries this is: snoozes and hand-backs use none, a retry by hand starts anew."""
+        return self.attempt - self.free_attempts
+
+
+def _moment(seconds: float) -> datetime:
+    """Somebody may have written `infinity` into the table: the nearest moment that can be shown stands for it."""
+    return datetime.fromtimestamp(min(max(seconds, EARLIEST.timestamp()), LATEST.timestamp()), UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job as it stood when it was read. `due` was judged by the database's clock."""
+    """A job as it stood when it was read. `due` was judged by the database's clock.
+
+    `unreadable` says what could not be read as it is stored, and what is shown instead; mostly there is nothing.
+    """
 
     id: JobId
     tenant: TenantId
@@ -217,7 +264,7 @@ class JobRecord:
     payload: Any
     attempt: int
     max_attempts: int
-    forgiven: int
+    free_attempts: int
     scheduled_for: datetime
     queued_at: datetime
     started_at: datetime | None
@@ -234,6 +281,12 @@ class JobRecord:
     source_ref: str | None
     correlation_id: str | None
     created_by: str | None
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def tries(self) -> int:
+        """How many of its `max_attempts` tries are used: snoozes and hand-backs use none."""
+        return self.attempt - self.free_attempts
 
     @property
     def display(self) -> DisplayState:
@@ -242,7 +295,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One execution of a job. `worker` is None only for what ended before it ran."""
+    """One run of a job, by its claim number. `worker` is None only for what ended before it ran."""
 
     number: int
     status: AttemptStatus

@@ -5,10 +5,19 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leasehold.errors import InvalidInput
-from leasehold.model.payload import storable
+from leasehold.model.bounds import (
+    MAX_TEXT,
+    problems_of_duration,
+    problems_of_integer,
+    problems_of_moment,
+    problems_of_text,
+)
+from leasehold.model.duration import Duration, as_duration
 
 
 class ScopeKind(StrEnum):
+    """Whose limit or pause it is."""
+
     TENANT = "tenant"
     DEFINITION = "definition"
 
@@ -18,6 +27,21 @@ class Scope:
     kind: ScopeKind
     key: str
 
+    def __post_init__(self) -> None:
+        if problems := [*problems_of_text("key", self.key, most=100, least=1)]:
+            raise InvalidInput(
+                f"There is no such scope: {'; '.join(problems)}.",
+                fix="Nothing was changed. Pass a tenant's id or a definition's key.",
+            )
+
+    @staticmethod
+    def stored(kind: ScopeKind, key: str) -> "Scope":
+        """Makes the scope that a row names, without a check: a table may hold a key that no scope can have."""
+        scope = object.__new__(Scope)
+        object.__setattr__(scope, "kind", kind)
+        object.__setattr__(scope, "key", key)
+        return scope
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -26,27 +50,29 @@ class Rate:
     count: int
     period: timedelta
 
-    def __post_init__(self) -> None:
-        if self.count < 1 or self.period <= timedelta():
-            raise InvalidInput(
-                f"A rate of {self.count} per {self.period} lets nothing run.",
-                fix="Nothing was changed. To stop a scope, pause it.",
-            )
+    def __init__(self, count: int, period: Duration) -> None:
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "period", as_duration(period))
+        _require_usable(
+            "rate",
+            *problems_of_integer("count", self.count, least=1),
+            *problems_of_duration("period", self.period, above=True),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None means unlimited."""
+    """None means unlimited. A rate is refused: engines store it and do not enforce it yet."""
 
     max_running: int | None = None
     rate: Rate | None = None
 
     def __post_init__(self) -> None:
-        if self.max_running is not None and self.max_running < 1:
-            raise InvalidInput(
-                f"max_running={self.max_running} lets nothing run.",
-                fix="Nothing was changed. To stop a scope, pause it.",
-            )
+        _require_usable(
+            "limit",
+            *(problems_of_integer("max_running", self.max_running, least=1) if self.max_running is not None else ()),
+            *((f"rate={self.rate!r:.80} is not enforced yet",) if self.rate is not None else ()),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +83,19 @@ class Pause:
     until: datetime | None = None
 
     def __post_init__(self) -> None:
-        if not storable(self.why):
+        if problems := [
+            *problems_of_text("why", self.why, MAX_TEXT),
+            *(problems_of_moment("until", self.until) if self.until is not None else ()),
+        ]:
             raise InvalidInput(
-                "The reason of a pause has a NUL character or a lone surrogate, which can't be stored.",
-                fix="Nothing was changed. Say it in plain text.",
+                f"The pause can't be used: {'; '.join(problems)}.",
+                fix="Nothing was changed. Correct the values; a pause without `until` lasts until it is resumed.",
             )
-        if self.until is not None and self.until.tzinfo is None:
-            raise InvalidInput(
-                f"until={self.until.isoformat()} has no timezone, so it names no moment.",
-                fix="Nothing was changed. Pass an aware datetime, e.g. datetime.now(UTC).",
-            )
+
+
+def _require_usable(what: str, *problems: str) -> None:
+    if problems:
+        raise InvalidInput(
+            f"The {what} can't be used, or lets nothing run: {'; '.join(problems)}.",
+            fix="Nothing was changed. Correct the values; to stop a scope, pause it.",
+        )

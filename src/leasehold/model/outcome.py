@@ -6,7 +6,7 @@ from typing import assert_never
 
 import orjson
 
-from leasehold.model.backoff import LONGEST
+from leasehold.model.bounds import LONGEST
 from leasehold.model.definition import OnExhausted
 from leasehold.model.job import Claim
 from leasehold.model.payload import made_storable, require_json
@@ -101,14 +101,14 @@ Outcome = Succeeded | Raised | TimedOut | Canceled | Snoozed | Released | LeaseL
 class Verdict:
     """What to write. It holds delays, never instants: the engine owns the clock.
 
-    `forgiven` raises the job's allowance: the attempt costs nothing, and yet its number, which fences, only goes up.
+    `free_attempts` raises the allowance: no try is used, and the number of the attempt, which fences, only goes up.
     `details` is JSON text, as `Trace.as_json` makes it.
     """
 
     status: Status
     attempt: AttemptStatus
     delay: timedelta = timedelta()
-    forgiven: int = 0
+    free_attempts: int = 0
     result: str | None = None
     error: str | None = None
     error_code: str | None = None
@@ -140,13 +140,26 @@ def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
         case Canceled():
             return Verdict(Status.CANCELED, AttemptStatus.CANCELED)
         case Snoozed(delay):
-            return Verdict(Status.QUEUED, AttemptStatus.SNOOZED, delay=_bounded(delay), forgiven=1)
+            return Verdict(Status.QUEUED, AttemptStatus.SNOOZED, delay=_bounded(delay), free_attempts=1)
         case Released():
-            return Verdict(Status.QUEUED, AttemptStatus.SNOOZED, forgiven=1)
+            return Verdict(Status.QUEUED, AttemptStatus.GIVEN_BACK, free_attempts=1)
         case Rejected(code, message):
             return _given_up(AttemptStatus.FAILED, code, message)
         case _:
             assert_never(outcome)
+
+
+def decided(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
+    """As `decide`, and never raises: an outcome that can't be judged fails its own job and not its batch."""
+    try:
+        return decide(outcome, claim, luck)
+    except Exception as error:
+        return not_written(f"the outcome of the attempt can't be judged: {type(error).__name__}: {error!s:.300}")
+
+
+def not_written(why: str) -> Verdict:
+    """The verdict on an attempt whose own verdict can't be written. Its effects have happened, so it is final."""
+    return _given_up(AttemptStatus.FAILED, "verdict_invalid", why)
 
 
 def _given_up(attempt: AttemptStatus, code: str, message: str, trace: Trace | None = None) -> Verdict:
@@ -160,10 +173,10 @@ def _given_up(attempt: AttemptStatus, code: str, message: str, trace: Trace | No
 
 
 def _again_or_exhausted(wrong: Verdict, claim: Claim, luck: float, chosen: timedelta | None = None) -> Verdict:
-    if claim.execution >= claim.max_attempts:
+    if claim.tries >= claim.max_attempts:
         exhausted = claim.definition.on_exhausted
         return replace(wrong, status=Status.FAILED if exhausted is OnExhausted.FAILED else Status.DEAD_LETTER)
-    delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.execution, luck)
+    delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.tries, luck)
     return replace(wrong, status=Status.QUEUED, delay=delay)
 
 

@@ -67,6 +67,8 @@ def parse_status(word: str) -> Status:
 
 
 class AttemptStatus(StrEnum):
+    """`snoozed` and `given_back` cost none of the job's tries: the handler asked to wait, or the worker stopped."""
+
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -74,6 +76,7 @@ class AttemptStatus(StrEnum):
     CANCELED = "canceled"
     CRASHED = "crashed"
     SNOOZED = "snoozed"
+    GIVEN_BACK = "given_back"
 
 
 class DisplayState(StrEnum):

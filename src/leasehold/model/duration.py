@@ -1,0 +1,79 @@
+"""The one way in which durations are written: "90s", "1h30m", "7d", a timedelta, or a number of seconds."""
+
+import re
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from leasehold.errors import InvalidInput
+
+Duration: TypeAlias = str | timedelta | float
+"""What every parameter that is a duration takes. Type checkers let an int pass as a float."""
+
+HOW_TO_WRITE = 'Write "90s", "5m", "1h30m" or "7d", or pass a timedelta or a number of seconds'
+
+LONGEST_DURATION = timedelta(days=36_500)
+MAX_LENGTH = 60
+_SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 0.001}
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+# Each unit at most once, from the largest to the smallest. `[0-9]`, because `\d` takes the digits of every script.
+_TEXT = re.compile(r"\s*".join(rf"(?:({_NUMBER})\s*{unit})?" for unit in _SECONDS))
+_BARE = re.compile(_NUMBER)
+
+
+def read_duration(value: Any) -> timedelta:
+    """Returns this duration as a timedelta; raises InvalidInput for a value that is not a duration."""
+    if isinstance(value, timedelta):
+        return value
+    found = _from_text(value.strip()) if isinstance(value, str) else _from_number(value)
+    if found is None:
+        raise InvalidInput(f"{_shown(value)} is not a duration.", fix=f"Nothing was changed. {HOW_TO_WRITE}.")
+    if abs(found) > LONGEST_DURATION:
+        raise InvalidInput(
+            f"{_shown(value)} is longer than {LONGEST_DURATION.days} days.", fix="Nothing was changed. Shorten it."
+        )
+    return found
+
+
+def as_duration(value: Any) -> Any:
+    """Returns this duration as a timedelta; a value that is not a duration as it is, for a later check to refuse."""
+    try:
+        return read_duration(value)
+    except InvalidInput:
+        return value
+
+
+def seconds_of(value: Any) -> Any:
+    """Returns this duration in seconds: numbers stay as they are, and so does a value that is not a duration."""
+    if not isinstance(value, str | timedelta) or not isinstance(length := as_duration(value), timedelta):
+        return value
+    seconds = length.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _from_text(text: str) -> timedelta | None:
+    if not 0 < len(text) <= MAX_LENGTH:
+        return None
+    if _BARE.fullmatch(text):
+        return _from_number(float(text))
+    if match := _TEXT.fullmatch(text):
+        numbers = zip(match.groups(), _SECONDS.values(), strict=True)
+        return _from_number(sum(float(number) * seconds for number, seconds in numbers if number))
+    return None
+
+
+def _from_number(value: Any) -> timedelta | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return timedelta(seconds=value)
+    except (OverflowError, ValueError):  # infinity and what is beyond a timedelta; NaN
+        return None
+
+
+def _shown(value: Any) -> str:
+    """Shows text as ASCII, so that `٣h` can be told from 3h. Python refuses to write out 4,300 digits."""
+    try:
+        shown = ascii(value) if isinstance(value, str) else repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return shown if len(shown) <= MAX_LENGTH else f"{shown[:MAX_LENGTH]}…"

@@ -1,0 +1,45 @@
+"""Why a job that is due does not run: what holds its lane back, as values and as sentences."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from leasehold.model.limits import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeState:
+    """A tenant or a definition as a claim sees it: its pause, and its cap if that many of its jobs run."""
+
+    scope: Scope
+    paused_because: str | None = None
+    paused_until: datetime | None = None
+    reached_cap: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """A definition for one tenant. `workers` counts the live workers that serve it."""
+
+    active: bool
+    workers: int
+    scopes: tuple[ScopeState, ...] = ()
+
+
+def waiting_reasons(lane: LaneState) -> list[str]:
+    """Returns why nothing of the lane starts; empty if its jobs only wait for a free slot."""
+    return list(_reasons(lane))
+
+
+def _reasons(lane: LaneState) -> Iterator[str]:
+    if not lane.active:
+        yield "its definition is inactive"
+    for state in lane.scopes:
+        if state.paused_because is not None:
+            until = f" until {state.paused_until:%Y-%m-%d %H:%M:%S %Z}" if state.paused_until else ""
+            yield f"its {state.scope.kind} is paused{until}: {state.paused_because}"
+        if state.reached_cap is not None:
+            jobs = "1 job" if state.reached_cap == 1 else f"{state.reached_cap} jobs"
+            yield f"its {state.scope.kind} runs {jobs}, which is its limit"
+    if not lane.workers:
+        yield "no live worker serves it"
