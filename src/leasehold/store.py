@@ -1,18 +1,22 @@
 """The seam: what a worker, a tenant's door and an administrator need of an engine, and nothing else.
 
 Engines implement these Protocols and pass one conformance suite. Where they honestly differ, `Abilities` says so.
-Every verb that writes for an attempt takes the Claim and is fenced by it: job, attempt and worker must all still
-match. Only the engine's clock judges what is due, expired or over.
+Every verb that writes for an attempt takes the Claim and is fenced by it: job, attempt, worker and batch must
+all still match. Only the engine's clock judges what is due, expired or over.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
+from leasehold.errors import InvalidInput
+from leasehold.model.bounds import problems_of_moment, problems_of_text
 from leasehold.model.definition import Change, Definition, Registered
+from leasehold.model.duration import Duration
+from leasehold.model.explain import LaneState
 from leasehold.model.job import Attempt, Claim, JobId, JobRecord, Line, NewJob, Placed, Source, TenantId, WorkerId
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.outcome import Verdict
@@ -81,20 +85,39 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """`alive` False: the seat is gone, stop every run. `orphans`: claims without a living seat wait for `evict`."""
+    """`alive` False: the seat is gone, stop every run. `orphans`: claims without a living seat wait for `evict`.
+
+    `next_due` is about what this seat serves and may start, as is `work_waits`: something is ready now.
+    `strays`: the seat holds claims that were not among those to be renewed, and that began more than a lease ago, so
+    their answer is not under way any more. `held` names them.
+    """
 
     alive: bool
     lost: frozenset[Claim]
     cancels: frozenset[Claim]
     orphans: bool
+    strays: bool
     next_due: timedelta | None
+    work_waits: bool = False
 
 
 class Wake(StrEnum):
-    """A hint, never data: there may be work, or one of this worker's jobs shall be canceled."""
+    """A hint, never data: there may be work, or one of this worker's jobs shall be canceled.
+
+    HEARTBEAT is what this seat's own `renew` sent, if asked for a probe: the listener hears.
+    """
 
     WORK = "work"
     CANCEL = "cancel"
+    HEARTBEAT = "heartbeat"
+
+
+@dataclass(frozen=True, slots=True)
+class DueWork:
+    """Work of a definition comes due, so long from now. The worker that was woken for it looks exactly then."""
+
+    definition: str
+    wait: timedelta
 
 
 class FinishAnswer(StrEnum):
@@ -140,8 +163,13 @@ class Fleet(Protocol):
     async def join(self, serves: Serves, facts: WorkerFacts, lease: timedelta) -> Seat:
         """Registers a worker under a new boot-unique id, with a lease that `renew` extends."""
 
-    async def renew(self, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
-        """Extends the lease of the seat, and so of all that it holds; ends the seats of the dead."""
+    async def renew(
+        self, seat: Seat, held: Sequence[Claim], lease: timedelta, *, look: bool = False, probe: bool = False
+    ) -> Renewal:
+        """Extends the lease of the seat, and so of all that it holds; ends the seats of the dead.
+
+        `look` also asks whether work waits. `probe` sends Wake.HEARTBEAT to this seat's own `wakes`.
+        """
 
     async def leave(self, seat: Seat) -> None:
         """Ends the seat. Claims that it still holds are orphans from then on."""
@@ -153,12 +181,12 @@ class Fleet(Protocol):
         raises SeatLost.
         """
 
-    async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+    async def finish(self, done: Sequence[tuple[Claim, Verdict]], *, reclaimed: bool = False) -> frozenset[Claim]:
         """Writes the verdicts, durably. Returns the claims that were fenced off: nothing was written for those.
 
         A verdict that would queue the job again ends it as canceled if that was requested meanwhile. What ends and
         what is queued again are written one after the other: repeated after an error, some may be refused that were
-        written before.
+        written before. Claims that were `reclaimed` from workers that are gone delay no finish of a worker's own.
         """
 
     def transaction(self, claim: Claim, given: object | None) -> FinishingTransaction:
@@ -179,14 +207,16 @@ class Fleet(Protocol):
     async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
         """The sleep protocol. Neither claims nor more: from now on a wake is sure to come; sleep until `next_due`."""
 
-    def wakes(self, seat: Seat) -> AsyncGenerator[Wake, None]:
-        """Wakes for this seat. Each (re)connection begins with one WORK, since wakes may have been missed before.
+    def wakes(self, seat: Seat) -> AsyncGenerator[Wake | DueWork, None]:
+        """Wakes for this seat, and times at which work comes due.
+
+        Each (re)connection begins with one WORK, since wakes may have been missed before.
 
         Raises CannotListen where none would ever arrive.
         """
 
     async def rouse(self, seat: Seat) -> None:
-        """Passes a wake on: to one other sleeper that serves something this seat serves."""
+        """Passes a wake on: wakes sleepers that can run what is ready among what this seat serves."""
 
     async def say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
         """Appends log lines and progress. Returns the claims that were fenced off. A repeated line is kept once."""
@@ -239,6 +269,22 @@ class Filter:
     tried: bool | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if problems := list(self._problems()):
+            raise InvalidInput(
+                f"Nothing can be listed by this filter: {'; '.join(problems)}.",
+                fix="Nothing was read. Correct the values.",
+            )
+
+    def _problems(self) -> Iterator[str]:
+        for name in ("created_after", "created_before"):
+            if (moment := getattr(self, name)) is not None:
+                yield from problems_of_moment(name, moment)
+        if self.correlation_id is not None:
+            yield from problems_of_text("correlation_id", self.correlation_id)
+        for definition in self.definitions:
+            yield from problems_of_text("definition", definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +340,11 @@ class Filling(Protocol):
 class TenantJobs(Protocol):
     """The tenant's door: no verb takes a tenant id, and none can reach another tenant."""
 
-    async def prepare(self, jobs: Sequence[NewJob]) -> Prepared:
-        """All that can be done before a `Caller` is used, so that its transaction holds no lock for it."""
+    async def prepare(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> Prepared:
+        """All that can be done before a `Caller` is used, so that its transaction holds no lock for it.
+
+        Without `wakes` the enqueue wakes no worker when it is committed.
+        """
 
     async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[Placed]:
         """All or none, in the order given; within the caller's transaction if one is passed that can be awaited.
@@ -309,6 +358,9 @@ class TenantJobs(Protocol):
 
     async def get(self, job: JobId) -> JobRecord | None: ...
 
+    async def get_many(self, jobs: Sequence[JobId]) -> Sequence[JobRecord]:
+        """Returns the jobs that there are, by one statement, in no order."""
+
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page: ...
 
     async def counts(self, cap: int) -> Mapping[Status, int]:
@@ -318,7 +370,7 @@ class TenantJobs(Protocol):
 
     async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[Line]: ...
 
-    async def ended(self, job: JobId, wait: timedelta) -> JobRecord | None:
+    async def ended(self, job: JobId, wait: Duration) -> JobRecord | None:
         """The job once it is final, woken not polled; None when `wait` is over or there is no such job."""
 
     async def cancel(self, jobs: Sequence[JobId]) -> Mapping[JobId, CancelAnswer]:
@@ -331,11 +383,21 @@ class TenantJobs(Protocol):
         """
 
     async def reschedule(
-        self, jobs: Sequence[JobId], delay: timedelta | None = None, priority: int | None = None
+        self, jobs: Sequence[JobId], delay: Duration | None = None, priority: int | None = None
     ) -> Mapping[JobId, RescheduleAnswer]:
         """Moves waiting jobs; a delay of zero means now. None leaves as it is."""
 
     async def definitions(self) -> Sequence[Registered]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRecord:
+    """A tenant or definition with its limit and its pause, each None where it has none."""
+
+    scope: Scope
+    max_running: int | None
+    paused_because: str | None
+    paused_until: datetime | None
 
 
 class Administration(Protocol):
@@ -350,6 +412,9 @@ class Administration(Protocol):
 
     async def definitions(self) -> Sequence[Registered]: ...
 
+    async def definition_version(self, key: str, version: int) -> Definition | None:
+        """Returns the definition as it was in this version, which never changes; None if there is no such version."""
+
     async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
         """By name, the first `limit`."""
 
@@ -358,6 +423,15 @@ class Administration(Protocol):
 
     async def whose(self, job: JobId) -> Sequence[TenantId]:
         """Which tenants have a job of that id: one, unless they brought it themselves."""
+
+    async def scopes(self, limit: int = 1000) -> "Sequence[ScopeRecord]":
+        """Returns the first `limit` tenants and definitions that have a limit or a pause now."""
+
+    async def now(self) -> datetime:
+        """Returns what the engine's clock says: pauses and due times are judged by it."""
+
+    async def lanes(self, lanes: Sequence[tuple[str, TenantId]]) -> Sequence[LaneState]:
+        """Returns what holds each lane (definition, tenant) back, in the order given. By one statement."""
 
     async def activate(self, definition: str, active: bool) -> None:
         """Inactive: nothing new is taken, and what waits is held."""

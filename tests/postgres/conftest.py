@@ -4,11 +4,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
+from tests.cli.terminal import CommandLine
 from tests.conftest import Clock
 from tests.postgres.rig import GATED_CLOCK, Connections, Gate, Raw
+from tests.postgres.roles import Roles, granted_roles
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.store import Store
 
 
@@ -18,7 +20,7 @@ async def open_stores(database_url: str) -> AsyncIterator[Callable[[int], Awaita
     async with AsyncExitStack() as stack:
 
         async def opened(count: int) -> list[Store]:
-            stores = [await open_store(database_url, schema="leasehold") for _ in range(count)]
+            stores = [await engine_for(database_url).open() for _ in range(count)]
             for store in stores:
                 stack.push_async_callback(store.close)
             return stores
@@ -54,7 +56,22 @@ async def gate(connections: Connections) -> Gate:
 @pytest.fixture
 async def bench(store: Store, database_url: str, clock: Clock) -> Bench:
     async def open_again() -> Store:
-        return await open_store(database_url, schema="leasehold")
+        return await engine_for(database_url).open()
 
     await store.sync_definitions([REPORT, EMAIL])
     return Bench(EngineUnderTest(store, open_again, clock.move))
+
+
+@pytest.fixture
+def leasehold(database_url: str) -> CommandLine:
+    """Commands that are typed at this test's database."""
+    return CommandLine(database_url)
+
+
+@pytest.fixture
+async def roles(database_url: str, observer: Raw, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Roles]:
+    """Roles with few rights. The test fails if a worker's task that lacks a right says so in the log."""
+    async with granted_roles(database_url, observer) as made:
+        yield made
+        said = [f"{record.getMessage()} {record.exc_info}" for record in caplog.get_records("call")]
+        assert [text for text in said if "permission denied" in text] == []

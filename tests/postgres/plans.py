@@ -285,8 +285,8 @@ _SLEEPERS = """
     select id, array['nothing'] from leasehold.workers order by id limit 100
 """
 _LIMITS = """
-    insert into leasehold.limits (kind, key, max_running)
-    select 'tenant', 't' || lpad(n::text, 6, '0'), 1000 from generate_series(1, $1) n
+    insert into leasehold.limits (kind, key, max_running, capped_at)
+    select 'tenant', 't' || lpad(n::text, 6, '0'), 1000, now() - interval '1 day' from generate_series(1, $1) n
 """
 # Half of the deep lane has a dedupe key, a tenth a correlation id.
 _QUEUED = """
@@ -487,12 +487,14 @@ def _lanes(tenants: Sequence[str], definition: str) -> dict[str, Any]:
     count = len(tenants)
     return {
         "worker": worker_id(1),
+        "batch": 1,
         "definitions": [definition] * count,
         "tenants": tenants,
         "from_priorities": [-(2**15)] * count,
         "from_seqs": [-1] * count,
         "to_priorities": [2**15 - 1] * count,
         "locked_definitions": [],
+        "advance": False,
     }
 
 
@@ -501,6 +503,7 @@ def _held(numbers: Sequence[int]) -> dict[str, Any]:
         "tenants": [BIG] * len(numbers),
         "jobs": [running_id(number) for number in numbers],
         "attempts": [1] * len(numbers),
+        "batches": [0] * len(numbers),
     }
 
 
@@ -519,8 +522,16 @@ def _verdicts(numbers: Sequence[int], attempt_status: str) -> dict[str, Any]:
 
 def _taking(definitions: Sequence[str]) -> dict[str, Any]:
     """Looks at the first piece of tenants; with a limit, takes from them."""
-    start = {"after": "", "until": None, "around": True, "most": 64, "limit": 0, "even_if_due": True}
-    return {"worker": worker_id(1), "definitions": definitions, "tenants": None, **start}
+    start = {
+        "after": "",
+        "until": None,
+        "around": True,
+        "most": 64,
+        "limit": 0,
+        "even_if_due": True,
+        "due_from": None,
+    }
+    return {"worker": worker_id(1), "batch": 1, "definitions": definitions, "tenants": None, **start}
 
 
 def _alike(**jobs: Any) -> dict[str, Any]:
@@ -534,6 +545,12 @@ def _alike(**jobs: Any) -> dict[str, Any]:
 _NEW_IDS = [f"01900009-0000-7000-8000-{number:012x}" for number in range(100)]
 _NEW_ID = UUID(_NEW_IDS[0])
 _MINE = range(1, 51)
+
+
+def _few(definitions: Sequence[str]) -> dict[str, Any]:
+    return {"worker": worker_id(1), "batch": 1, "definitions": definitions, "limit": 16, "due_from": None}
+
+
 _READY = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running"}}
 _FOUND = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running", "jobs_future"}}
 _PKEY = {"jobs": {"jobs_pkey"}}
@@ -541,7 +558,7 @@ _TENANTS_64 = [lane_tenant(number) for number in range(1, 65)]
 _BY_ID = {"jobs": {"jobs_pkey"}, "jobs_done": {"jobs_done_pkey"}}
 _FIND = {
     "tenant": BIG,
-    "below": UUID(int=2**128 - 1),
+    "up_to": UUID(int=2**128 - 1),
     "active": ["blocked", "queued", "running"],
     "running": False,
     "succeeded": True,
@@ -589,6 +606,12 @@ ON_LINKS: tuple[Case, ...] = (
         _READY,
     ),
     Case(
+        "claim from 64 capped lanes and advance",
+        "fleet/claim",
+        {**_lanes(_TENANTS_64, WIDE), "share": 1, "limit": 50, "locked_tenants": _TENANTS_64, "advance": True},
+        _READY,
+    ),
+    Case(
         "claim from 64 busy lanes",
         "fleet/claim",
         {**_lanes(_TENANTS_64, WIDE), "share": 1, "limit": 50, "locked_tenants": []},
@@ -609,18 +632,20 @@ ON_LINKS: tuple[Case, ...] = (
         {**_taking([WIDE]), "limit": 50, "after": "~", "until": "~", "around": False},
         _FOUND,
     ),
+    Case("claim a few", "fleet/claim_few", _few(DEFINITIONS), _FOUND),
+    Case("claim a few where there are many", "fleet/claim_few", _few([DEEP]), _FOUND),
     Case("only look", "fleet/take", _taking(DEFINITIONS), _FOUND),
     Case("lock scopes", "fleet/lock_scopes", {"tenants": _TENANTS_64, "definitions": [WIDE] * 64}, {}),
     Case(
         "promote what is due",
         "fleet/promote",
-        {"definitions": DEFINITIONS, "tenants": None, "limit": 50},
+        {"definitions": DEFINITIONS, "tenants": None, "limit": 50, "due_from": None},
         {"jobs": {"jobs_future", "Tid Scan"}},
     ),
     Case(
         "promote nothing",
         "fleet/promote",
-        {"definitions": [DEEP, LATER], "tenants": None, "limit": 50},
+        {"definitions": [DEEP, LATER], "tenants": None, "limit": 50, "due_from": None},
         {"jobs": {"jobs_future", "Tid Scan"}},
     ),
     Case(
@@ -659,7 +684,18 @@ ON_LINKS: tuple[Case, ...] = (
     Case(
         "renew",
         "fleet/renew",
-        {"worker": worker_id(1), "lease": timedelta(minutes=1), "definitions": DEFINITIONS, **_held(_MINE)},
+        {
+            "worker": worker_id(1),
+            "lease": timedelta(minutes=1),
+            "definitions": DEFINITIONS,
+            "serves_tenants": None,
+            "look": True,
+            "probe": False,
+            "thorough": True,
+            "due_from": None,
+            "cheap": 0.005,
+            **_held(_MINE),
+        },
         {"jobs": {"jobs_pkey", "jobs_running", "jobs_future"}},
     ),
     Case("sleep", "fleet/sleep", {"worker": worker_id(1), "definitions": DEFINITIONS, "tenants": None}, {}),
@@ -677,6 +713,12 @@ ON_LINKS: tuple[Case, ...] = (
             "job_lines": {"job_lines_pkey"},
             "dedupe_holds": {"dedupe_holds_pkey"},
         },
+    ),
+    Case(
+        "prune lines",
+        "fleet/prune_lines",
+        {"limit": 10, "lines": 50},
+        {"jobs_done": {"jobs_done_prune"}, "job_lines": {"job_lines_pkey", "Tid Scan"}},
     ),
     Case("prune holds", "fleet/prune_holds", {"limit": 10}, {"dedupe_holds": {"dedupe_holds_expiry", "Tid Scan"}}),
 )
@@ -770,7 +812,7 @@ _POOLED = (
 _FINDING = (
     Case("find", "tenant/find", _FIND, _FIND_WAYS),
     Case("find a small tenant's", "tenant/find", {**_FIND, "tenant": lane_tenant(7)}, _FIND_WAYS),
-    Case("find further below", "tenant/find", {**_FIND, "below": ended_id(60)}, _FIND_WAYS),
+    Case("find further below", "tenant/find", {**_FIND, "up_to": ended_id(60)}, _FIND_WAYS),
     Case("find by correlation", "tenant/find", {**_FIND, "correlation_id": "c2"}, _FIND_WAYS),
     Case(
         "find dead letters",
@@ -789,7 +831,7 @@ _FINDING = (
 )
 
 # What no tenant may ask; planned anew each time.
-_EVERYWHERE = {**_FIND, "last_tenant": "", "below_later": UUID(int=2**128 - 1), "only_running": False}
+_EVERYWHERE = {**_FIND, "last_tenant": "", "up_to_later": UUID(int=2**128 - 1), "only_running": False}
 del _EVERYWHERE["tenant"]
 _ONLY_RUNNING = {
     **_EVERYWHERE,
@@ -803,7 +845,7 @@ _LOOKING_ROUND = (
     Case("tenants", "administration/tenants", {"limit": 50}, {}),
     Case(
         "count the workers",
-        "checkup/workers",
+        "doctor/workers",
         {"most": 10_000},
         {"jobs": {"jobs_running", "jobs_ready", "jobs_future"}},
     ),
@@ -822,7 +864,7 @@ OF_EACH_TENANT = tuple(
         Case(
             "find further below everywhere",
             "administration/everywhere",
-            {**_EVERYWHERE, "last_tenant": lane_tenant(7), "below": ended_id(60), "below_later": ended_id(61)},
+            {**_EVERYWHERE, "last_tenant": lane_tenant(7), "up_to": ended_id(60), "up_to_later": ended_id(61)},
             _FIND_WAYS,
         ),
         Case(

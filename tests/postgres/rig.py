@@ -41,7 +41,7 @@ GATED_CLOCK = """
     end $$;
 """
 # Words that occur in one statement only.
-TAKE, CLAIM = "%waits_for_locks%", "%within_caps%"
+TAKE, CLAIM, CLAIM_FEW = "%waits_for_locks%", "%within_caps%", "%all_free%"
 EVICT, CANCEL = "%w.id = j.worker_id))%limit $%", "%asked%"
 
 

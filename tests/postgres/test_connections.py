@@ -9,8 +9,8 @@ from tests.conftest import PATIENCE
 from tests.postgres.rig import SOON, Connections, Raw, blocked, postgres
 from tests.store.bench import ACME, HOUR, Bench, keyed
 
-from leasehold.engines import open_store
-from leasehold.engines.postgres.claiming import PROMOTED_AT_ONCE
+from leasehold.engines import engine_for
+from leasehold.engines.postgres.claim.claim import PROMOTED_AT_ONCE
 from leasehold.engines.postgres.database import POOL_SIZE, Database
 from leasehold.errors import InvalidInput, LeaseholdError, Unreachable
 from leasehold.model.job import NewJob
@@ -56,7 +56,7 @@ async def test_who_lost_the_connection_it_claims_by_is_told_so_before_it_claims_
 async def test_a_store_that_was_closed_opens_no_connection_for_who_comes_late(
     bench: Bench, database_url: str
 ) -> None:
-    store = await open_store(database_url)
+    store = await engine_for(database_url).open()
     seat = await bench.join(store=store)
     await store.close()
     with pytest.raises(Unreachable, match="closed"):
@@ -84,7 +84,7 @@ async def test_a_session_that_ends_at_whatever_moment_means_an_unreachable_datab
     bench: Bench, observer: Raw
 ) -> None:
     """Also between the server's last word and the end of the connection, when the driver has errors of its own."""
-    link = postgres(bench.store)._finisher
+    link = postgres(bench.store)._upkeep
     for moment in range(60):
         await bench.store.evict(1)
         session = link._connection
@@ -123,7 +123,7 @@ async def test_the_store_works_on_after_all_of_its_sessions_were_ended(bench: Be
 
 async def test_a_database_that_is_not_there_is_said_in_our_words(database_url: str) -> None:
     with pytest.raises(InvalidInput, match="the database refuses"):
-        await open_store(f"{database_url}".replace("leasehold_test_", "no_such_database_"))
+        await engine_for(database_url.replace("leasehold_test_", "no_such_database_")).open()
 
 
 async def test_a_server_without_room_for_more_is_one_to_come_back_to(bench: Bench) -> None:

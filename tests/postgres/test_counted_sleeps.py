@@ -87,3 +87,23 @@ async def test_while_nobody_sleeps_an_old_snapshot_notifies_nobody(
         async with producer.transaction(isolation="repeatable_read"):
             assert await producer.fetchval("select leasehold.wake_for_one('report', $1, null)", bench.tenant) == 0
         assert await heard_so_far(observer, {seat: ears}) == {}
+
+
+async def test_a_sleep_counts_though_a_dump_says_that_more_are_over(bench: Bench, observer: Raw) -> None:
+    """A dump reads one sequence after the other. What it restored as over was not begun yet."""
+    seat = await bench.worker()
+    begun = await observer.fetchval("select pg_sequence_last_value(leasehold.sleeps_begun('report'))")
+    await observer.execute("select setval(leasehold.sleeps_over('report'), $1)", begun + 1)
+    async with asleep(bench.store, seat) as ears:
+        assert not await nobody_sleeps(observer)
+        await bench.enqueue()
+        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+
+
+async def test_after_such_a_sleep_producers_note_what_is_over_again(bench: Bench, observer: Raw) -> None:
+    seat = await bench.worker()
+    await observer.execute("select setval(leasehold.sleeps_over('report'), 1000)")
+    async with asleep(bench.store, seat):
+        await bench.enqueue()  # wakes it
+        await bench.enqueue()  # finds no sleeper
+        assert await nobody_sleeps(observer)

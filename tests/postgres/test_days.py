@@ -9,7 +9,7 @@ from tests.conftest import Clock
 from tests.postgres.rig import Connections
 from tests.store.bench import ACME, DAY, REPORT, Bench, EngineUnderTest, keyed
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.model.backoff import Steps
 from leasehold.model.job import JobId, NewJob
 from leasehold.model.outcome import Snoozed
@@ -32,9 +32,9 @@ async def noon(request: pytest.FixtureRequest, clock: Clock) -> datetime:
 @pytest.fixture
 async def bench(database_url: str, connections: Connections, clock: Clock, noon: datetime) -> AsyncIterator[Bench]:
     await (await connections.open()).execute(TO_BERLIN)
-    store = await open_store(database_url, schema="leasehold")
+    store = await engine_for(database_url).open()
     await store.sync_definitions([replace(REPORT, backoff=Steps(DAY.total_seconds()))])
-    yield Bench(EngineUnderTest(store, lambda: open_store(database_url, schema="leasehold"), clock.move))
+    yield Bench(EngineUnderTest(store, engine_for(database_url).open, clock.move))
     await store.close()
 
 

@@ -8,7 +8,7 @@ from tests.postgres.rig import SOON
 from tests.store.bench import DAY, Bench
 from tests.store.ears import fall_asleep
 
-from leasehold.engines.postgres.lanes import PIECE
+from leasehold.engines.postgres.claim.rotation import PIECE
 from leasehold.model.job import NewJob, TenantId, tenant_id
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 

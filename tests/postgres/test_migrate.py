@@ -7,9 +7,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from leasehold.engines import open_store
-from leasehold.engines.postgres.migrate import migrate, migrations, script, standing
-from leasehold.engines.report import Standing
+from leasehold.engine import SchemaStatus
+from leasehold.engines import engine_for
+from leasehold.engines.postgres.migrate import migrate, migrations, schema_status, script
 from leasehold.errors import InvalidInput, SchemaMismatch
 from leasehold.model.job import tenant_id
 
@@ -37,7 +37,7 @@ async def shape(url: str, schema: str) -> list[tuple[object, ...]]:
 async def test_migrating_makes_the_schema_and_says_what_it_did(database_url: str) -> None:
     applied = await migrate(database_url, "fresh")
     assert [migration.version for migration in applied] == list(range(1, LATEST + 1))
-    assert await standing(database_url, "fresh") == Standing("fresh", LATEST, applied[-1].needs, LATEST)
+    assert await schema_status(database_url, "fresh") == SchemaStatus("fresh", LATEST, applied[-1].needs, LATEST)
 
 
 async def test_migrating_again_changes_nothing(database_url: str) -> None:
@@ -60,7 +60,7 @@ async def test_the_script_makes_the_same_schema(database_url: str) -> None:
     finally:
         await connection.close()
     assert await shape(database_url, "scripted") == await shape(database_url, "migrated")
-    assert (await standing(database_url, "scripted")).current
+    assert (await schema_status(database_url, "scripted")).current
 
 
 async def test_a_failed_migration_leaves_nothing_behind(database_url: str) -> None:
@@ -72,12 +72,12 @@ async def test_a_failed_migration_leaves_nothing_behind(database_url: str) -> No
         assert await connection.fetchval("select to_regclass('taken.jobs') is null")
     finally:
         await connection.close()
-    assert (await standing(database_url, "taken")).version == 0
+    assert (await schema_status(database_url, "taken")).version == 0
 
 
 async def test_a_reserved_word_can_be_the_schemas_name(database_url: str) -> None:
     await migrate(database_url, "user")
-    store = await open_store(database_url, "user")
+    store = await engine_for(database_url, "user").open()
     try:
         assert await store.tenant(tenant_id("acme")).counts(1) is not None
     finally:
@@ -105,12 +105,12 @@ async def test_channels_and_locks_are_named_after_the_schema(database_url: str) 
 
 async def test_a_missing_schema_is_said_before_anything_is_done(database_url: str) -> None:
     with pytest.raises(SchemaMismatch, match=r'LH-2001: the schema "absent" does not exist.*leasehold migrate'):
-        await open_store(database_url, "absent")
+        await engine_for(database_url, "absent").open()
 
 
 async def test_a_schema_that_vanishes_is_said_in_our_words(database_url: str) -> None:
     await migrate(database_url, "brief")
-    store = await open_store(database_url, "brief")
+    store = await engine_for(database_url, "brief").open()
     connection = await asyncpg.connect(database_url)
     try:
         await connection.execute("drop schema brief cascade")
@@ -123,16 +123,16 @@ async def test_a_schema_that_vanishes_is_said_in_our_words(database_url: str) ->
 
 def test_an_older_schema_is_refused_with_the_way_out() -> None:
     with pytest.raises(SchemaMismatch, match=r"LH-2001: .* is at 0001, this version needs 0002"):
-        Standing("leasehold", version=1, needs=1, known=2).require_usable()
+        SchemaStatus("leasehold", version=1, needs=1, known=2).require_usable()
 
 
 def test_a_newer_schema_is_used_while_it_says_that_this_code_still_works() -> None:
-    Standing("leasehold", version=3, needs=2, known=2).require_usable()
+    SchemaStatus("leasehold", version=3, needs=2, known=2).require_usable()
 
 
 def test_a_newer_schema_that_needs_newer_code_is_refused() -> None:
     with pytest.raises(SchemaMismatch, match=r"LH-2002: .* needs code that knows 0003"):
-        Standing("leasehold", version=3, needs=3, known=2).require_usable()
+        SchemaStatus("leasehold", version=3, needs=3, known=2).require_usable()
 
 
 def test_migrations_are_numbered_without_a_gap_and_need_no_future() -> None:
@@ -143,10 +143,12 @@ def test_migrations_are_numbered_without_a_gap_and_need_no_future() -> None:
 
 async def test_who_owns_the_schema_needs_no_privilege_on_the_database(database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
-    role = f"owner_{uuid4().hex[:8]}"
+    role, parts = f"owner_{uuid4().hex[:8]}", urlsplit(database_url)
+    login = f"create role {role} login password 'secret'"
     try:
-        await connection.execute(f"create role {role} login; create schema prepared authorization {role}")
-        assert await migrate(urlsplit(database_url)._replace(netloc=f"{role}@").geturl(), "prepared")
+        await connection.execute(f"{login}; create schema prepared authorization {role}")
+        host = parts.netloc.rpartition("@")[2]
+        assert await migrate(parts._replace(netloc=f"{role}:secret@{host}").geturl(), "prepared")
     finally:
         await connection.execute(f"drop owned by {role} cascade; drop role {role}")
         await connection.close()

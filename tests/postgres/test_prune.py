@@ -1,10 +1,12 @@
 """What is over goes, in batches, however much of it there is."""
 
-from tests.postgres.rig import Raw
-from tests.store.bench import HOUR, Bench
+import pytest
+from tests.postgres.rig import Raw, postgres
+from tests.store.bench import DAY, HOUR, Bench
 
+from leasehold.engines.postgres import upkeep
 from leasehold.model.dedupe import Dedupe, Within
-from leasehold.model.job import NewJob
+from leasehold.model.job import Line, NewJob
 
 
 async def test_keys_that_are_held_no_longer_all_go_at_once(bench: Bench, observer: Raw) -> None:
@@ -14,3 +16,41 @@ async def test_keys_that_are_held_no_longer_all_go_at_once(bench: Bench, observe
     await bench.store.prune(3)
     assert await observer.fetchval("select count(*) from leasehold.dedupe_holds where expires_at is not null") == 0
     assert await observer.fetchval("select count(*) from leasehold.jobs where tenant_id = 'acme'") == 10
+
+
+async def test_no_prune_statement_deletes_more_lines_than_its_bound(
+    bench: Bench, observer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "LINES_AT_ONCE", 4)
+    await observer.execute(COUNT_DELETED_LINES)
+    for lines in (10, 0, 3):
+        claim = await bench.running()
+        await bench.store.say([(claim, Line(number, "said")) for number in range(1, lines + 1)])
+        await bench.succeed(claim)
+    await bench.move_clock(31 * DAY)
+    assert await bench.store.prune(100) == 3
+    deleted = [row["lines"] for row in await observer.fetch("select lines from test_deleted_lines")]
+    assert (sum(deleted), max(deleted)) == (13, 4)
+
+
+async def test_a_job_stays_while_any_of_its_lines_stays(bench: Bench, observer: Raw) -> None:
+    claim = await bench.running()
+    await bench.store.say([(claim, Line(1, "said"))])
+    await bench.succeed(claim)
+    await bench.succeeded()
+    await bench.move_clock(31 * DAY)
+    ((pruned,),) = await postgres(bench.store)._upkeep.fetch("fleet/prune", limit=100)
+    assert pruned == 1
+    assert await bench.texts(claim) == ["said"]
+
+
+COUNT_DELETED_LINES = """
+    create table public.test_deleted_lines (lines bigint);
+    create function note_deleted_lines() returns trigger language plpgsql as $$
+    begin
+        insert into public.test_deleted_lines select count(*) from deleted;
+        return null;
+    end $$;
+    create trigger note_deleted_lines after delete on leasehold.job_lines
+        referencing old table as deleted for each statement execute function note_deleted_lines();
+"""

@@ -17,7 +17,29 @@ TENANT_TABLE = re.compile(
 ASKED_BY_TENANT = re.compile(
     r"tenant_id\s*=\s*(?::tenant\b|(?:any \(array\[)?(?:wanted|seen|queued|w)\.tenant_id)|found\(\s*:tenant\b"
 )
+FUNCTION = re.compile(
+    r"create function leasehold\.(?P<name>\w+)\s*\((?P<parameters>.*?)\)\s*(?:returns|language)"
+    r".*?\$\$(?P<body>.*?)\$\$",
+    re.DOTALL,
+)
+# Functions in which another value is the tenant, and how they write it.
+TENANT_WITHIN = {"finish_within": r"\(?claim ->> 'tenant'\)?", "tenant_is_held": r"l\.key"}
+# Functions that look into these tables for all tenants.
+OF_ALL_TENANTS = {"lanes_of", "startable", "has_startable_work"}
+FUNCTIONS = {
+    found["name"]: found
+    for migration in migrations("leasehold")
+    for found in FUNCTION.finditer(re.sub(r"--.*", "", migration.text.replace('"leasehold".', "leasehold.")))
+}
+OF_A_TENANT = [
+    name
+    for name, function in FUNCTIONS.items()
+    if name in TENANT_WITHIN or re.search(r"^\s*tenant\s+text\b|,\s*tenant\s+text\b", function["parameters"])
+]
 OTHER_CLOCKS = re.compile(r"\bnow\s*\(\)|\bcurrent_timestamp\b|\blocaltimestamp\b|_timestamp\s*\(\)", re.IGNORECASE)
+
+# The server's time for its own statement: compared with no stored moment.
+A_DURATION = "clock_timestamp() - statement_timestamp()"
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -43,10 +65,36 @@ def test_a_query_behind_the_tenants_door_asks_each_table_by_tenant(name: str) ->
         assert ":tenant::text as tenant_id" in text
 
 
+@pytest.mark.parametrize("name", OF_A_TENANT)
+def test_a_function_for_a_tenant_asks_each_table_by_tenant(name: str) -> None:
+    body = FUNCTIONS[name]["body"]
+    tenant = TENANT_WITHIN.get(name, rf"(?:{name}\.)?tenant")
+    asked = re.compile(rf"\btenant_id\s*=\s*{tenant}(?![\w.])")
+    found = [match.start() for match in TENANT_TABLE.finditer(body)]
+    for begin, end in pairwise([*found, len(body)]):
+        assert asked.search(body[begin:end]), body[begin:end]
+
+
+@pytest.mark.parametrize("name", OF_A_TENANT)
+def test_a_function_for_a_tenant_calls_others_for_the_same(name: str) -> None:
+    """A variable of the caller's, and no text or other row, is what the called function gets as its tenant."""
+    for other in OF_A_TENANT:
+        first = FUNCTIONS[other]["parameters"].split()[0] == "tenant"
+        for call in re.finditer(rf"leasehold\.{other}\(([^,)]*)", FUNCTIONS[name]["body"]):
+            assert not first or call[1].strip() == "tenant", call[0]
+
+
+def test_functions_that_look_into_tenants_tables_are_known() -> None:
+    """A function that has no tenant as a parameter is named above, or it may mix tenants by mistake."""
+    looking = {name for name, function in FUNCTIONS.items() if TENANT_TABLE.search(function["body"])}
+    assert looking - set(OF_A_TENANT) == OF_ALL_TENANTS
+    assert {"found", "replaced", "settled", "takes_id", "held_by", "place_jobs", "refuse_duplicate"} <= looking
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_query_knows_only_the_engines_own_clock(name: str) -> None:
     if not name.startswith("ledger/"):
-        assert not OTHER_CLOCKS.search(re.sub(r"--.*", "", FILES[name]))
+        assert not OTHER_CLOCKS.search(re.sub(r"--.*", "", FILES[name]).replace(A_DURATION, ""))
 
 
 def test_the_migrations_stamp_nothing_by_another_clock() -> None:

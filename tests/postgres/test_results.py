@@ -55,7 +55,7 @@ async def test_who_gives_up_before_anyone_listens_leaves_no_deaf_connection(
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(results._database, "fetch_on", hangs)
+        patch.setattr(results._database, "fetch", hangs)
         first = asyncio.create_task(results.listen())
         await asked.wait()
         first.cancel()

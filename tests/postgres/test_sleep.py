@@ -187,7 +187,7 @@ async def test_no_finish_that_frees_a_capped_scope_is_slept_through(
     """The one job that the cap lets run is finished, in a transaction that begins and ends at these steps."""
     busy, connection = await bench.join(store=second_store), await connections.open()
     await bench.store.limit(scope, Limits(max_running=1))
-    postgres(second_store)._finisher._connection = connection
+    postgres(second_store)._finisher._connection = connection  # type: ignore[assignment]
 
     async def finish(connection: Raw) -> JobId:
         assert not await second_store.finish([(running, decide(Succeeded(), running, luck=0))])

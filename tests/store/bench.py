@@ -1,7 +1,7 @@
 """What the conformance suite stands on: an engine under test, and a bench with one worker and one tenant.
 
 Tests speak of the tenant `acme` and of two kinds of job, `report` and `email`. Their workers serve that tenant
-only, because beside every test lives a bystander whose jobs nobody may touch.
+only, because two bystanders live beside every test, whose jobs it may not touch.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -26,6 +26,8 @@ EMAIL = Definition("email", max_attempts=3, backoff=Steps(10, 20))
 KEY = "the-key"
 BROUGHT_ID = JobId("01890a5d-ac96-774b-bcce-b302099a8057")
 UNKNOWN_ID = JobId("01890a5d-ac96-774b-bcce-b30209900000")
+LEAST_ID = JobId("00000000-0000-0000-0000-000000000000")
+GREATEST_ID = JobId("ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)

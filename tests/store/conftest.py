@@ -1,4 +1,4 @@
-"""The engine under test, the bench, and the bystander that lives beside every test."""
+"""The engine under test, the bench, and the bystanders that live beside every test."""
 
 import time
 from collections.abc import AsyncIterator
@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from tests.conftest import Clock
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
-from tests.store.bystander import belongings, settle_in
+from tests.store.bystander import BYSTANDERS, belongings, settle_in
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.status import Status
 from leasehold.store import Store
@@ -35,7 +35,7 @@ async def engine(store: Store, database_url: str, clock: Clock) -> EngineUnderTe
     host_clock = HostClock()
 
     async def open_again() -> Store:
-        return host_clock.given_to(await open_store(database_url, schema="leasehold"))
+        return host_clock.given_to(await engine_for(database_url).open())
 
     async def move_clock(by: timedelta) -> None:
         await clock.move(by)
@@ -62,15 +62,21 @@ async def stores(engine: EngineUnderTest) -> AsyncIterator[list[Store]]:
 
 
 @pytest.fixture(autouse=True)
-async def bystander(engine: EngineUnderTest) -> AsyncIterator[None]:
-    """Whatever a test does for its own tenants, the bystander's jobs, attempts and lines are as before."""
+async def bystanders(engine: EngineUnderTest) -> AsyncIterator[None]:
+    """Fails a test after which a bystander's jobs, attempts, lines or keys are not as before."""
     await engine.store.sync_definitions([REPORT, EMAIL])
-    await settle_in(engine)
-    before = await belongings(engine.store)
-    assert before.counts == {**before.counts, Status.QUEUED: 4, Status.RUNNING: 1, Status.DEAD_LETTER: 1}
-    assert sum(len(lines) for lines in before.lines.values()) == 1
+    before = {}
+    for tenant in BYSTANDERS:
+        await settle_in(engine, tenant)
+        before[tenant] = await belongings(engine.store, tenant)
+    for owned in before.values():
+        assert owned.counts == {**owned.counts, Status.QUEUED: 4, Status.RUNNING: 1, Status.DEAD_LETTER: 1}
+        assert sum(len(lines) for lines in owned.lines.values()) == 1
+        assert set(owned.holders) <= set(owned.jobs)
     yield
-    assert await belongings(engine.store) == before
+    for definition in (REPORT, EMAIL):  # asked for again, an inactive one would refuse
+        await engine.store.activate(definition.key, True)
+    assert {tenant: await belongings(engine.store, tenant) for tenant in BYSTANDERS} == before
 
 
 @pytest.fixture

@@ -8,14 +8,15 @@ from datetime import timedelta
 import pytest
 from tests.conftest import PATIENCE, eventually
 
-from leasehold.store import Seat, Store, Wake
+from leasehold.store import DueWork, Seat, Store, Wake
 
 
 class Ears:
-    """Everything that one worker hears, in order."""
+    """Every wake that one worker hears, in order. Times at which work comes due are kept aside."""
 
     def __init__(self) -> None:
         self._heard: asyncio.Queue[Wake] = asyncio.Queue()
+        self.due: list[DueWork] = []
 
     async def next(self) -> Wake:
         try:
@@ -24,9 +25,12 @@ class Ears:
         except TimeoutError:
             pytest.fail(f"no wake came within {PATIENCE.total_seconds():g} s")
 
-    async def listen(self, wakes: AsyncIterator[Wake]) -> None:
+    async def listen(self, wakes: AsyncIterator[Wake | DueWork]) -> None:
         async for wake in wakes:
-            self._heard.put_nowait(wake)
+            if isinstance(wake, DueWork):
+                self.due.append(wake)
+            else:
+                self._heard.put_nowait(wake)
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ class ModelJob:
     """A wait or a second life gave it another place among those of its priority than its number says."""
     status: Status = Status.QUEUED
     attempt: int = 0
-    forgiven: int = 0
+    free_attempts: int = 0
     worker: WorkerId | None = None
     cancel_requested: bool = False
     history: list[tuple[int, AttemptStatus]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Model:
         again = verdict.status is Status.QUEUED
         job.history.append((job.attempt, verdict.attempt))
         job.status = Status.CANCELED if again and job.cancel_requested else verdict.status
-        job.forgiven += verdict.forgiven if job.active else 0
+        job.free_attempts += verdict.free_attempts if job.active else 0
         job.worker = None
         if job.active:
             self._wait(job, int(verdict.delay / HOUR))
@@ -94,7 +94,7 @@ class Model:
             return RetryAnswer.CHANGED
         if self.holder_of(job.key):
             return RetryAnswer.DUPLICATE
-        job.status, job.forgiven, job.cancel_requested = Status.QUEUED, job.attempt, False
+        job.status, job.free_attempts, job.cancel_requested = Status.QUEUED, job.attempt, False
         self._wait(job, 0)
         return RetryAnswer.QUEUED
 

@@ -26,7 +26,7 @@ async def test_a_claim_carries_all_that_running_needs(bench: Bench) -> None:
     claim = await bench.claim_one()
     assert (claim.tenant, claim.job, claim.attempt, claim.worker) == (ACME, job, 1, seat.worker)
     assert (claim.definition, claim.version, claim.max_attempts) == (REPORT, 1, 7)
-    assert (claim.forgiven, claim.execution) == (0, 1)
+    assert (claim.free_attempts, claim.tries) == (0, 1)
     assert orjson.loads(claim.payload) == {"month": 3}
     assert (claim.correlation_id, claim.cancel_requested, claim.overdue) == ("request-1", False, False)
 

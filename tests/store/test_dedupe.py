@@ -270,7 +270,7 @@ async def test_what_is_replaced_has_all_its_attempts_before_it(bench: Bench) -> 
     await bench.fail(claim)
     await ask(bench, asked(OnConflict.REPLACE), payload={"call": 2})
     again = await bench.claim_one()
-    assert (again.job, again.attempt, again.execution) == (claim.job, 2, 1)
+    assert (again.job, again.attempt, again.tries) == (claim.job, 2, 1)
     assert (await bench.job(claim.job)).last_error is None
     assert [number for number, _ in await bench.history(claim.job)] == [1, 2]
 

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import PATIENCE
 from tests.store.bench import ACME, BROUGHT_ID, HOUR, LEASE, OTHER, UNKNOWN_ID, Bench
 
+from leasehold.model.duration import Duration
 from leasehold.model.job import JobId, JobRecord
 from leasehold.model.outcome import Canceled, LeaseLost, Released
 from leasehold.model.status import Status
@@ -165,3 +166,8 @@ async def test_another_tenants_job_is_not_waited_for(bench: Bench) -> None:
     async with asyncio.timeout(PATIENCE.total_seconds()):
         assert await bench.store.tenant(OTHER).ended(job, HOUR) is None
         assert await bench.door.ended(BROUGHT_ID, HOUR) is None
+
+
+@pytest.mark.parametrize("wait", ["0s", 0, timedelta()], ids=repr)
+async def test_a_wait_is_any_duration(bench: Bench, wait: Duration) -> None:
+    assert await bench.door.ended(await bench.enqueue(), wait) is None

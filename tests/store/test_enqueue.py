@@ -18,7 +18,7 @@ MINUTE = timedelta(minutes=1)
 async def test_a_new_job_is_queued_and_due(bench: Bench) -> None:
     job = await bench.job(await bench.enqueue())
     assert (job.status, job.due, job.display) == (Status.QUEUED, True, DisplayState.READY)
-    assert (job.attempt, job.forgiven, job.worker, job.lease_expires_at) == (0, 0, None, None)
+    assert (job.attempt, job.free_attempts, job.worker, job.lease_expires_at) == (0, 0, None, None)
     assert (job.started_at, job.finished_at, job.cancel_requested_at) == (None, None, None)
     assert (job.result, job.last_error, job.last_error_code) == (None, None, None)
 

@@ -1,8 +1,19 @@
 """Beyond one tenant: all tenants' jobs page by page, who has a job, who there is."""
 
 import pytest
-from tests.store.bench import ACME, BROUGHT_ID, HOUR, OTHER, UNKNOWN_ID, Bench, EngineUnderTest, all_jobs
-from tests.store.bystander import BYSTANDER, CORRELATION
+from tests.store.bench import (
+    ACME,
+    BROUGHT_ID,
+    GREATEST_ID,
+    HOUR,
+    LEAST_ID,
+    OTHER,
+    UNKNOWN_ID,
+    Bench,
+    EngineUnderTest,
+    all_jobs,
+)
+from tests.store.bystander import AARON, BYSTANDER, CORRELATION
 
 from leasehold.errors import InvalidInput
 from leasehold.model.job import JobId, JobRecord, TenantId, tenant_id
@@ -29,7 +40,7 @@ async def at_each_door(store: Store, tenants: list[TenantId], where: Filter) -> 
 
 
 async def busy(engine: EngineUnderTest) -> list[TenantId]:
-    """Three tenants beside the bystander, with jobs in every state; the bystander's brought id is theirs, too."""
+    """Three tenants beside the bystanders, with jobs in every state; the bystanders' brought id is theirs, too."""
     acme, other, third = Bench(engine), Bench(engine, OTHER), Bench(engine, tenant_id("Ünder_score"))
     for bench in (acme, other, third):
         await bench.ended(Status.SUCCEEDED)
@@ -40,7 +51,7 @@ async def busy(engine: EngineUnderTest) -> list[TenantId]:
     await acme.enqueue_many(3, delay=HOUR)
     await other.enqueue()
     await acme.failed(definition="email")
-    return [ACME, BYSTANDER, OTHER, third.tenant]
+    return [AARON, ACME, BYSTANDER, OTHER, third.tenant]
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 50])
@@ -50,12 +61,14 @@ async def test_a_walk_over_all_tenants_jobs_misses_none_and_repeats_none(engine:
 
 
 @pytest.mark.parametrize("page", [1, 2, 50])
-async def test_jobs_of_one_id_are_shown_once_for_each_tenant(engine: EngineUnderTest, page: int) -> None:
+@pytest.mark.parametrize("job", [LEAST_ID, BROUGHT_ID, GREATEST_ID], ids=["least", "brought", "greatest"])
+async def test_jobs_of_one_id_are_shown_once_for_each_tenant(engine: EngineUnderTest, job: JobId, page: int) -> None:
     for tenant in (OTHER, ACME):
-        await Bench(engine, tenant).enqueue("email", id=BROUGHT_ID)
-    await Bench(engine, tenant_id("zoe")).succeeded(definition="email", id=BROUGHT_ID)
-    walked = [job.tenant for job in await everywhere(engine.store, page=page) if job.id == BROUGHT_ID]
-    assert walked == [ACME, BYSTANDER, OTHER, "zoe"]
+        await Bench(engine, tenant).enqueue("email", id=job)
+    await Bench(engine, tenant_id("zoe")).succeeded(definition="email", id=job)
+    walked = [found.tenant for found in await everywhere(engine.store, page=page) if found.id == job]
+    theirs = [AARON, BYSTANDER] if job == BROUGHT_ID else []
+    assert walked == sorted([ACME, OTHER, tenant_id("zoe"), *theirs])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +114,7 @@ async def test_jobs_that_end_or_come_while_one_walks_everywhere_disturb_nobody(e
         page = await engine.store.everywhere(Filter(), page.next, 3)
         walked += [(job.tenant, job.id) for job in page.jobs]
     assert walked == [(job.tenant, job.id) for job in before]
-    assert len(walked) == len(jobs) + 6
+    assert len(walked) == len(jobs) + 2 * 6
 
 
 @pytest.mark.parametrize(
@@ -122,8 +135,8 @@ async def test_a_job_belongs_to_the_tenant_that_enqueued_it(engine: EngineUnderT
 async def test_a_brought_id_belongs_to_all_who_brought_it(engine: EngineUnderTest) -> None:
     await Bench(engine, OTHER).enqueue(id=BROUGHT_ID)
     await Bench(engine).succeeded(id=BROUGHT_ID)
-    assert list(await engine.store.whose(BROUGHT_ID)) == [ACME, BYSTANDER, OTHER]
-    assert list(await engine.store.whose(JobId(BROUGHT_ID.upper()))) == [ACME, BYSTANDER, OTHER]
+    assert list(await engine.store.whose(BROUGHT_ID)) == [AARON, ACME, BYSTANDER, OTHER]
+    assert list(await engine.store.whose(JobId(BROUGHT_ID.upper()))) == [AARON, ACME, BYSTANDER, OTHER]
 
 
 async def test_nobody_has_a_job_that_never_was(store: Store) -> None:
@@ -138,5 +151,5 @@ async def test_a_text_that_is_no_id_is_nobodys(store: Store) -> None:
 async def test_tenants_are_those_who_ever_enqueued_something_by_name(engine: EngineUnderTest) -> None:
     await Bench(engine, OTHER).enqueue()
     await Bench(engine).succeeded()
-    assert list(await engine.store.tenants()) == [ACME, BYSTANDER, OTHER]
-    assert list(await engine.store.tenants(limit=2)) == [ACME, BYSTANDER]
+    assert list(await engine.store.tenants()) == [AARON, ACME, BYSTANDER, OTHER]
+    assert list(await engine.store.tenants(limit=2)) == [AARON, ACME]

@@ -4,39 +4,13 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.store.bench import HOUR, LEASE, Bench, never_joined, new_id
+from tests.store.bench import BROUGHT_ID, DAY, LEASE, Bench, never_joined, new_id
 from tests.store.bystander import BYSTANDER
+from tests.store.fences import assert_it_can_write_nothing, finish_within
 
-from leasehold.model.job import Attempt, Claim, JobRecord, Line
-from leasehold.model.outcome import Canceled, Outcome, Raised, Released, Snoozed, Succeeded, decide
+from leasehold.model.outcome import Raised, Released, Succeeded, decide
 from leasehold.model.status import Status
-from leasehold.store import Store
-
-EVERY_OUTCOME: list[Outcome] = [
-    Succeeded('"stale"'),
-    Raised("Stale", "stale"),
-    Raised("Stale", "stale", final=True),
-    Snoozed(HOUR),
-    Released(),
-    Canceled(),
-]
-
-
-async def assert_it_can_write_nothing(bench: Bench, stale: Claim) -> None:
-    """Each write comes back as refused and leaves the job, its attempts and its lines as they are."""
-    before = await standing(bench, stale)
-    for outcome in EVERY_OUTCOME:
-        assert await bench.finish_all([(stale, outcome)]) == {stale}, outcome
-        assert await standing(bench, stale) == before, outcome
-    if bench.store.abilities.fenced_logs:
-        assert await bench.store.say([(stale, Line(99, "a ghost speaks"))]) == {stale}
-        assert await standing(bench, stale) == before
-
-
-async def standing(bench: Bench, claim: Claim) -> tuple[JobRecord | None, list[Attempt], list[str]]:
-    attempts = list(await bench.door.attempts(claim.job))
-    lines = [text for attempt in attempts for text in await bench.texts(replace(claim, attempt=attempt.number))]
-    return await bench.door.get(claim.job), attempts, lines
+from leasehold.store import FinishAnswer, Store
 
 
 async def test_an_old_attempt_writes_nothing_though_the_same_worker_holds_the_new_one(bench: Bench) -> None:
@@ -69,6 +43,19 @@ async def test_an_attempt_that_is_yet_to_come_writes_nothing(bench: Bench) -> No
     await assert_it_can_write_nothing(bench, replace(await bench.running(), attempt=2))
 
 
+@pytest.mark.parametrize("other", [-1, 1], ids=["an older batch", "a newer batch"])
+async def test_a_claim_of_another_batch_writes_nothing(bench: Bench, other: int) -> None:
+    live = await bench.running()
+    await assert_it_can_write_nothing(bench, replace(live, batch=live.batch + other))
+
+
+async def test_an_old_attempt_of_the_same_batch_writes_nothing(bench: Bench) -> None:
+    """The attempt is asked for even where the batch alone would do."""
+    old = await bench.running()
+    await bench.finish(old, Released())
+    await assert_it_can_write_nothing(bench, replace(await bench.claim_one(), attempt=old.attempt))
+
+
 async def test_the_right_claim_under_another_tenants_name_writes_nothing(bench: Bench) -> None:
     await assert_it_can_write_nothing(bench, replace(await bench.running(), tenant=BYSTANDER))
 
@@ -99,6 +86,43 @@ async def test_a_claim_of_the_first_life_writes_nothing_after_a_manual_retry(ben
     await assert_it_can_write_nothing(bench, old)
     await bench.claim_one()
     await assert_it_can_write_nothing(bench, old)
+
+
+async def test_a_claim_on_a_pruned_job_writes_nothing_on_its_successor(bench: Bench) -> None:
+    """A brought id that is used again begins at attempt 1 again."""
+    old = await bench.running(id=BROUGHT_ID)
+    await bench.succeed(old)
+    await bench.move_clock(31 * DAY)
+    await bench.store.prune(100)
+    new = await bench.running(id=BROUGHT_ID)
+    assert (new.job, new.attempt, new.worker) == (old.job, old.attempt, old.worker)
+    await assert_it_can_write_nothing(bench, old)
+    await bench.succeed(new)
+
+
+async def test_two_claims_of_one_worker_never_share_a_batch(bench: Bench, stores: list[Store]) -> None:
+    """Not even where the worker claims through several stores of its process."""
+    seat = await bench.worker()
+    await bench.enqueue_many(8)
+    claims = [claim for store in stores * 2 for claim in (await store.claim(seat, 1)).claims]
+    assert len({claim.batch for claim in claims}) == len(claims) == 8
+
+
+async def test_the_store_names_a_claim_as_its_worker_knows_it(bench: Bench) -> None:
+    seat = await bench.join(lease=LEASE)
+    claim = await bench.running(seat=seat)
+    assert list(await bench.store.held(seat)) == [claim]
+    await bench.move_clock(2 * LEASE)
+    assert list(await bench.store.evict(10)) == [claim]
+
+
+async def test_a_live_claim_finishes_within_its_transaction(bench: Bench) -> None:
+    """The control: a transaction that refused every claim would pass the tests above."""
+    if not bench.store.abilities.caller_transaction:
+        pytest.skip("this engine has no transactions of handlers")
+    claim = await bench.running()
+    assert await finish_within(bench.store, claim) is FinishAnswer.FINISHED
+    assert (await bench.job(claim.job)).result == "within"
 
 
 async def test_of_eight_finishes_at_once_one_is_written(bench: Bench, stores: list[Store]) -> None:

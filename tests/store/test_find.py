@@ -1,7 +1,21 @@
 """Find and counts: each filter alone and together, page by page, newest first."""
 
+from typing import Any
+
 import pytest
-from tests.store.bench import BROUGHT_ID, DAY, HOUR, OTHER, SECOND, Bench, EngineUnderTest, all_jobs
+from tests.store.bench import (
+    BROUGHT_ID,
+    DAY,
+    GREATEST_ID,
+    HOUR,
+    LEAST_ID,
+    OTHER,
+    SECOND,
+    UNKNOWN_ID,
+    Bench,
+    EngineUnderTest,
+    all_jobs,
+)
 from tests.store.bystander import BYSTANDER, CORRELATION
 
 from leasehold.errors import InvalidInput
@@ -29,10 +43,31 @@ async def test_without_a_filter_all_are_found_newest_first(bench: Bench) -> None
     assert await found(bench, Filter()) == jobs[::-1]
 
 
+@pytest.mark.parametrize("page", [1, 2, 50])
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+async def test_the_greatest_and_the_least_id_are_found(bench: Bench, ended: bool, page: int) -> None:
+    make = bench.succeeded if ended else bench.enqueue
+    for job in (LEAST_ID, BROUGHT_ID, GREATEST_ID):
+        await make(id=job)
+    assert [job.id for job in await all_jobs(bench.door, page=page)] == [GREATEST_ID, BROUGHT_ID, LEAST_ID]
+
+
+async def test_nothing_is_found_below_the_least_id(bench: Bench) -> None:
+    await bench.enqueue(id=LEAST_ID)
+    page = await bench.door.find(Filter(), LEAST_ID, 10)
+    assert (list(page.jobs), page.next) == ([], None)
+
+
 async def test_what_is_found_is_what_get_gives(bench: Bench) -> None:
     await one_of_each_status(bench)
     records = await all_jobs(bench.door)
     assert records == [await bench.job(record.id) for record in records]
+
+
+async def test_several_jobs_are_read_at_once(bench: Bench) -> None:
+    jobs = [*(await one_of_each_status(bench)).values(), JobId(UNKNOWN_ID)]
+    records = await bench.door.get_many(jobs)
+    assert {record.id: record for record in records} == {job: await bench.job(job) for job in jobs[:-1]}
 
 
 async def test_a_tenant_without_jobs_finds_none(engine: EngineUnderTest) -> None:
@@ -258,3 +293,20 @@ async def test_a_count_stops_at_its_cap(bench: Bench) -> None:
     assert (counts[Status.QUEUED], counts[Status.SUCCEEDED]) == (2, 2)
     assert (await bench.door.counts(4))[Status.QUEUED] == 4
     assert (await bench.door.counts(5))[Status.QUEUED] == 5
+
+
+@pytest.mark.parametrize("cursor", [7, b"a", BROUGHT_ID.encode(), []])
+async def test_a_cursor_that_is_not_text_is_refused(bench: Bench, cursor: Any) -> None:
+    """Found by the poison run: it raised AttributeError."""
+    for find in (bench.door.find, bench.store.everywhere):
+        with pytest.raises(InvalidInput, match="is not a cursor"):
+            await find(Filter(), cursor, 10)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "3", True, None])
+async def test_a_page_that_is_not_a_number_of_jobs_is_refused(bench: Bench, limit: Any) -> None:
+    """Found by the poison run: it raised IndexError or TypeError."""
+    await bench.enqueue()
+    for find in (bench.door.find, bench.store.everywhere):
+        with pytest.raises(InvalidInput, match="Nothing was read"):
+            await find(Filter(), None, limit)

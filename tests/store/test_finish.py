@@ -86,7 +86,7 @@ async def test_a_retry_is_claimed_when_its_backoff_is_over_and_not_before(bench:
     assert await bench.claim() == []
     await bench.move_clock(5 * SECOND)
     again = await bench.claim_one()
-    assert (again.job, again.attempt, again.execution) == (claim.job, 2, 2)
+    assert (again.job, again.attempt, again.tries) == (claim.job, 2, 2)
 
 
 async def test_the_second_backoff_follows_the_second_error(bench: Bench) -> None:
@@ -109,7 +109,7 @@ async def test_a_timeout_uses_an_attempt_up(bench: Bench) -> None:
     claim = await bench.running()
     await bench.finish(claim, TimedOut(HOUR))
     job = await bench.job(claim.job)
-    assert (job.status, job.last_error_code, job.forgiven) == (Status.QUEUED, "timeout", 0)
+    assert (job.status, job.last_error_code, job.free_attempts) == (Status.QUEUED, "timeout", 0)
     assert await bench.history(claim.job) == [(1, AttemptStatus.TIMEOUT)]
 
 
@@ -143,10 +143,10 @@ async def test_a_snooze_costs_no_attempt_and_yet_the_number_goes_up(bench: Bench
     claim = await bench.running()
     await bench.finish(claim, Snoozed(HOUR))
     job = await bench.job(claim.job)
-    assert (job.status, job.due, job.attempt, job.forgiven) == (Status.QUEUED, False, 1, 1)
+    assert (job.status, job.due, job.attempt, job.free_attempts) == (Status.QUEUED, False, 1, 1)
     await bench.move_clock(HOUR)
     again = await bench.claim_one()
-    assert (again.attempt, again.execution) == (2, 1)
+    assert (again.attempt, again.tries) == (2, 1)
 
 
 async def test_a_snooze_leaves_no_error(bench: Bench) -> None:
@@ -161,15 +161,16 @@ async def test_a_job_may_snooze_more_often_than_it_may_fail(bench: Bench) -> Non
     for _ in range(5):
         await bench.finish(await bench.claim_one(), Snoozed(0 * SECOND))
     claim = await bench.claim_one()
-    assert (claim.attempt, claim.execution, claim.max_attempts) == (6, 1, 1)
+    assert (claim.attempt, claim.tries, claim.max_attempts) == (6, 1, 1)
 
 
 async def test_a_job_given_back_is_due_at_once_and_costs_nothing(bench: Bench) -> None:
     claim = await bench.running()
     await bench.finish(claim, Released())
     assert (await bench.job(claim.job)).due
+    assert await bench.history(claim.job) == [(1, AttemptStatus.GIVEN_BACK)]
     again = await bench.claim_one(await bench.join())
-    assert (again.job, again.attempt, again.execution) == (claim.job, 2, 1)
+    assert (again.job, again.attempt, again.tries) == (claim.job, 2, 1)
 
 
 async def test_a_canceled_run_ends_the_job(bench: Bench) -> None:

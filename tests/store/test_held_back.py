@@ -10,7 +10,7 @@ from tests.store.bench import ACME, HOUR, LEASE, OTHER, Bench, EngineUnderTest
 from leasehold.errors import UnknownDefinition
 from leasehold.model.job import Claim
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
-from leasehold.model.outcome import Raised, Succeeded
+from leasehold.model.outcome import Raised, Released, Succeeded
 from leasehold.model.status import Status
 from leasehold.store import Store
 
@@ -46,6 +46,29 @@ async def test_workers_that_claim_at_once_keep_the_cap(bench: Bench, stores: lis
         claims = [claim for claims in rounds for claim in claims] + await bench.claim(10)
         assert len(claims) == 3
         await bench.finish_all([(claim, Succeeded()) for claim in claims])
+
+
+@BOTH_KINDS
+@pytest.mark.usefixtures("with_exact_caps")
+async def test_a_capped_job_that_is_claimed_again_has_a_new_fence(bench: Bench, scope: Scope) -> None:
+    await bench.store.limit(scope, Limits(max_running=1))
+    first = await bench.running("email")
+    await bench.finish(first, Released())
+    second = await bench.claim_one()
+    assert (second.job, second.attempt, second.worker) == (first.job, 2, first.worker)
+    assert second.batch > first.batch
+
+
+@BOTH_KINDS
+@pytest.mark.usefixtures("with_exact_caps")
+async def test_a_job_that_runs_again_counts_for_its_cap(bench: Bench, scope: Scope) -> None:
+    """With room for one more: a claim that finds a lane and one that counts its room must both count the job."""
+    await bench.store.limit(scope, Limits(max_running=2))
+    await bench.finish(await bench.running("email"), Released())
+    await bench.claim_one()
+    await bench.enqueue_many(5, "email")
+    assert len(await bench.claim(10)) == 1
+    assert await bench.claim(10) == []
 
 
 @BOTH_KINDS

@@ -51,6 +51,14 @@ async def test_renewing_tells_no_worker_of_another_ones_cancels(bench: Bench) ->
     assert (await bench.store.renew(await bench.worker(), [], LEASE)).cancels == frozenset()
 
 
+async def test_renewing_tells_that_another_workers_claim_is_lost(bench: Bench) -> None:
+    """It holds, and its cancel is for the worker that holds it."""
+    held = await bench.running(seat=await bench.join())
+    await bench.door.cancel([held.job])
+    renewal = await bench.store.renew(await bench.worker(), [held], LEASE)
+    assert (renewal.lost, renewal.cancels) == (frozenset({held}), frozenset())
+
+
 async def test_renewing_tells_which_claims_are_no_longer_held(bench: Bench) -> None:
     seat = await bench.worker()
     held, gone = await bench.running(), await bench.running()
@@ -65,6 +73,40 @@ async def test_renewing_tells_that_an_old_attempt_is_lost_though_the_job_runs_he
     await bench.move_clock(10 * SECOND)
     new = await bench.claim_one()
     assert (await bench.store.renew(seat, [old, new], LEASE)).lost == {old}
+
+
+async def test_renewing_tells_of_an_old_claim_that_was_not_named(bench: Bench) -> None:
+    """Its answer was lost: the worker does not know that it holds this claim."""
+    seat = await bench.worker()
+    known, unknown = await bench.running(), await bench.running()
+    await bench.move_clock(2 * LEASE)
+    assert (await bench.store.renew(seat, [known], LEASE)).strays
+    assert not (await bench.store.renew(seat, [known, unknown], LEASE)).strays
+
+
+async def test_renewing_tells_of_no_claim_younger_than_a_lease(bench: Bench) -> None:
+    """Its answer may still be under way."""
+    seat = await bench.worker()
+    await bench.running()
+    await bench.move_clock(LEASE / 2)
+    assert not (await bench.store.renew(seat, [], LEASE)).strays
+
+
+async def test_renewing_tells_no_worker_of_claims_that_others_hold(bench: Bench) -> None:
+    await bench.running(seat=await bench.join())
+    await bench.move_clock(2 * LEASE)
+    assert not (await bench.store.renew(await bench.worker(), [], LEASE)).strays
+
+
+async def test_renewing_does_not_count_a_lost_claim_as_one_that_is_held(bench: Bench) -> None:
+    """The worker names one claim, and the store holds one: not the same."""
+    seat = await bench.worker()
+    lost, unknown = await bench.running(), await bench.running()
+    await bench.succeed(lost)
+    await bench.move_clock(2 * LEASE)
+    renewal = await bench.store.renew(seat, [lost], LEASE)
+    assert (renewal.lost, renewal.strays) == (frozenset({lost}), True)
+    assert list(await bench.store.held(seat)) == [unknown]
 
 
 async def test_an_evicted_worker_learns_it_when_it_renews(bench: Bench) -> None:
@@ -141,7 +183,7 @@ async def test_evicting_returns_the_claims_of_the_dead_as_they_were_made(bench: 
     (orphan,) = await bench.store.evict(10)
     assert orphan == claim
     assert (orphan.definition, orphan.version, orphan.max_attempts) == (claim.definition, 1, 7)
-    assert (orphan.execution, orjson.loads(orphan.payload)) == (1, {"month": 3})
+    assert (orphan.tries, orjson.loads(orphan.payload)) == (1, {"month": 3})
 
 
 async def test_evicting_returns_the_claims_of_one_that_left(bench: Bench) -> None:
@@ -184,7 +226,7 @@ async def test_a_crash_uses_an_attempt_up_and_the_job_waits_for_its_retry(bench:
     await bench.finish(orphan, LeaseLost())
     assert await bench.history(claim.job) == [(1, AttemptStatus.CRASHED)]
     await bench.move_clock(10 * SECOND)
-    assert (await bench.claim_one()).execution == 2
+    assert (await bench.claim_one()).tries == 2
 
 
 async def test_a_job_that_kills_its_workers_becomes_a_dead_letter(bench: Bench) -> None:

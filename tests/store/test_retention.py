@@ -53,6 +53,17 @@ async def test_a_job_canceled_before_it_ran_is_kept_as_long_as_its_definition_sa
     assert await bench.store.prune(100) == 1
 
 
+@pytest.mark.parametrize("microseconds", [0, 1, 50, 1_000_001])
+async def test_a_retention_of_microseconds_is_kept_as_it_is(bench: Bench, microseconds: int) -> None:
+    brief = replace(REPORT, key="brief", retention=Retention(canceled=timedelta(microseconds=microseconds)))
+    await bench.store.sync_definitions([brief])
+    (stored,) = [each.definition for each in await bench.store.definitions() if each.definition.key == "brief"]
+    assert stored == brief
+    await bench.door.cancel([await bench.enqueue("brief")])
+    await bench.move_clock(HOUR)
+    assert await bench.store.prune(100) == 1
+
+
 async def test_what_has_not_ended_is_never_pruned(bench: Bench) -> None:
     running = (await bench.running()).job
     retrying = await bench.running()

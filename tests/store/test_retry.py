@@ -2,11 +2,17 @@
 
 import asyncio
 from datetime import timedelta
+from math import nan
+from typing import Any
 
 import pytest
-from tests.store.bench import BROUGHT_ID, HOUR, OTHER, UNKNOWN_ID, Bench, EngineUnderTest, keyed
+from tests.store.bench import BROUGHT_ID, HOUR, OTHER, SECOND, UNKNOWN_ID, Bench, EngineUnderTest, keyed
 
+from leasehold.errors import InvalidInput
+from leasehold.model.bounds import LONGEST
 from leasehold.model.dedupe import Always, Within
+from leasehold.model.definition import DEFAULT_PRIORITY
+from leasehold.model.duration import Duration
 from leasehold.model.job import JobId, NewJob, Placed
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import RescheduleAnswer, RetryAnswer
@@ -51,7 +57,7 @@ async def test_the_allowance_is_fresh(bench: Bench) -> None:
     await bench.door.retry({job: 2})
     for execution in (1, 2):
         claim = await bench.claim_one()
-        assert (claim.attempt, claim.execution, claim.max_attempts) == (2 + execution, execution, 2)
+        assert (claim.attempt, claim.tries, claim.max_attempts) == (2 + execution, execution, 2)
         await bench.fail(claim)
         await bench.move_clock(HOUR)
     assert await bench.status(job) is Status.DEAD_LETTER
@@ -169,7 +175,7 @@ async def test_of_two_ended_jobs_with_one_key_in_one_call_one_is_queued_again(be
 
 
 async def reschedule(
-    bench: Bench, job: JobId, delay: timedelta | None = None, priority: int | None = None
+    bench: Bench, job: JobId, delay: Duration | None = None, priority: int | None = None
 ) -> RescheduleAnswer:
     return (await bench.door.reschedule([job], delay, priority))[job]
 
@@ -185,7 +191,7 @@ async def test_a_job_that_waits_for_its_retry_can_be_run_now(bench: Bench) -> No
     claim = await bench.running()
     await bench.fail(claim)
     assert await reschedule(bench, claim.job, timedelta()) is RescheduleAnswer.RESCHEDULED
-    assert (await bench.claim_one()).execution == 2
+    assert (await bench.claim_one()).tries == 2
 
 
 async def test_a_ready_job_can_be_put_off(bench: Bench) -> None:
@@ -240,3 +246,32 @@ async def test_an_unknown_job_and_another_tenants_can_not_be_moved(engine: Engin
     asked = [UNKNOWN_ID, BROUGHT_ID, theirs]
     assert await acme.door.reschedule(asked, HOUR) == dict.fromkeys(asked, RescheduleAnswer.UNKNOWN)
     assert (await other.job(theirs)).due
+
+
+@pytest.mark.parametrize("delay", ["1h", 3600, HOUR], ids=repr)
+async def test_a_job_is_rescheduled_by_any_duration(bench: Bench, delay: Duration) -> None:
+    job = await bench.enqueue()
+    assert await reschedule(bench, job, delay) is RescheduleAnswer.RESCHEDULED
+    assert await bench.claim() == []
+    await bench.move_clock(2 * HOUR)
+    assert [claim.job for claim in await bench.claim()] == [job]
+
+
+@pytest.mark.parametrize(
+    "delay", [-SECOND, timedelta.min, LONGEST + SECOND, timedelta(days=36_500_000), "36500d", nan, "soon"], ids=repr
+)
+async def test_a_delay_beyond_the_bounds_moves_no_job(bench: Bench, delay: Duration) -> None:
+    job = await bench.enqueue()
+    with pytest.raises(InvalidInput, match=r"delay=.* is not .* 3650 days|delay=.* is not a duration"):
+        await reschedule(bench, job, delay)
+    assert (await bench.job(job)).due
+
+
+@pytest.mark.parametrize(
+    "priority", [2**15, -(2**15) - 1, 10**400, 1.5, True, "1"], ids=lambda value: f"{value!r:.20}"
+)
+async def test_a_priority_beyond_the_bounds_moves_no_job(bench: Bench, priority: Any) -> None:
+    job = await bench.enqueue()
+    with pytest.raises(InvalidInput, match="priority="):
+        await reschedule(bench, job, priority=priority)
+    assert (await bench.job(job)).priority == DEFAULT_PRIORITY

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.conftest import PATIENCE
 from tests.store.bench import ACME, HOUR, LEASE, OTHER, Bench, EngineUnderTest, keyed
+from tests.store.bystander import BYSTANDERS
 from tests.store.ears import asleep, fall_asleep, listening
 
 from leasehold.model.dedupe import Within
@@ -132,8 +133,9 @@ async def test_a_wake_goes_to_a_worker_that_serves_the_tenant(engine: EngineUnde
 
 
 async def test_a_worker_for_all_tenants_is_woken_for_a_new_one(engine: EngineUnderTest) -> None:
-    """The pause keeps the bystander's jobs out of the way: otherwise nobody who serves everyone could fall asleep."""
-    await engine.store.pause(Scope(ScopeKind.TENANT, "bystander"), Pause("only watching"))
+    """The pauses hold the bystanders' jobs: otherwise a worker for all tenants could not fall asleep."""
+    for tenant in BYSTANDERS:
+        await engine.store.pause(Scope(ScopeKind.TENANT, tenant), Pause("only watching"))
     newcomer = Bench(engine, OTHER)
     async with asleep(engine.store, await newcomer.join(tenants=None)) as ears:
         await newcomer.enqueue()
@@ -292,30 +294,40 @@ async def test_a_cancel_by_another_process_reaches_the_worker_too(bench: Bench, 
 
 
 async def test_a_wake_is_passed_on_to_another_sleeper(bench: Bench) -> None:
-    async with asleep(bench.store, await bench.join()) as ears:
-        await bench.store.rouse(await bench.worker())
+    first = await bench.worker()
+    async with asleep(bench.store, first), asleep(bench.store, await bench.join()) as ears:
+        await bench.enqueue()  # wakes the one that fell asleep first
+        await bench.store.rouse(first)
         assert await ears.next() is Wake.WORK
 
 
 async def test_a_wake_is_passed_on_between_processes(bench: Bench, second_store: Store) -> None:
-    seat = await bench.join(store=second_store)
-    async with asleep(second_store, seat) as ears:
-        await bench.store.rouse(await bench.worker())
+    first, second = await bench.worker(), await bench.join(store=second_store)
+    async with asleep(bench.store, first), asleep(second_store, second) as ears:
+        await bench.enqueue()
+        await bench.store.rouse(first)
         assert await ears.next() is Wake.WORK
 
 
-async def test_a_wake_is_passed_on_to_one_that_serves_something_in_common(bench: Bench) -> None:
-    emails, reports, both = await bench.join("email"), await bench.join("report"), await bench.worker()
-    async with asleep(bench.store, reports) as ears, listening(bench.store, emails):
-        await bench.store.rouse(emails)
-        await bench.store.rouse(both)
+async def test_a_wake_is_passed_on_to_one_that_can_run_the_rest(bench: Bench) -> None:
+    first, reports, emails = await bench.worker(), await bench.join("report"), await bench.join("email")
+    async with asleep(bench.store, first), asleep(bench.store, reports), asleep(bench.store, emails) as ears:
+        await bench.door.enqueue([NewJob(definition="report", priority=1), NewJob(definition="email")])
+        await bench.claim_one(first)
+        await bench.store.rouse(first)
         assert await ears.next() is Wake.WORK
 
 
-async def test_a_wake_is_passed_on_to_one_that_serves_a_tenant_in_common(engine: EngineUnderTest) -> None:
+async def test_a_wake_is_passed_on_to_one_that_serves_the_tenant(engine: EngineUnderTest) -> None:
     acme, other = Bench(engine), Bench(engine, OTHER)
-    async with asleep(acme.store, await other.worker()), asleep(acme.store, await acme.join()) as ears:
-        await acme.store.rouse(await acme.worker())
+    first = await acme.worker()
+    async with (
+        asleep(acme.store, first),
+        asleep(acme.store, await other.worker()),
+        asleep(acme.store, await acme.join()) as ears,
+    ):
+        await acme.enqueue()
+        await acme.store.rouse(first)
         assert await ears.next() is Wake.WORK
 
 

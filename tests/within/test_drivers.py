@@ -87,8 +87,8 @@ async def test_a_rollback_wakes_nobody(
 ) -> None:
     heard: list[str] = []
 
-    async def heard_something() -> bool:
-        return bool(heard)
+    async def heard_the_last() -> bool:
+        return "the last" in heard
 
     async with shop.working(app.handlers) as worker:
         await shop.at_rest(worker)
@@ -100,9 +100,9 @@ async def test_a_rollback_wakes_nobody(
         await driver.enqueue(acme, job)
         await driver.rollback()
         await observer.execute("select pg_notify($1, 'the last')", channel)
-        await eventually(heard_something, what="the last notification")
+        await eventually(heard_the_last, what="the last notification")
         await observer.reset()
-    assert heard == ["the last"]
+    assert [each for each in heard if each != "heartbeat"] == ["the last"]
     assert app.ran == []  # type: ignore[attr-defined]
 
 

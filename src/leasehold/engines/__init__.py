@@ -1,111 +1,54 @@
-"""Engines. `open_store` takes a URL and names the engine, so that nobody else has to."""
+"""Engines by the scheme of their URL. No other module looks at a scheme."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pkgutil import resolve_name
 
-from leasehold.engines.report import Finding, MigrationStep, Standing
+from leasehold.engine import DEFAULT_SCHEMA, Engine
 from leasehold.errors import InvalidInput
-from leasehold.store import Caller, Store
 
-if TYPE_CHECKING:
-    from leasehold.engines.postgres.scratch import ScratchClock as ScratchClock
-    from leasehold.engines.postgres.scratch import ScratchDatabases as ScratchDatabases
+EngineFactory = Callable[[str, str, str | None], Engine]
+"""Makes an engine of a URL, a schema and, where wakes take another way, the URL for the listener."""
 
-
-async def open_store(url: str, schema: str = "leasehold", *, strict_tenants: bool = False) -> Store:
-    """Opens the engine that the URL names, after checking that its schema fits this code. Close it when done."""
-    _require_postgres(url)
-    from leasehold.engines.postgres import open_postgres
-
-    return await open_postgres(url, schema, strict_tenants=strict_tenants)
+# By name: the driver is imported when its engine is first asked for.
+_ENGINES: dict[str, str | EngineFactory] = {
+    "postgres": "leasehold.engines.postgres.engine:PostgresEngine",
+    "postgresql": "leasehold.engines.postgres.engine:PostgresEngine",
+}
+DEFAULT_URL = "postgresql://"
+"""Stands for the embedded Postgres where its real URL is not needed, as for SQL scripts."""
 
 
-async def prepare_store(url: str, schema: str = "leasehold") -> Sequence[str]:
-    """Brings what the URL names up to date for this code; returns the titles of what was applied."""
-    _require_postgres(url)
-    from leasehold.engines.postgres.migrate import migrate
+def engine_for(url: str, schema: str = DEFAULT_SCHEMA, listen_url: str | None = None) -> Engine:
+    """Returns the engine that the URL names. Raises InvalidInput for a URL that none can open; opens nothing.
 
-    return [migration.title for migration in await migrate(url, schema)]
-
-
-async def standing(url: str, schema: str = "leasehold") -> Standing:
-    """How far what the URL names is. Changes nothing."""
-    _require_postgres(url)
-    from leasehold.engines.postgres import migrate
-
-    return await migrate.standing(url, schema)
+    `listen_url` leads to the same database past a pooler, for wakes.
+    """
+    factory = _ENGINES.get(_scheme_of(url))
+    if factory is None:
+        raise _unknown_scheme(url)
+    make: EngineFactory = resolve_name(factory) if isinstance(factory, str) else factory
+    return make(url, schema, listen_url)
 
 
-def migration_script(url: str | None, schema: str = "leasehold") -> str:
-    """All that `prepare_store` would do to an empty database, as a script for its own tools. Without a URL: SQL."""
-    if url:
-        _require_postgres(url)
-    from leasehold.engines.postgres.migrate import script
-
-    return script(schema)
+def register_engine(scheme: str, factory: EngineFactory) -> None:
+    """Makes `engine_for` open URLs of this scheme by another engine."""
+    _ENGINES[scheme] = factory
 
 
-def migration_steps(schema: str = "leasehold") -> Sequence[MigrationStep]:
-    """The same, one by one, for a framework that applies migrations itself. Only an engine with SQL has them."""
-    from leasehold.engines.postgres.migrate import steps
-
-    return steps(schema)
+def _scheme_of(url: str) -> str:
+    return url.partition("://")[0].lower() if "://" in url else ""
 
 
-def examine(url: str, schema: str = "leasehold") -> AsyncIterator[Finding]:
-    """What `leasehold doctor` shows, as it is found out. Changes nothing."""
-    _require_postgres(url)
-    from leasehold.engines.postgres import checkup
-
-    return checkup.examine(url, schema)
-
-
-def scratch_databases(
-    url: str, run: str, schema: str = "leasehold", url_of: Callable[[str], str] | None = None
-) -> "ScratchDatabases":
-    """Databases for tests, on the server that the URL names. `url_of` says where one is, if not beside that one."""
-    _require_postgres(url)
-    from leasehold.engines.postgres.scratch import ScratchDatabases
-
-    return ScratchDatabases(url, run, schema, url_of)
-
-
-def scratch_clock(url: str, schema: str = "leasehold") -> "ScratchClock":
-    """The clock of such a database, which can be moved."""
-    _require_postgres(url)
-    from leasehold.engines.postgres.scratch import ScratchClock
-
-    return ScratchClock(url, schema)
-
-
-async def scratch_is_stuck(url: str, schema: str = "leasehold") -> bool:
-    """Whether somebody in such a database waits for a lock."""
-    _require_postgres(url)
-    from leasehold.engines.postgres.scratch import is_stuck
-
-    return await is_stuck(url, schema)
-
-
-def caller(passed: object) -> Caller:
-    """A caller's connection or session, as something to enqueue within. Raises InvalidInput for what is none."""
-    from leasehold.engines.postgres import callers
-
-    return callers.caller(passed)
-
-
-def require_usable_url(url: str) -> None:
-    """Raises InvalidInput for a URL that no engine can open. Opens nothing."""
-    _require_postgres(url)
-    from leasehold.engines.postgres.database import Database
-
-    Database(url, "leasehold")
-
-
-def _require_postgres(url: str) -> None:
-    scheme = url.partition("://")[0].lower() if "://" in url else ""
-    if scheme not in ("postgres", "postgresql"):
-        has = f"the scheme {scheme!r}" if scheme else "no scheme"
-        raise InvalidInput(
-            f"the URL of the database has {has}, which names no engine.",
-            fix="Nothing was opened. Use a URL such as postgresql://user@host/database.",
+def _unknown_scheme(url: str) -> InvalidInput:
+    scheme = _scheme_of(url)
+    dialect, _, driver = scheme.partition("+")
+    if driver and dialect in _ENGINES:
+        return InvalidInput(
+            f"the URL of the database begins with {scheme}://, which names a driver as SQLAlchemy writes it.",
+            fix=f"Nothing was opened. Leave +{driver} out: Leasehold brings its own driver.",
         )
+    has = f"the scheme {scheme!r}" if scheme else "no scheme"
+    return InvalidInput(
+        f"the URL of the database has {has}, which names no engine.",
+        fix="Nothing was opened. Use a URL such as postgresql://user@host/database.",
+    )

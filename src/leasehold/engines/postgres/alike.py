@@ -11,6 +11,7 @@ from typing import Any
 
 from uuid_utils import uuid7
 
+from leasehold.errors import PayloadInvalid
 from leasehold.model import payload
 from leasehold.model.job import AllCreated, JobId, NewJob
 
@@ -25,6 +26,22 @@ _NOTHING_SAID = _said(NewJob(definition=""))
 
 # Of payloads in one statement, in characters: the server holds all of it at once.
 MAX_SIZE = 16 * 1024 * 1024
+
+
+def encoded(jobs: Sequence[NewJob]) -> list[str]:
+    """Their payloads as JSON. Of several, a refusal says which one it is about."""
+    try:
+        return [payload.encode(job.payload) for job in jobs]
+    except PayloadInvalid:
+        if len(jobs) == 1:
+            raise
+    for number, job in enumerate(jobs, 1):
+        try:
+            payload.encode(job.payload)
+        except PayloadInvalid as error:
+            error.number = number
+            raise
+    raise AssertionError("a payload was refused, and then was not")
 
 
 def says_nothing_more(job: NewJob) -> bool:
@@ -47,7 +64,7 @@ class Alike:
             return None
         if len(jobs) > 1 and not all(map(_looks(first).__eq__, map(_looks, jobs))):
             return None
-        return Alike(jobs, [JobId(str(uuid7())) for _ in jobs], [payload.encode(job.payload) for job in jobs])
+        return Alike(jobs, [JobId(str(uuid7())) for _ in jobs], encoded(jobs))
 
     @property
     def too_large(self) -> bool:

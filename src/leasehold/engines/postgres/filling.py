@@ -41,7 +41,7 @@ class Filling:
             try:
                 await self._stack.enter_async_context(self._database.long_loans)
                 self._connection = await self._stack.enter_async_context(self._database.connection())
-                await self._stack.enter_async_context(self._connection.transaction())
+                await self._stack.enter_async_context(self._database.transaction(self._connection))
                 self._stack.push_async_exit(self._wake)
             except BaseException:
                 # Told why: a connection whose BEGIN was canceled on its way must not go back to the pool.

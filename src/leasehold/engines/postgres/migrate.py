@@ -1,17 +1,34 @@
 """Forward-only migrations, under a lock. The release before keeps working on the new schema."""
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from random import random
+from typing import TYPE_CHECKING, TypeVar
 
+import asyncpg
+
+from leasehold.engine import MigrationStep, SchemaStatus, migrate_command
+from leasehold.engines.postgres import locks
+from leasehold.engines.postgres.connections import OwnConnection
 from leasehold.engines.postgres.database import Database, closed
-from leasehold.engines.postgres.sql import Statement, render
-from leasehold.engines.report import MigrationStep, Standing
+from leasehold.engines.postgres.sql import render
+from leasehold.errors import SchemaMismatch
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
+
+T = TypeVar("T")
+
+# A migration that waits for a lock makes everybody else wait behind it: a column added behind an idle transaction
+# blocked all enqueues for 12 s. So it gives up soon, lets the others pass, and tries again. The lock under which
+# migrations run one at a time has the same limit: any role that may connect can hold it.
+LOCK_TIMEOUT = "2s"
+TRIES = 30
+LONGEST_PAUSE = 5.0
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _NEEDS = re.compile(r"^-- needs: (\d{4})$", re.MULTILINE)
@@ -33,34 +50,45 @@ def migrations(schema: str) -> Sequence[Migration]:
     found = []
     for file in (files(__package__) / "migrations").iterdir():
         if match := _FILE.fullmatch(file.name):
-            version, text = int(match[1]), file.read_text()
+            version, text = int(match[1]), file.read_text("utf-8")
             needs = _NEEDS.search(text)
             found.append(Migration(version, match[2], int(needs[1]) if needs else version, render(text, schema)))
     return sorted(found, key=lambda migration: migration.version)
 
 
-async def standing(url: str, schema: str = "leasehold") -> Standing:
-    return await standing_of(Database(url, schema))
+async def schema_status(url: str, schema: str = "leasehold") -> SchemaStatus:
+    return await status_of(Database(url, schema))
 
 
-async def standing_of(database: Database) -> Standing:
+async def status_of(database: Database) -> SchemaStatus:
     connection = await database.connect()
     try:
         with database.translated():
-            return await _standing(database, connection)
+            return await _status(database, connection)
     finally:
         await closed(connection)
 
 
-async def migrate(url: str, schema: str = "leasehold") -> list[Migration]:
-    """Applies what is missing, each in a transaction of its own, and returns it. Safe to call from many at once."""
+def _tell_nobody(_text: str) -> None: ...
+
+
+async def migrate(url: str, schema: str = "leasehold", tell: Callable[[str], None] = _tell_nobody) -> list[Migration]:
+    """Applies what is missing, each in a transaction of its own, and returns it. Safe to call from many at once.
+
+    A migration whose locks others hold is rolled back and tried again; `tell` is told which sessions hold them.
+    """
     database = Database(url, schema)
-    connection = await database.connect()
+    connection = await database.connect_within(None)
+    patience = _Patience(database, connection, tell)
     try:
-        async with connection.transaction():
-            await connection.execute(_opening(database))
-        known = migrations(database.schema)
-        return [migration for migration in known if await _applied(database, connection, migration)]
+        await patience.with_locks("the ledger of migrations", partial(_open, database, connection))
+        return [
+            migration
+            for migration in migrations(database.schema)
+            if await patience.with_locks(
+                f"migration {migration.title}", partial(_applied, database, connection, migration)
+            )
+        ]
     finally:
         await closed(connection)
 
@@ -68,7 +96,7 @@ async def migrate(url: str, schema: str = "leasehold") -> list[Migration]:
 def script(schema: str = "leasehold") -> str:
     """All of it as one SQL script, for those who apply migrations by their own tools, to an empty database."""
     each = [step.script.rstrip() for step in steps(schema)]
-    return "\n\n".join(["begin;", _opening(Database("", schema)), *each, "commit;"]) + "\n"
+    return "\n\n".join(["begin;", _lock_limit(), _opening(Database("", schema)), *each, "commit;"]) + "\n"
 
 
 def steps(schema: str = "leasehold") -> list[MigrationStep]:
@@ -81,8 +109,9 @@ def steps(schema: str = "leasehold") -> list[MigrationStep]:
         found.append(
             MigrationStep(
                 opening=_opening(database),
-                applied=_written(applied, {"version": values["version"]}),
-                script=f"{migration.text.rstrip()}\n\n{_written(record, values)};\n",
+                lock_limit=_lock_limit(),
+                applied=applied.written({"version": values["version"]}),
+                script=f"{migration.text.rstrip()}\n\n{record.written(values)};\n",
             )
         )
     return found
@@ -94,18 +123,20 @@ def _opening(database: Database) -> str:
     return "\n\n".join(f"{part.removesuffix(';')};" for part in parts)
 
 
-def _written(statement: Statement, values: Mapping[str, str]) -> str:
-    """The statement with its values written out."""
-    text = statement.text
-    for number, value in enumerate(statement.arguments(values), 1):
-        text = text.replace(f"${number}", value)
-    return text
+def _lock_limit() -> str:
+    return f"set local lock_timeout = '{LOCK_TIMEOUT}';"
 
 
-async def _applied(database: Database, connection: "Connection", migration: Migration) -> bool:
-    async with connection.transaction():
+async def _open(database: Database, connection: OwnConnection) -> None:
+    async with database.transaction(connection):
+        await connection.execute(f"{_lock_limit()}\n\n{_opening(database)}")
+
+
+async def _applied(database: Database, connection: OwnConnection, migration: Migration) -> bool:
+    async with database.transaction(connection):
+        await locks.limit_waits(database, connection, LOCK_TIMEOUT)
         await database.fetch_on(connection, "ledger/lock")
-        if migration.version <= (await _standing(database, connection)).version:
+        if migration.version <= (await _status(database, connection)).version:
             return False
         await connection.execute(migration.text)
         await database.fetch_on(
@@ -114,9 +145,45 @@ async def _applied(database: Database, connection: "Connection", migration: Migr
         return True
 
 
-async def _standing(database: Database, connection: "Connection") -> Standing:
+class _Patience:
+    """Tries a transaction again whose locks other sessions hold, and tells which ones do."""
+
+    def __init__(self, database: Database, connection: OwnConnection, tell: Callable[[str], None]) -> None:
+        self._database = database
+        self._connection = connection
+        self._tell = tell
+
+    async def with_locks(self, name: str, transaction: Callable[[], Awaitable[T]]) -> T:
+        for number in range(1, TRIES + 1):
+            try:
+                return await transaction()
+            except asyncpg.LockNotAvailableError:
+                holders = await self._holders()
+                pause = min(LONGEST_PAUSE, 0.1 * 2**number) * (0.5 + random() / 2)
+                self._tell(f"{name} waits for a lock, try {number} of {TRIES}: {holders}")
+                await asyncio.sleep(pause if number < TRIES else 0)
+        schema = self._database.schema
+        raise SchemaMismatch(
+            f'{name} got no lock on "{schema}" in {TRIES} tries of {LOCK_TIMEOUT}: {holders}. '
+            "It was rolled back, nothing of it was kept.",
+            fix="End those transactions, for example by: select pg_terminate_backend(PID). "
+            f"Then run: {migrate_command(schema)}",
+            code="LH-2003",
+        )
+
+    async def _holders(self) -> str:
+        of_migrations = await locks.holders(self._database, self._connection, locks.MIGRATE)
+        of_tables = await self._database.fetch_on(self._connection, "ledger/holders")
+        held = [f"{holder} holds the lock of migrations" for holder in of_migrations]
+        for row in of_tables:
+            since = "" if row["seconds"] is None else f" since {row['seconds']} s"
+            held.append(f"pid {row['pid']} ({row['application']}, role {row['role']}) has a transaction open{since}")
+        return "; ".join(held) or "no session holds one any more"
+
+
+async def _status(database: Database, connection: "Connection") -> SchemaStatus:
     known = migrations(database.schema)[-1].version
     ((exists,),) = await database.fetch_on(connection, "ledger/exists")
     newest = await database.fetch_on(connection, "ledger/standing") if exists else []
     version, needs = newest[0] if newest else (0, 0)
-    return Standing(database.schema, version, needs, known)
+    return SchemaStatus(database.schema, version, needs, known)

@@ -8,11 +8,12 @@ from asyncpg import Record
 
 from leasehold.engines.postgres import rows
 from leasehold.errors import InvalidInput
-from leasehold.model.job import JobRecord, tenant_id
+from leasehold.model.bounds import storable
+from leasehold.model.job import JobRecord
 from leasehold.model.status import ACTIVE, FINAL, Status
 from leasehold.store import Filter, Page
 
-BEYOND_ANY_ID = UUID(int=2**128 - 1)
+GREATEST_ID = UUID(int=2**128 - 1)
 
 
 def filtered(where: Filter) -> dict[str, Any]:
@@ -41,11 +42,21 @@ def page(found: Sequence[Record], limit: int, cursor: Callable[[JobRecord], str]
     return Page(jobs, next=cursor(jobs[-1]) if len(found) > limit else None)
 
 
-def below(cursor: str | None) -> UUID:
-    """In a tenant's listing a cursor is the id of the last job that was shown."""
+def one_more_than(limit: int) -> int:
+    """How many rows a page of `limit` jobs is asked for with: the last one says whether there is a next page."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidInput(
+            f"A page can't have {limit!r:.80} jobs: it has a whole number of them, at least 1.",
+            fix="Nothing was read. Correct the limit.",
+        )
+    return limit + 1
+
+
+def behind(cursor: str | None) -> UUID | None:
+    """Returns the greatest id that may follow; in a tenant's listing a cursor is the id of the last job shown."""
     try:
-        return BEYOND_ANY_ID if cursor is None else UUID(cursor)
-    except ValueError as error:
+        return GREATEST_ID if cursor is None else _before(UUID(cursor))
+    except (ValueError, TypeError, AttributeError) as error:  # UUID of other than text raises the latter two
         raise _no_cursor(cursor) from error
 
 
@@ -57,13 +68,20 @@ def cursor_everywhere(job: JobRecord) -> str:
 def behind_everywhere(cursor: str | None) -> dict[str, Any]:
     """Where each tenant goes on: those that come after the last one may still have a job of that very id."""
     if cursor is None:
-        return {"last_tenant": "", "below": BEYOND_ANY_ID, "below_later": BEYOND_ANY_ID}
-    job, _, tenant = cursor.partition("/")
+        return {"last_tenant": "", "up_to": GREATEST_ID, "up_to_later": GREATEST_ID}
     try:
+        job, _, tenant = cursor.partition("/")
         last = UUID(job)
-        return {"last_tenant": tenant_id(tenant), "below": last, "below_later": UUID(int=last.int + 1)}
-    except (ValueError, InvalidInput) as error:
+        if tenant and storable(tenant):  # a table may hold a tenant that could not enqueue
+            return {"last_tenant": tenant, "up_to": _before(last), "up_to_later": last}
+    except (ValueError, TypeError, AttributeError) as error:
         raise _no_cursor(cursor) from error
+    raise _no_cursor(cursor)
+
+
+def _before(last: UUID) -> UUID | None:
+    """Returns the next lower id, or None below the least one."""
+    return UUID(int=last.int - 1) if last.int else None
 
 
 def _no_cursor(cursor: str | None) -> InvalidInput:

@@ -15,16 +15,30 @@ import asyncpg
 if TYPE_CHECKING:
     Session = asyncpg.Connection[asyncpg.Record]
 
+# After these a connection is not lent again: a statement may be under way on it, or its server can't write, as after
+# a failover, or a pooler gave it another session.
+_UNUSABLE_AFTER = (
+    asyncio.CancelledError,
+    TimeoutError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.DuplicatePreparedStatementError,
+    asyncpg.InvalidSQLStatementNameError,
+)
 # What was not needed for so many seconds is closed.
 IDLE = 300.0
 
 
 class Pool:
-    """At most `size` are lent at a time; whoever comes when all are waits in turn."""
+    """At most `size` are lent at a time. A caller that comes when all are waits in turn, for `patience` seconds."""
 
     def __init__(
-        self, connect: "Callable[[], Awaitable[Session]]", close: "Callable[[Session], Awaitable[None]]", size: int
+        self,
+        connect: "Callable[[], Awaitable[Session]]",
+        close: "Callable[[Session], Awaitable[None]]",
+        size: int,
+        patience: float | None = None,
     ) -> None:
+        self._patience = patience
         self._connect = connect
         self._close = close
         self._room = size
@@ -56,6 +70,13 @@ class Pool:
     async def _turn(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._given(turn)
+        except TimeoutError as error:
+            raise TimeoutError(f"no connection of the pool became free within {self._patience:g} s") from error
+
+    async def _given(self, turn: asyncio.Future[None]) -> None:
         try:
             await turn
         except asyncio.CancelledError:
@@ -92,6 +113,13 @@ class Pool:
             self._sweep_later()
         self._has_come_back(session)
         return True
+
+    def end_idle(self) -> None:
+        """Ends connections that nobody uses, without waiting: they lead to a server that can't write."""
+        for session in self._idle:
+            session.terminate()
+        self._idle.clear()
+        self._unused = 0
 
     async def end(self, session: "Session") -> None:
         """A statement that was canceled may still be under way: whoever canceled it waits until it is over."""
@@ -155,5 +183,9 @@ class Loan:
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(failure, asyncio.CancelledError) or not self._pool.keep(self._session):
+        if failure is not None and isinstance(failure, _UNUSABLE_AFTER):
+            if isinstance(failure, asyncpg.ReadOnlySQLTransactionError):
+                self._pool.end_idle()
+            await self._pool.end(self._session)
+        elif not self._pool.keep(self._session):
             await self._pool.end(self._session)

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import orjson
 
+from leasehold.engines.postgres.alike import encoded
 from leasehold.engines.postgres.sql import Statement
-from leasehold.errors import DuplicateJob, LeaseholdError
-from leasehold.model import payload
+from leasehold.errors import DuplicateJob, InvalidInput, LeaseholdError
 from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within
 from leasehold.model.job import JobId, NewJob, Placed, TenantId, job_id
 
@@ -32,10 +32,11 @@ class Request:
     jobs: str
     count: int
     schema: str
+    wakes: bool = True
 
     @property
     def arguments(self) -> tuple[str, str, bool]:
-        return self.tenant, self.jobs, True
+        return self.tenant, self.jobs, self.wakes
 
     @property
     def text(self) -> str:
@@ -65,7 +66,8 @@ class Request:
 
 
 def request(statement: Statement, schema: str, tenant: TenantId, jobs: Sequence[NewJob]) -> Request:
-    document = orjson.dumps([dict(_fields(job)) for job in jobs]).decode()
+    payloads = encoded(jobs)
+    document = orjson.dumps([dict(_fields(job, text)) for job, text in zip(jobs, payloads, strict=True)]).decode()
     return Request(statement, tenant, document, len(jobs), schema)
 
 
@@ -75,6 +77,8 @@ def refusal(state: str, happened: str, fix: str, about: str | None) -> Leasehold
     error = _KINDS[code](happened.removeprefix(f"{code}: "), fix=fix)
     if isinstance(error, DuplicateJob):
         error.job = about
+    elif isinstance(error, InvalidInput) and about:
+        error.number = int(about)
     return error
 
 
@@ -87,10 +91,10 @@ def _kinds(of: type[LeaseholdError]) -> Iterator[tuple[str, type[LeaseholdError]
 _KINDS: Mapping[str, type[LeaseholdError]] = dict(_kinds(LeaseholdError))
 
 
-def _fields(job: NewJob) -> Iterator[tuple[str, Any]]:
+def _fields(job: NewJob, payload: str) -> Iterator[tuple[str, Any]]:
     """What is said about a job; what is not is left to its definition."""
     yield "definition", job.definition
-    yield "payload", orjson.Fragment(payload.encode(job.payload))
+    yield "payload", orjson.Fragment(payload)
     yield "source", job.source.value
     for name in ("version", "priority", "max_attempts", "source_ref", "correlation_id", "created_by"):
         if (value := getattr(job, name)) is not None:
@@ -100,9 +104,9 @@ def _fields(job: NewJob) -> Iterator[tuple[str, Any]]:
     if job.delay:
         yield "delay", _seconds(job.delay)
     if job.at is not None:
-        yield "at", job.at.isoformat()
+        yield "at", _moment(job.at)
     if job.deadline is not None:
-        yield "deadline", job.deadline.isoformat()
+        yield "deadline", _moment(job.deadline)
     if job.dedupe is not None:
         yield from _dedupe(job.dedupe)
 
@@ -117,6 +121,11 @@ def _dedupe(dedupe: Dedupe) -> Iterator[tuple[str, Any]]:
 
 
 _MODES: Mapping[type, str] = {WhileActive: "active", Within: "window", Always: "always"}
+
+
+def _moment(moment: datetime) -> str:
+    """In UTC: Python takes an offset down to the microsecond, Postgres does not."""
+    return moment.astimezone(UTC).isoformat()
 
 
 def _seconds(length: timedelta) -> str:

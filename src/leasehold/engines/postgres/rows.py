@@ -1,7 +1,6 @@
 """Rows to values of the model, and back."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from operator import itemgetter
@@ -10,25 +9,29 @@ from typing import Any
 import orjson
 from asyncpg import Record
 
-from leasehold.model.backoff import backoff_from_json
-from leasehold.model.definition import Definition, OnExhausted, Registered, Retention
+from leasehold.model.bounds import EARLIEST, LATEST
+from leasehold.model.definition import Definition
+from leasehold.model.explain import LaneState, ScopeState
 from leasehold.model.job import Attempt, Claim, JobId, JobRecord, Line, LineKind, Source, TenantId, WorkerId
+from leasehold.model.limits import Scope, ScopeKind
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Seat, Serves, WorkerFacts, WorkerRecord
+from leasehold.store import ScopeRecord, Seat, Serves, WorkerFacts, WorkerRecord
 
 DefinitionKey = tuple[str, int]
+# orjson reads 1,024 levels of arrays and objects, and writes 254.
+SURELY_WRITABLE = 200
 
 
 _of_claim = itemgetter(
-    *("tenant_id", "id", "attempt", "version", "payload", "max_attempts", "forgiven", "queued", "started"),
-    *("correlation_id", "cancel_requested", "overdue", "priority"),
+    *("tenant_id", "id", "attempt", "claim_batch", "version", "payload", "max_attempts", "forgiven", "queued"),
+    *("started", "correlation_id", "cancel_requested", "overdue", "priority"),
 )
 
 
 def claim(row: Record, worker: WorkerId, definition: Definition) -> Claim:
-    tenant, job, attempt, *rest = _of_claim(row)
-    return Claim(tenant, job, attempt, worker, definition, *rest)
+    tenant, job, attempt, batch, *rest = _of_claim(row)
+    return Claim(tenant, job, attempt, worker, batch, definition, *rest)
 
 
 def served(seat: Seat) -> dict[str, Any]:
@@ -43,15 +46,16 @@ def fences(claims: Iterable[Claim]) -> dict[str, list[Any]]:
         "tenants": [claim.tenant for claim in held],
         "jobs": [claim.job for claim in held],
         "attempts": [claim.attempt for claim in held],
+        "batches": [claim.batch for claim in held],
     }
 
 
-def fence(row: Record) -> tuple[str, str, int, str]:
-    return row["tenant_id"], str(row["id"]), row["attempt"], str(row["worker_id"])
+def fence(row: Record) -> tuple[str, str, int, str, int]:
+    return row["tenant_id"], str(row["id"]), row["attempt"], str(row["worker_id"]), row["claim_batch"]
 
 
-def fence_of(claim: Claim) -> tuple[str, str, int, str]:
-    return claim.tenant, claim.job, claim.attempt, claim.worker
+def fence_of(claim: Claim) -> tuple[str, str, int, str, int]:
+    return claim.tenant, claim.job, claim.attempt, claim.worker, claim.batch
 
 
 def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
@@ -62,6 +66,7 @@ def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
         "jobs": _literal([claim.job for claim in claims]),
         "attempts": _literal([str(claim.attempt) for claim in claims]),
         "workers": _literal([claim.worker for claim in claims]),
+        "batches": _literal([str(claim.batch) for claim in claims]),
         "statuses": _literal([verdict.status for verdict in verdicts]),
         "attempt_statuses": _literal([verdict.attempt for verdict in verdicts]),
         "keeps": _literal([_interval(claim.definition.retention.keep(verdict.status)) for claim, verdict in done]),
@@ -95,7 +100,15 @@ def _unless_all_null(values: list[Any]) -> list[Any]:
     return [] if values.count(None) == len(values) else values
 
 
+_MOMENTS = (
+    *("scheduled_for", "queued_at", "started_at", "finished_at", "deadline"),
+    *("lease_expires_at", "cancel_requested_at"),
+)
+
+
 def job(row: Record) -> JobRecord:
+    """Never fails: what can't be read as it is stored is shown as near as can be, and said."""
+    unreadable = list(_moments_beyond(row))
     return JobRecord(
         id=JobId(str(row["id"])),
         tenant=TenantId(row["tenant_id"]),
@@ -104,10 +117,10 @@ def job(row: Record) -> JobRecord:
         status=Status(row["status"]),
         due=row["due"],
         priority=row["priority"],
-        payload=orjson.loads(row["payload"]),
+        payload=_json(row["payload"], "payload", unreadable),
         attempt=row["attempt"],
         max_attempts=row["max_attempts"],
-        forgiven=row["forgiven"],
+        free_attempts=row["forgiven"],
         scheduled_for=row["scheduled_for"],
         queued_at=row["queued_at"],
         started_at=row["started_at"],
@@ -116,14 +129,15 @@ def job(row: Record) -> JobRecord:
         worker=_worker(row),
         lease_expires_at=row["lease_expires_at"],
         cancel_requested_at=row["cancel_requested_at"],
-        result=None if row["result"] is None else orjson.loads(row["result"]),
+        result=None if row["result"] is None else _json(row["result"], "result", unreadable),
         last_error=row["last_error"],
         last_error_code=row["last_error_code"],
         dedupe_key=row["dedupe_key"],
-        source=Source(row["source"]),
+        source=_source(row, unreadable),
         source_ref=row["source_ref"],
         correlation_id=row["correlation_id"],
         created_by=row["created_by"],
+        unreadable=tuple(unreadable),
     )
 
 
@@ -137,7 +151,7 @@ def attempt(row: Record) -> Attempt:
         error=row["error"],
         error_code=row["error_code"],
         exit_code=row["exit_code"],
-        details=orjson.loads(row["details"]),
+        details=_object(row["details"]),
     )
 
 
@@ -149,8 +163,8 @@ def worker(row: Record) -> WorkerRecord:
     tenants = row["tenants"]
     return WorkerRecord(
         id=WorkerId(str(row["id"])),
-        facts=WorkerFacts(row["host"], row["pid"], row["version"], row["slots"], orjson.loads(row["metadata"])),
-        serves=Serves(tuple(row["definitions"]), None if tenants is None else tuple(map(TenantId, tenants))),
+        facts=WorkerFacts(row["host"], row["pid"], row["version"], row["slots"], _object(row["metadata"])),
+        serves=Serves(_names(row["definitions"]), None if tenants is None else tuple(map(TenantId, _names(tenants)))),
         running=row["running"],
         started_at=row["started_at"],
         last_seen_at=row["last_seen_at"],
@@ -158,50 +172,61 @@ def worker(row: Record) -> WorkerRecord:
     )
 
 
-def definition(row: Record) -> Definition:
-    return Definition(
-        key=row["key"],
-        description=row["description"],
-        schema=None if row["schema"] is None else orjson.loads(row["schema"]),
-        timeout=row["timeout"],
-        max_attempts=row["max_attempts"],
-        backoff=backoff_from_json(orjson.loads(row["backoff"])),
-        priority=row["priority"],
-        retention=_retention(orjson.loads(row["retention"])),
-        on_exhausted=OnExhausted(row["on_exhausted"]),
-    )
+def _json(text: str, name: str, unreadable: list[str]) -> Any:
+    """Returns the text itself if our reader can't make a value of it: jsonb holds numbers that no float can.
+
+    A value that is nested so deep that it can't be written as JSON again is returned as text, too.
+    """
+    try:
+        value = orjson.loads(text)
+        if text.count("[") + text.count("{") > SURELY_WRITABLE:
+            orjson.dumps(value)
+    except (ValueError, TypeError) as error:
+        unreadable.append(f"{name} is shown as text: it can't be read as JSON ({error})")
+        return text
+    return value
 
 
-def registered(row: Record) -> Registered:
-    return Registered(definition(row), row["version"], row["active"])
+def lane(row: Record, definition: str, tenant: TenantId) -> LaneState:
+    scopes = (Scope.stored(ScopeKind.DEFINITION, definition), Scope.stored(ScopeKind.TENANT, tenant))
+    return LaneState(row["active"], row["workers"], tuple(_scope_state(row, scope) for scope in scopes))
 
 
-def definition_columns(definition: Definition) -> dict[str, Any]:
-    return {
-        "key": definition.key,
-        "description": definition.description,
-        "schema": None if definition.schema is None else orjson.dumps(definition.schema).decode(),
-        "timeout": definition.timeout,
-        "max_attempts": definition.max_attempts,
-        "backoff": orjson.dumps(definition.backoff.as_json()).decode(),
-        "priority": definition.priority,
-        "retention": orjson.dumps(_retention_seconds(definition.retention)).decode(),
-        "on_exhausted": definition.on_exhausted.value,
-    }
+def _scope_state(row: Record, scope: Scope) -> ScopeState:
+    kind = scope.kind
+    return ScopeState(scope, row[f"{kind}_pause"], row[f"{kind}_paused_until"], row[f"{kind}_cap"])
 
 
-def _retention_seconds(retention: Retention) -> dict[str, str | None]:
-    """Each as text that Postgres reads as an interval."""
-    kept: dict[str, timedelta | None] = asdict(retention)
-    return {status: None if keep is None else f"{keep.total_seconds()} seconds" for status, keep in kept.items()}
+def scope(row: Record) -> ScopeRecord:
+    of = Scope.stored(ScopeKind(row["kind"]), row["key"])
+    return ScopeRecord(of, row["max_running"], row["pause_reason"], row["paused_until"])
 
 
-def _retention(stored: Mapping[str, str | None]) -> Retention:
-    kept = {
-        status: None if text is None else timedelta(seconds=float(text.removesuffix(" seconds")))
-        for status, text in stored.items()
-    }
-    return Retention(**kept)
+def _object(text: str) -> Mapping[str, Any]:
+    read = _json(text, "", [])
+    return read if isinstance(read, dict) else {"unreadable": text}
+
+
+def _source(row: Record, unreadable: list[str]) -> Source:
+    try:
+        return Source(row["source"])
+    except ValueError:
+        unreadable.append(f"source {row['source']!r:.80} is unknown to this release, system is shown")
+        return Source.SYSTEM
+
+
+def _moments_beyond(row: Record) -> Iterator[str]:
+    """SQL shows a moment beyond the bounds as the nearest one outside of them (leasehold.shown)."""
+    for name in _MOMENTS:
+        moment = row[name]
+        if moment is not None and not EARLIEST <= moment < LATEST:
+            years = f"{EARLIEST.year} to {LATEST.year - 1}"
+            yield f"{name} is stored as a moment beyond the years {years}, the nearest is shown"
+
+
+def _names(stored: Iterable[str | None]) -> tuple[str, ...]:
+    """Leaves out nulls: an array that people wrote into the table may hold some."""
+    return tuple(name for name in stored if name is not None)
 
 
 def _worker(row: Record) -> WorkerId | None:

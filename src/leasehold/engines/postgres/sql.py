@@ -45,6 +45,13 @@ class Statement:
             raise TypeError(f"{self.name} takes {sorted(self.parameters)}, not {sorted(values)}")
         return [values[name] for name in self.parameters]
 
+    def written(self, values: Mapping[str, str]) -> str:
+        """The text with these values in it, each written as SQL: for messages that take no parameters."""
+        text = self.text
+        for number, value in enumerate(self.arguments(values), 1):
+            text = text.replace(f"${number}", value)
+        return text
+
 
 def parse(name: str, text: str, schema: str) -> Statement:
     parameters: list[str] = []
@@ -61,7 +68,7 @@ def parse(name: str, text: str, schema: str) -> Statement:
 @cache
 def statements(schema: str) -> Mapping[str, Statement]:
     """Every statement of the engine, by its path below queries/ without the ending."""
-    return {name: parse(name, file.read_text(), schema) for name, file in query_files()}
+    return {name: parse(name, file.read_text("utf-8"), schema) for name, file in query_files()}
 
 
 def query_files() -> Iterator[tuple[str, Traversable]]:

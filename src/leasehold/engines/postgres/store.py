@@ -1,6 +1,7 @@
 """The Postgres engine: what workers ask for, as statements. The tenant's door is in tenant.py."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from datetime import timedelta
@@ -10,18 +11,23 @@ from uuid import uuid4
 import orjson
 from asyncpg import Record
 
-from leasehold.engines.postgres import listen, rows
+from leasehold.engines.postgres import definition_rows, listen, results, rows
 from leasehold.engines.postgres.administration import PostgresAdministration
-from leasehold.engines.postgres.claiming import Claiming
+from leasehold.engines.postgres.claim.claim import Claiming
+from leasehold.engines.postgres.claim.positions import HeartbeatLooks
 from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
-from leasehold.engines.postgres.effects import HandlersTransaction, Lent, transaction_of
-from leasehold.engines.postgres.tenant import PostgresTenantJobs
+from leasehold.engines.postgres.handler_transaction import HandlerTransaction, LentConnections, handler_transaction
+from leasehold.engines.postgres.tenant import KnownTenants, PostgresTenantJobs
+from leasehold.engines.postgres.upkeep import UpkeepLink
+from leasehold.errors import ValueRefused
 from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, Line, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
 from leasehold.model.payload import made_storable
 from leasehold.model.status import Status
-from leasehold.store import Abilities, Claimed, Renewal, Seat, Serves, Wake, WorkerFacts, WorkerRecord
+from leasehold.store import Abilities, Claimed, DueWork, Renewal, Seat, Serves, Wake, WorkerFacts, WorkerRecord
+
+log = logging.getLogger("leasehold.worker")
 
 LONGEST_LINE = 10_000
 
@@ -29,8 +35,9 @@ LONGEST_LINE = 10_000
 class PostgresStore(PostgresAdministration):
     """An open engine. Links of its own, so that claiming, finishing and heartbeats don't wait for each other.
 
-    The claim commits asynchronously: when the database crashes, an attempt number may be handed out again, but
-    never to the same worker id, and both are in the fence. Enqueue and finish are always durable.
+    The claim commits asynchronously: when the database crashes, an attempt number may be handed out again, even to
+    the same worker. But each claim statement of a process has a number of its own, and that is in the fence, too.
+    Enqueue and finish are always durable.
     """
 
     abilities = Abilities(
@@ -51,10 +58,14 @@ class PostgresStore(PostgresAdministration):
         self._claimer = Link(database, ONE_PLAN | {"synchronous_commit": commit}, tells_of_loss=True)
         self._finisher = Link(database, ONE_PLAN)
         self._heart = Link(database, ONE_PLAN)
-        self._results = listen.Results(database)
-        self._lent = Lent(database)
-        self._known_tenants: set[TenantId] = set()
+        self._upkeep = UpkeepLink(database)
+        self._results = results.Results(database)
+        self._lent = LentConnections(database)
+        self._known_tenants = KnownTenants(monotonic)
         self._versions: dict[rows.DefinitionKey, Definition] = {}
+        self._unusable: dict[rows.DefinitionKey, str] = {}
+        self._monotonic = monotonic
+        self._looks: dict[WorkerId, HeartbeatLooks] = {}
         self._claiming = Claiming(database, self._claimer, self._claims, monotonic)
 
     def tenant(self, tenant: TenantId) -> PostgresTenantJobs:
@@ -63,7 +74,7 @@ class PostgresStore(PostgresAdministration):
         )
 
     async def close(self) -> None:
-        parts = (self._results, self._lent, self._claimer, self._finisher, self._heart, self._database)
+        parts = (self._results, self._lent, self._claimer, self._finisher, self._heart, self._upkeep, self._database)
         await asyncio.gather(*(part.close() for part in parts))
 
     # ------------------------------------------------------------------------------------------------------ seats
@@ -83,29 +94,48 @@ class PostgresStore(PostgresAdministration):
         )
         return seat
 
-    async def renew(self, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+    async def renew(
+        self, seat: Seat, held: Sequence[Claim], lease: timedelta, *, look: bool = False, probe: bool = False
+    ) -> Renewal:
+        looks = self._looks.setdefault(seat.worker, HeartbeatLooks())
+        thorough, due_from = looks.begin(self._monotonic())
         (row,) = await self._heart.fetch(
             "fleet/renew",
             worker=seat.worker,
             lease=lease,
             definitions=seat.serves.definitions,
+            serves_tenants=seat.serves.tenants,
+            look=look,
+            probe=probe,
+            thorough=thorough,
+            due_from=due_from,
+            cheap=looks.CHEAP,
             **rows.fences(held),
         )
+        if thorough:
+            looks.thorough_took(row["seconds"], dead_rows=row["dead_rows"], now=self._monotonic())
+        if row["next_due"] is None or row["next_due"] > timedelta():
+            looks.none_was_overdue(row["looked_at"])
+        if not row["alive"]:
+            self._looks.pop(seat.worker, None)
         still = {number - 1 for number in row["held"]}
         return Renewal(
             alive=row["alive"],
             lost=frozenset(claim for number, claim in enumerate(held) if number not in still),
             cancels=frozenset(held[number - 1] for number in row["cancels"]),
             orphans=row["orphans"],
+            strays=row["strays"],
             next_due=row["next_due"],
+            work_waits=row["work_waits"],
         )
 
     async def leave(self, seat: Seat) -> None:
         self._claiming.forget(seat)
+        self._looks.pop(seat.worker, None)
         await self._database.fetch("fleet/leave", worker=seat.worker)
 
     async def evict(self, limit: int) -> Sequence[Claim]:
-        return await self._claims(await self._finisher.fetch("fleet/evict", limit=limit))
+        return await self._claims(await self._upkeep.fetch("fleet/evict", limit=limit))
 
     async def held(self, seat: Seat) -> Sequence[Claim]:
         return await self._claims(await self._finisher.fetch("fleet/held", worker=seat.worker))
@@ -121,6 +151,7 @@ class PostgresStore(PostgresAdministration):
     async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
         (sleep,) = await self._claimer.fetch("fleet/sleep", worker=seat.worker, **rows.served(seat))
         ((quiet,),) = await self._claimer.fetch("fleet/quiet", definitions=seat.serves.definitions)
+        self._claiming.read_all_future_jobs(seat)
         claimed = await self.claim(seat, limit)
         if claimed.claims:
             await self._claimer.fetch("fleet/awake", worker=seat.worker)
@@ -130,7 +161,7 @@ class PostgresStore(PostgresAdministration):
             await self._claimer.fetch("fleet/doze", sleep=sleep["id"], next_due=claimed.next_due)
         return claimed
 
-    def wakes(self, seat: Seat) -> AsyncGenerator[Wake, None]:
+    def wakes(self, seat: Seat) -> AsyncGenerator[Wake | DueWork, None]:
         return listen.wakes(self._database, seat)
 
     async def rouse(self, seat: Seat) -> None:
@@ -142,40 +173,68 @@ class PostgresStore(PostgresAdministration):
         if missing:
             keys, versions = zip(*missing, strict=True)
             for row in await self._database.fetch("fleet/definition_versions", keys=keys, versions=versions):
-                self._versions[row["key"], row["version"]] = rows.definition(row)
-        return [
-            rows.claim(row, worker or row["worker_id"], self._versions[row["definition"], row["version"]])
-            for row in found
-        ]
+                self._remember(row)
+        return [self._claim_of(row, worker or row["worker_id"]) for row in found]
+
+    def _remember(self, row: Record) -> None:
+        key, version = row["key"], row["version"]
+        self._versions[key, version], unreadable = definition_rows.read(row)
+        if unreadable:
+            log.warning("version %d of %s: %s; defaults stand for it", version, key, "; ".join(unreadable))
+        if why := definition_rows.why_unusable(key, version, unreadable):
+            self._unusable[key, version] = why
+
+    def _claim_of(self, row: Record, worker: WorkerId) -> Claim:
+        """A job whose version is gone or can't be read is claimed as unusable, and fails alone when it is begun."""
+        version = row["definition"], row["version"]
+        if (definition := self._versions.get(version)) is None:
+            definition, why = definition_rows.gone(*version)
+        else:
+            why = self._unusable.get(version, "")
+        claim = rows.claim(row, worker, definition)
+        if why:
+            claim.unusable = why
+        return claim
 
     # --------------------------------------------------------------------------------------------------- finishing
 
-    async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+    async def finish(self, done: Sequence[tuple[Claim, Verdict]], *, reclaimed: bool = False) -> frozenset[Claim]:
+        link = self._upkeep if reclaimed else self._finisher
         ended: list[tuple[Claim, Verdict]] = []
         again: list[tuple[Claim, Verdict]] = []
         # In the order of the key, in which cancels lock, too: batches that cross would wait for each other.
         for each in sorted(done, key=lambda each: (each[0].tenant, each[0].job)):
             (ended if each[1].status.final else again).append(each)
-        refused = await self._requeue(again) if again else []
+        refused = await self._requeue(link, again) if again else []
         # Refused may mean fenced off, or that a cancel was requested: then it ends here, if its fence holds.
         ended += [(claim, _canceled(verdict)) for claim, verdict in refused]
-        return await self._end(ended) if ended else frozenset()
+        return await self._end(link, ended) if ended else frozenset()
 
-    async def _requeue(self, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:
+    async def _requeue(self, link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:
         verdicts = [verdict for _, verdict in again]
-        answer = await self._finisher.fetch(
+        answer = await link.fetch(
             "fleet/requeue",
             **_verdict_columns(again),
             delays=[verdict.delay for verdict in verdicts],
-            forgiven=[verdict.forgiven for verdict in verdicts],
+            forgiven=[verdict.free_attempts for verdict in verdicts],
         )
         return _refused(again, answer)
 
-    async def _end(self, ended: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
-        answer = await self._finisher.fetch("fleet/finish", **rows.endings(ended))
+    async def _end(self, link: Link, ended: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+        answer = await link.fetch("fleet/finish", **rows.endings(ended))
         return frozenset(claim for claim, _ in _refused(ended, answer))
 
     async def say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
+        try:
+            return await self._say(lines)
+        except ValueRefused as error:
+            if len(lines) == 1:
+                claim, line = lines[0]
+                log.warning("line %d of job %s is left out: %s", line.number, claim.job, error)
+                return frozenset()
+        return frozenset().union(*[await self.say([each]) for each in lines])
+
+    async def _say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
         held = await self._finisher.fetch(
             "fleet/say",
             **rows.fences(claim for claim, _ in lines),
@@ -188,15 +247,11 @@ class PostgresStore(PostgresAdministration):
         kept = {rows.fence(row) for row in held}
         return frozenset(claim for claim, _ in lines if rows.fence_of(claim) not in kept)
 
-    def transaction(self, claim: Claim, given: object | None) -> HandlersTransaction:
-        return transaction_of(self._database, self._lent, claim, given)
+    def transaction(self, claim: Claim, given: object | None) -> HandlerTransaction:
+        return handler_transaction(self._database, self._lent, claim, given)
 
     async def prune(self, limit: int) -> int:
-        ((pruned,),) = await self._finisher.fetch("fleet/prune", limit=limit)
-        while (await self._finisher.fetch("fleet/prune_holds", limit=limit))[0][0] == limit:
-            continue
-        count: int = pruned
-        return count
+        return await self._upkeep.prune(limit)
 
 
 def _refused(sent: Sequence[tuple[Claim, Verdict]], answer: Sequence[Record]) -> list[tuple[Claim, Verdict]]:

@@ -1,9 +1,9 @@
 """The tenant's door in Postgres. One funnel adds the tenant to every statement; none here can do without it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from time import monotonic
@@ -13,16 +13,17 @@ import asyncpg
 from asyncpg import Record
 from uuid_utils import uuid7
 
-from leasehold.engines.postgres import pages, rows
+from leasehold.engines.postgres import definition_rows, drivers, pages, rows
 from leasehold.engines.postgres.alike import Alike, says_nothing_more
-from leasehold.engines.postgres.callers import caller
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.filling import Filling
-from leasehold.engines.postgres.listen import RESULT_FALLBACK, Results
 from leasehold.engines.postgres.request import Request, request
-from leasehold.errors import UnknownTenant
+from leasehold.engines.postgres.results import RESULT_FALLBACK, Results
+from leasehold.errors import InvalidInput, UnknownTenant, Unreachable
 from leasehold.model import payload as payloads
+from leasehold.model.bounds import MAX_PRIORITY, MIN_PRIORITY, problems_of_duration, problems_of_integer
 from leasehold.model.definition import Registered
+from leasehold.model.duration import Duration, as_duration, read_duration
 from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId, job_id
 from leasehold.model.status import Status
 from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
@@ -35,12 +36,34 @@ if TYPE_CHECKING:
 TRIES = 5
 LINES_AT_ONCE = 1000
 
+# While another open transaction holds a tenant's new row, enqueues of that tenant look for it only so often.
+SECONDS_BETWEEN_LOOKS = 1.0
+
 Answer = TypeVar("Answer", bound=StrEnum)
+
+
+class KnownTenants:
+    """Tenants whose row is known to exist, and when to look again for a row that another transaction is adding."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._look_again: dict[TenantId, float] = {}
+        self.rows: set[TenantId] = set()
+
+    def should_look(self, tenant: TenantId) -> bool:
+        return tenant not in self.rows and self._monotonic() >= self._look_again.get(tenant, 0.0)
+
+    def look_later(self, tenant: TenantId) -> None:
+        self._look_again[tenant] = self._monotonic() + SECONDS_BETWEEN_LOOKS
+
+    def add(self, tenant: TenantId) -> None:
+        self._look_again.pop(tenant, None)
+        self.rows.add(tenant)
 
 
 class PostgresTenantJobs:
     def __init__(
-        self, database: Database, tenant: TenantId, results: Results, known: set[TenantId], *, strict: bool
+        self, database: Database, tenant: TenantId, results: Results, known: KnownTenants, *, strict: bool
     ) -> None:
         self._database = database
         self._tenant = tenant
@@ -62,7 +85,7 @@ class PostgresTenantJobs:
         if not jobs:
             return []
         if within is not None:
-            return await caller(within).aplace(await self.prepare(jobs))
+            return await drivers.join(within).aplace(await self.prepare(jobs))
         if len(jobs) == 1 and says_nothing_more(jobs[0]):
             return await self._enqueue_one(jobs[0])
         if (alike := Alike.of(jobs)) is not None:
@@ -78,15 +101,15 @@ class PostgresTenantJobs:
         async with Filling(self._database, self._tenant, partial(self._place_whatever, wakes=False)) as filling:
             yield filling
 
-    async def prepare(self, jobs: Sequence[NewJob]) -> Request:
-        asked = self._request(jobs)
+    async def prepare(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> Request:
+        asked = replace(self._request(jobs), wakes=wakes)
         await self._admit()
         return asked
 
     async def _enqueue_one(self, job: NewJob) -> list[Placed]:
         """The way of most calls: one statement, no transaction around it, and few steps on the way there."""
         new, payload = JobId(str(uuid7())), payloads.encode(job.payload)
-        if self._tenant not in self._known:
+        if self._tenant not in self._known.rows:
             await self._admit()
         with self._database.translated():
             async with self._database.connection() as connection:
@@ -132,13 +155,16 @@ class PostgresTenantJobs:
         return request(self._database.statement("tenant/place"), self._database.schema, self._tenant, jobs)
 
     async def _admit(self) -> None:
-        if self._tenant in self._known:
+        if not self._known.should_look(self._tenant):
             return
         if not self._strict:
             try:
                 await self._fetch("ensure_tenant")
-            except asyncpg.LockNotAvailableError:
-                return  # somebody is about to add it; whoever comes next looks again
+            except Unreachable as error:
+                if not isinstance(error.__cause__, asyncpg.LockNotAvailableError):
+                    raise
+                self._known.look_later(self._tenant)
+                return
         elif not (await self._fetch("knows_tenant"))[0][0]:
             raise UnknownTenant(
                 f"tenant {self._tenant!r} was never registered, and strict tenants are on. Nothing was enqueued.",
@@ -152,8 +178,12 @@ class PostgresTenantJobs:
         found = await self._fetch("get", jobs=[job_id(job)])
         return rows.job(found[0]) if found else None
 
+    async def get_many(self, jobs: Sequence[JobId]) -> Sequence[JobRecord]:
+        return [rows.job(row) for row in await self._fetch("get", jobs=[job_id(job) for job in jobs])]
+
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
-        found = await self._fetch("find", below=pages.below(cursor), limit=limit + 1, **pages.filtered(where))
+        asked = pages.one_more_than(limit)
+        found = await self._fetch("find", up_to=pages.behind(cursor), limit=asked, **pages.filtered(where))
         return pages.page(found, limit, cursor=lambda job: job.id)
 
     async def counts(self, cap: int) -> Mapping[Status, int]:
@@ -167,12 +197,12 @@ class PostgresTenantJobs:
         return [rows.line(row) for row in found]
 
     async def definitions(self) -> Sequence[Registered]:
-        return [rows.registered(row) for row in await self._database.fetch("administration/definitions")]
+        return [definition_rows.registered(row) for row in await self._database.fetch("administration/definitions")]
 
-    async def ended(self, job: JobId, wait: timedelta) -> JobRecord | None:
-        until = monotonic() + wait.total_seconds()
+    async def ended(self, job: JobId, wait: Duration) -> JobRecord | None:
+        until = monotonic() + read_duration(wait).total_seconds()
         await self._results.listen()
-        await self._fetch("await", job=job_id(job))
+        await self._ask_to_be_told(job)
         while True:
             round_ = self._results.round()
             record = await self._results.look(self._tenant, job_id(job))
@@ -183,6 +213,14 @@ class PostgresTenantJobs:
                 return None
             await _wait_for(round_, min(left, RESULT_FALLBACK.total_seconds()))
             await self._results.listen()
+
+    async def _ask_to_be_told(self, job: JobId) -> None:
+        """Marks the job as awaited. A role that may only read can't, and finds the end by the fallback instead."""
+        try:
+            await self._fetch("await", job=job_id(job))
+        except InvalidInput as error:
+            if not isinstance(error.__cause__, asyncpg.InsufficientPrivilegeError):
+                raise
 
     # ------------------------------------------------------------------------------------------------------ change
 
@@ -198,12 +236,17 @@ class PostgresTenantJobs:
         )
 
     async def reschedule(
-        self, jobs: Sequence[JobId], delay: timedelta | None = None, priority: int | None = None
+        self, jobs: Sequence[JobId], delay: Duration | None = None, priority: int | None = None
     ) -> Mapping[JobId, RescheduleAnswer]:
+        wait = as_duration(delay)
+        if problems := list(_problems_of_move(wait, priority)):
+            raise InvalidInput(
+                f"The jobs can't be moved: {'; '.join(problems)}.", fix="Nothing was changed. Correct the values."
+            )
         return await self._asked(
             jobs,
             RescheduleAnswer,
-            lambda some: self._fetch("reschedule", jobs=some, delay=delay, priority=priority),
+            lambda some: self._fetch("reschedule", jobs=some, delay=wait, priority=priority),
         )
 
     async def _asked(
@@ -222,6 +265,13 @@ class PostgresTenantJobs:
             open_ = [job for job in open_ if job not in found]
         unknown = answers("unknown")
         return {job: found.get(job_id(job), unknown) for job in jobs}
+
+
+def _problems_of_move(delay: Any, priority: Any) -> Iterator[str]:
+    if delay is not None:
+        yield from problems_of_duration("delay", delay)
+    if priority is not None:
+        yield from problems_of_integer("priority", priority, MIN_PRIORITY, MAX_PRIORITY, ", lower runs first")
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:

@@ -8,15 +8,22 @@
 -- another's backlog, and tenants take turns. What is not yet due is kept out of the lanes (`ready` false) and is
 -- promoted by whoever claims next; to everyone outside both are `queued`.
 --
--- The fence of an attempt is (tenant_id, id, attempt, worker_id). `attempt` only ever goes up; `worker_id` is unique
--- per boot and set exactly while the job runs, so the fence needs no further word about status. A job's lease is the
--- lease of its worker's row: one heartbeat renews all.
+-- The fence of an attempt is (tenant_id, id, attempt, worker_id, claim_batch). `worker_id` is unique per boot and set
+-- exactly while the job runs, so the fence needs no condition on status. `attempt` only goes up while the row lives, but
+-- it can repeat: a crash may undo a claim that was committed asynchronously, and a brought id begins at 1 again after its
+-- job was pruned. Under one worker both gave equal fences, so `claim_batch` numbers the worker's claim statements: the
+-- worker's process counts them, and the count survives any crash of the database (docs/decisions/0015). A job's lease is
+-- the lease of its worker's row: one heartbeat renews all.
 --
 -- Tenant comes first in every key: no tenant can find out, by a conflict, which ids or keys another one uses.
 -- There are no foreign keys on the hot table: two cost a third of the enqueue rate; enqueue validates instead.
 --
 -- Names that order an index compare by bytes (collate "C"): the same order everywhere, which no upgrade of a C library
 -- can change under an index.
+--
+-- Functions of the hot path are in PL/pgSQL unless the planner puts them in place: before PostgreSQL 18 a function in SQL
+-- that it can't put in place (it has a subquery, or is called immutable and holds something stable) is planned at each
+-- call, for 0.1 to 0.2 ms. A statement in PL/pgSQL is planned once in a session (docs/decisions/0022).
 --
 -- In these files the schema is called leasehold; its real name is put in when they are loaded.
 
@@ -28,6 +35,38 @@ create function leasehold.clock() returns timestamptz language sql volatile para
 -- or a caller with synchronous_commit off does not break it. Stronger settings are left alone.
 create function leasehold.durably() returns text language sql volatile as $$
     select case current_setting('synchronous_commit') when 'off' then set_config('synchronous_commit', 'on', true) end
+$$;
+
+-- --------------------------------------------------------------------------------------------------------- bounds
+
+-- As in model/bounds.py. A moment within them can be read by every client, and subtracted from: Python's calendar
+-- ends with the year 9999, and until PostgreSQL 16 nothing can be subtracted from infinity.
+create function leasehold.earliest() returns timestamptz language sql immutable parallel safe
+    as $$ select timestamptz '1900-01-01 00:00:00+00' $$;
+
+create function leasehold.latest() returns timestamptz language sql immutable parallel safe
+    as $$ select timestamptz '9999-01-01 00:00:00+00' $$;
+
+-- The moment that is shown for one that is stored, since people may write anything into a table. Beyond the bounds it is
+-- the nearest one outside of them, so that a reader can tell. Written as a constant, since a difference is stable:
+-- the planner would put the function in place nowhere, and plan it five times for each claim.
+create function leasehold.shown(moment timestamptz) returns timestamptz language sql immutable parallel safe as $$
+    select case when moment >= leasehold.latest() then leasehold.latest()
+                when moment < leasehold.earliest() then timestamptz '1899-12-31 23:59:59+00'
+                else moment end
+$$;
+
+-- The length that is read for one that is stored, so that every client can hold it: Python can't hold '-3000000 years',
+-- or the '-infinity' of PostgreSQL 17.
+create function leasehold.bounded(length interval) returns interval language sql immutable parallel safe
+    as $$ select greatest(least(length, interval '3650 days'), interval '-3650 days') $$;
+
+-- Until when an ended job is kept; null: for ever, which also stands for a retention that this release can't read.
+create function leasehold.prune_after(retention jsonb, status text, now timestamptz) returns timestamptz
+language sql immutable parallel safe as $$
+    select case when retention ->> status ~ '^[0-9]{1,30}(\.[0-9]{1,30})? seconds$'
+        then now + least(split_part(retention ->> status, ' ', 1)::numeric, 3153600000) * interval '1 second'
+    end
 $$;
 
 -- ---------------------------------------------------------------------------------------------------- who and what
@@ -64,12 +103,14 @@ create table leasehold.definition_versions (
 -- A row only for a tenant or definition that has a limit or a pause.
 create table leasehold.limits (
     kind          text not null check (kind in ('tenant', 'definition')),
-    key           text collate "C" not null,
+    key           text collate "C" not null check (length(key) between 1 and 100),
     max_running   integer check (max_running >= 1),
+    capped_at     timestamptz,                        -- when max_running was set
+    running_from  timestamptz,                        -- no running job of the scope started earlier; null: unknown
     rate_count    integer check (rate_count >= 1),
     rate_period   interval,
     paused_at     timestamptz,
-    paused_until  timestamptz,
+    paused_until  timestamptz check (isfinite(paused_until)),
     pause_reason  text,
     primary key (kind, key),
     check ((rate_count is null) = (rate_period is null)),
@@ -86,8 +127,9 @@ create sequence leasehold.jobs_seq cache 1;
 create table leasehold.jobs (
     id                   uuid not null,
     seq                  bigint not null default nextval('leasehold.jobs_seq'),
-    scheduled_for        timestamptz not null,
+    scheduled_for        timestamptz not null check (isfinite(scheduled_for)),
     queued_at            timestamptz not null,
+    claim_batch          bigint not null default 0,      -- of the latest claim; its worker's process counted it
     started_at           timestamptz,                    -- of the current or latest attempt
     cancel_requested_at  timestamptz,
     deadline             timestamptz,
@@ -114,7 +156,9 @@ create table leasehold.jobs (
     last_error_code      text,
     primary key (tenant_id, id),
     constraint running_has_a_worker check ((status = 'running') = (worker_id is not null)),
-    constraint ready_is_queued check (not ready or status = 'queued')
+    constraint ready_is_queued check (not ready or status = 'queued'),
+    -- A claim counts the attempt. One job that can't be counted any further would fail each claim, for all tenants.
+    constraint next_attempt_can_be_counted check (attempt < 2147483647 or status = 'running')
 ) with (
     fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
@@ -123,7 +167,7 @@ create table leasehold.jobs (
 
 create index jobs_ready on leasehold.jobs (definition, tenant_id, priority, seq) where ready;
 create index jobs_future on leasehold.jobs (definition, scheduled_for) where status = 'queued' and not ready;
-create index jobs_running on leasehold.jobs (definition, tenant_id, worker_id) where status = 'running';
+create index jobs_running on leasehold.jobs (definition, tenant_id, started_at) where status = 'running';
 create index jobs_blocked on leasehold.jobs (tenant_id) where status = 'blocked';
 create unique index jobs_active_dedupe on leasehold.jobs (tenant_id, dedupe_hash)
     where dedupe_hash is not null and not dedupe_held;
@@ -187,7 +231,9 @@ create table leasehold.job_attempts (
     tenant_id    text collate "C" not null,
     job_id       uuid not null,
     attempt      integer not null,
-    status       text not null check (status in ('succeeded', 'failed', 'timeout', 'canceled', 'crashed', 'snoozed')),
+    status       text not null check (
+        status in ('succeeded', 'failed', 'timeout', 'canceled', 'crashed', 'snoozed', 'given_back')
+    ),
     worker_id    uuid,
     started_at   timestamptz not null,
     finished_at  timestamptz not null,
@@ -270,35 +316,41 @@ select setval('leasehold.sleeps_begun_0', 1), setval('leasehold.sleeps_over_0', 
 
 -- --------------------------------------------------------------------------------------------------------- reading
 
--- A job as people see it, wherever it is.
+-- A job as people see it, wherever it is. Its moments are ones that can be shown.
 create view leasehold.job_records as
 select j.tenant_id, j.id, j.definition, j.version, j.status,
        j.status <> 'queued' or j.scheduled_for <= (select leasehold.clock()) as due,
-       j.priority, j.payload, j.attempt, j.max_attempts, j.forgiven, j.scheduled_for, j.queued_at, j.started_at,
-       null::timestamptz as finished_at, j.deadline, j.worker_id, w.lease_expires_at, j.cancel_requested_at,
+       j.priority, j.payload, j.attempt, j.max_attempts, j.forgiven,
+       leasehold.shown(j.scheduled_for) as scheduled_for, leasehold.shown(j.queued_at) as queued_at,
+       leasehold.shown(j.started_at) as started_at, null::timestamptz as finished_at,
+       leasehold.shown(j.deadline) as deadline, j.worker_id, leasehold.shown(w.lease_expires_at) as lease_expires_at,
+       leasehold.shown(j.cancel_requested_at) as cancel_requested_at,
        null::jsonb as result, j.last_error, j.last_error_code, j.dedupe_key, j.source, j.source_ref,
        j.correlation_id, j.created_by
 from leasehold.jobs j left join leasehold.workers w on w.id = j.worker_id
 union all
 select d.tenant_id, d.id, d.definition, d.version, d.status,
        true,
-       d.priority, d.payload, d.attempt, d.max_attempts, d.forgiven, d.scheduled_for, d.queued_at, d.started_at,
-       d.finished_at, d.deadline, d.worker_id, null, d.cancel_requested_at,
+       d.priority, d.payload, d.attempt, d.max_attempts, d.forgiven,
+       leasehold.shown(d.scheduled_for), leasehold.shown(d.queued_at), leasehold.shown(d.started_at),
+       leasehold.shown(d.finished_at), leasehold.shown(d.deadline), d.worker_id, null,
+       leasehold.shown(d.cancel_requested_at),
        d.result, d.last_error, d.last_error_code, d.dedupe_key, d.source, d.source_ref,
        d.correlation_id, d.created_by
 from leasehold.jobs_done d;
 
 -- The newest jobs of a tenant that fit a filter. Ids are time-ordered (uuid7) unless the caller brought one. It is
--- planned as a part of the statement that asks, with that one's values: a filter that is null costs nothing.
+-- planned as a part of the statement that asks, with that one's values: a filter that is null costs nothing. An id may
+-- be any UUID: `up_to` is included, so that the greatest one is found; up to null there is nothing.
 create function leasehold.found(
-    tenant text, below uuid, active text[], running boolean, succeeded boolean, unusual text[], definitions text[],
+    tenant text, up_to uuid, active text[], running boolean, succeeded boolean, unusual text[], definitions text[],
     source text, correlation_id text, due boolean, tried boolean, created_after timestamptz,
     created_before timestamptz, most bigint
 ) returns setof uuid language sql stable as $$
     select matching.id
     from (
         (select j.id from leasehold.jobs j
-         where j.tenant_id = found.tenant and j.id < found.below and j.status = any (found.active)
+         where j.tenant_id = found.tenant and j.id <= found.up_to and j.status = any (found.active)
            and cardinality(found.active) > 0
            and (found.due is null
                 or found.due = (j.status <> 'queued' or j.scheduled_for <= (select leasehold.clock())))
@@ -315,20 +367,20 @@ create function leasehold.found(
          cross join lateral (
              select j.id from leasehold.jobs j
              where j.status = 'running' and j.definition = f.key and j.tenant_id = found.tenant
-               and j.id < found.below and found.due is not false
+               and j.id <= found.up_to and found.due is not false
                and (found.definitions is null or j.definition = any (found.definitions))
                and (found.source is null or j.source = found.source)
                and (found.correlation_id is null or j.correlation_id = found.correlation_id)
                and (found.tried is null or found.tried = (j.attempt > 0))
                and (found.created_after is null or j.queued_at >= found.created_after)
                and (found.created_before is null or j.queued_at < found.created_before)
-             order by j.worker_id
+             order by j.started_at
          ) j
          where found.running
          order by j.id desc limit found.most)
         union all
         (select d.id from leasehold.jobs_done d
-         where d.tenant_id = found.tenant and d.id < found.below and d.status = 'succeeded' and found.succeeded
+         where d.tenant_id = found.tenant and d.id <= found.up_to and d.status = 'succeeded' and found.succeeded
            and found.due is not false
            and (found.definitions is null or d.definition = any (found.definitions))
            and (found.source is null or d.source = found.source)
@@ -342,7 +394,7 @@ create function leasehold.found(
         (select d.id from unnest(found.unusual) as wanted (status)
          cross join lateral (
              select d.id from leasehold.jobs_done d
-             where d.tenant_id = found.tenant and d.id < found.below and d.status = wanted.status
+             where d.tenant_id = found.tenant and d.id <= found.up_to and d.status = wanted.status
                and d.status <> 'succeeded' and found.due is not false
                and (found.definitions is null or d.definition = any (found.definitions))
                and (found.source is null or d.source = found.source)
@@ -418,6 +470,31 @@ exception when sqlstate 'LH001' then
     return false;
 end $$;
 
+-- How long a producer waits for the lock of workers that go to sleep. They hold it for microseconds; any role that may
+-- connect can take it, and keep it.
+create function leasehold.longest_wait_for_sleepers() returns text language sql immutable parallel safe
+    as $$ select '100ms' $$;
+
+-- Takes the lock that a worker finds taken if it goes to sleep before we commit. False: somebody keeps it from us. Then
+-- the caller notifies all: its NOTIFY reaches every listener at our commit, and a worker listens before it sleeps.
+create function leasehold.keeps_workers_awake() returns boolean language plpgsql volatile as $$
+declare
+    before text := current_setting('lock_timeout');
+begin
+    if pg_try_advisory_xact_lock_shared(leasehold.sleep_key()) then
+        return true;
+    end if;
+    -- Only here a subtransaction: nearly every producer gets the lock at once.
+    begin
+        perform set_config('lock_timeout', leasehold.longest_wait_for_sleepers(), true);
+        perform pg_advisory_xact_lock_shared(leasehold.sleep_key());
+        perform set_config('lock_timeout', before, true);
+        return true;
+    exception when lock_not_available then
+        return false;
+    end;
+end $$;
+
 -- Wakes for work that has come up: the n-th job is of definitions[n], for tenants[n], due at dues[n]. A null tenant
 -- stands for one that only those can be sure to serve who serve all; a null due time for now. One wake for each sleeper
 -- that is needed, not a herd: a sleeper that can run several of them is woken once. Returns how many were woken.
@@ -427,14 +504,17 @@ language plpgsql volatile as $$
 declare
     sleeper leasehold.sleepers;
     woken integer := 0;
+    all_definitions constant text[] := definitions;
+    all_dues constant timestamptz[] := dues;
 begin
     if coalesce(cardinality(definitions), 0) = 0 then
         return 0;
     end if;
     -- Whoever goes to sleep after this sees our job or finds this lock taken. It is held until we commit.
-    perform pg_advisory_xact_lock_shared(leasehold.sleep_key());
-    if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    if not leasehold.keeps_workers_awake()
         -- An old snapshot can't see who went to sleep since.
+        or current_setting('transaction_isolation') not in ('read committed', 'read uncommitted')
+    then
         perform pg_notify(leasehold.channel_for_all(), 'work');
         return 1;
     end if;
@@ -469,24 +549,59 @@ begin
             exit when definitions is null;
         end loop;
     end if;
+    if woken > 0 then
+        perform leasehold.announce_due_times(all_definitions, all_dues);
+    end if;
     return woken;
+end $$;
+
+-- The sleeper that was woken for a time to come may die before that time. So all listeners are told of it, in seconds
+-- from now by the database's clock, and each that serves the definition sets a timer of its own, which costs no
+-- statement. A sleeper that was not woken needs no word: its own timer wakes it before that time.
+create function leasehold.announce_due_times(definitions text[], dues timestamptz[]) returns void
+language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+    now constant timestamptz := leasehold.clock();
+begin
+    -- Nearly all work is due now.
+    if (now < any (dues)) is not true then
+        return;
+    end if;
+    perform pg_notify(
+        leasehold.channel_for_all(),
+        format('due %s %s', round(extract(epoch from work.due - now)::numeric, 3), work.definition))
+    from (
+        select w.definition, min(w.due) as due from unnest(definitions, dues) as w (definition, due)
+        where w.due > now
+        group by w.definition
+    ) work;
 end $$;
 
 -- From now on until we commit, whoever goes to sleep finds this lock taken. True: and nobody sleeps who serves this
 -- definition, whatever our snapshot says. In this order, which a CASE keeps: a sleep that begins after the lock was
--- taken, begins after the job can be seen, or is refused. It is put in place where it is called.
+-- taken, begins after the job can be seen, or is refused. False also if the lock is refused: then wake_for_one waits for
+-- it. It is put in place where it is called.
 create function leasehold.nobody_sleeps(definition text) returns boolean language sql volatile as $$
-    select case when pg_advisory_xact_lock_shared(leasehold.sleep_key()) is null then true
-           else pg_sequence_last_value(leasehold.sleeps_begun(definition))
-              = pg_sequence_last_value(leasehold.sleeps_over(definition)) end
+    select case when pg_try_advisory_xact_lock_shared(leasehold.sleep_key())
+           then pg_sequence_last_value(leasehold.sleeps_begun(definition))
+              = pg_sequence_last_value(leasehold.sleeps_over(definition))
+           else false end
 $$;
 
 -- A worker's row is there; it counts its sleep, and only then looks whether a producer is in flight. A producer that
--- comes later sees the count.
+-- comes later sees the count. A dump reads sequences one after the other, so in a restored database more sleeps may be
+-- over than have begun, and this sleep would look over; then none is noted as over. That is always safe: a smaller
+-- number only makes producers look, and the next that finds no sleeper writes a true one.
 create function leasehold.may_sleep(definitions text[]) returns boolean language plpgsql volatile as $$
+declare
+    one text;
 begin
-    perform nextval(leasehold.sleeps_begun(one.definition))
-    from (select min(d.key) from unnest(definitions) as d (key) group by leasehold.share_of(d.key)) as one (definition);
+    for one in select min(d.key) from unnest(definitions) as d (key) group by leasehold.share_of(d.key) loop
+        if nextval(leasehold.sleeps_begun(one)) <= pg_sequence_last_value(leasehold.sleeps_over(one)) then
+            perform setval(leasehold.sleeps_over(one), 1);
+        end if;
+    end loop;
     return pg_try_advisory_xact_lock(leasehold.sleep_key());
 end $$;
 
@@ -496,15 +611,37 @@ language plpgsql volatile as $$
 #variable_conflict use_variable
 declare
     begun bigint;
+    woken uuid;
 begin
     if leasehold.nobody_sleeps(definition) then
         return 0;
     end if;
+    if not leasehold.keeps_workers_awake() then
+        perform pg_notify(leasehold.channel_for_all(), 'work');
+        return 1;
+    end if;
     -- Each a statement of its own: the looks that follow have younger snapshots than the lock and the count.
     begun := pg_sequence_last_value(leasehold.sleeps_begun(definition));
-    if current_setting('transaction_isolation') <> 'read committed' or exists (
-        select from leasehold.sleepers s where leasehold.can_run(s, definition, tenant, due)
-    ) then
+    if current_setting('transaction_isolation') <> 'read committed' then
+        return leasehold.wake(array[definition], array[tenant], array[due]);
+    end if;
+    -- As wake() does, in one statement for each sleeper: an enqueue that wakes a worker mostly comes this far only.
+    loop
+        delete from leasehold.sleepers t
+        where t.id = (
+            select s.id from leasehold.sleepers s where leasehold.can_run(s, definition, tenant, due)
+            order by s.id limit 1 for update skip locked
+        )
+        returning t.worker_id into woken;
+        exit when not found;
+        perform set_config('leasehold_wakes.took', 'yes', true);
+        continue when not leasehold.listens(woken);
+        perform pg_notify(leasehold.channel(woken), 'work');
+        perform leasehold.announce_due_times(array[definition], array[due]);
+        return 1;
+    end loop;
+    -- One is left that another producer holds.
+    if exists (select from leasehold.sleepers s where leasehold.can_run(s, definition, tenant, due)) then
         return leasehold.wake(array[definition], array[tenant], array[due]);
     end if;
     -- Each row was there before it was counted. So none of all that are counted is left, and nobody need look again:
@@ -552,29 +689,34 @@ $$;
 
 create function leasehold.is_needed(
     sleeper leasehold.sleepers, definitions text[], tenants text[], dues timestamptz[]
-) returns boolean language sql immutable parallel safe as $$
-    select exists (
+) returns boolean language plpgsql immutable parallel safe as $$
+#variable_conflict use_variable
+begin
+    return exists (
         select from unnest(definitions, tenants, dues) as w (definition, tenant, due)
         where leasehold.can_run(sleeper, w.definition, w.tenant, w.due)
-    )
-$$;
+    );
+end $$;
 
 -- What is left when this sleeper takes what it can; all null when that is everything.
 create function leasehold.unserved(
     sleeper leasehold.sleepers, inout definitions text[], inout tenants text[], inout dues timestamptz[]
-) language sql immutable parallel safe as $$
-    select array_agg(w.definition), array_agg(w.tenant), array_agg(w.due)
+) language plpgsql immutable parallel safe as $$
+#variable_conflict use_variable
+begin
+    select array_agg(w.definition), array_agg(w.tenant), array_agg(w.due) into definitions, tenants, dues
     from unnest(definitions, tenants, dues) as w (definition, tenant, due)
-    where not leasehold.can_run(sleeper, w.definition, w.tenant, w.due)
-$$;
+    where not leasehold.can_run(sleeper, w.definition, w.tenant, w.due);
+end $$;
 
-create function leasehold.has_work(definition text, tenant text) returns boolean language sql stable as $$
-    select exists (
+create function leasehold.has_work(definition text, tenant text) returns boolean language plpgsql stable as $$
+begin
+    return exists (
         select from leasehold.jobs j
         where j.ready and j.definition = has_work.definition and j.tenant_id = has_work.tenant
         order by j.priority, j.seq limit 1
-    )
-$$;
+    );
+end $$;
 
 -- Lanes with work in a scope that may start something again: its limit was raised, its pause ended, a job of it ended;
 -- with when that is due, null for now. A definition's future jobs count, since whoever sleeps has not looked at those
@@ -603,10 +745,17 @@ returns table (definition text, tenant text, due timestamptz) language sql stabl
     ) as named (tenant)
 $$;
 
--- Wakes for what was held in these scopes. The lock comes before any look, as in wake(), which takes it again.
-create function leasehold.wake_held(kinds text[], keys text[]) returns integer language plpgsql volatile as $$
+-- Wakes for what was held in these scopes. The lock comes before any look, as in wake(), which takes it again. A session
+-- keeps the plans of what it calls, so it may not read tables whole that were empty when those were made. The planner
+-- counts a cost of 10 billion for a table that must be read whole, and would have each call compiled first: to set 70
+-- limits took 90 s, and takes 1 s without that.
+create function leasehold.wake_held(kinds text[], keys text[]) returns integer language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-    perform pg_advisory_xact_lock_shared(leasehold.sleep_key());
+    if not leasehold.keeps_workers_awake() then
+        perform pg_notify(leasehold.channel_for_all(), 'work');
+        return 1;
+    end if;
     return (
         select leasehold.wake(array_agg(lane.definition), array_agg(lane.tenant), array_agg(lane.due))
         from unnest(kinds, keys) as scope (kind, key)
@@ -614,24 +763,157 @@ begin
     );
 end $$;
 
--- Where nothing is capped, nobody waits for room: then a finish need not gather whose it has freed. Volatile, so that it
--- also sees a cap that was set after the finish began.
-create function leasehold.has_caps() returns boolean language sql volatile as $$
-    select exists (select from leasehold.limits where max_running is not null)
+-- True if this tenant may start nothing now: it is paused, or at its cap.
+create function leasehold.tenant_is_held(tenant text) returns boolean language plpgsql stable as $$
+begin
+    return exists (
+        select from leasehold.limits l
+        where l.kind = 'tenant' and l.key = tenant_is_held.tenant
+          and ((l.paused_at is not null and coalesce(l.paused_until > (select leasehold.clock()), true))
+               or l.max_running <= (
+                   select count(*) from leasehold.definitions f
+                   cross join lateral (
+                       select from leasehold.jobs r
+                       where r.status = 'running' and r.definition = f.key and r.tenant_id = l.key
+                         and r.started_at >= coalesce(l.running_from, '-infinity')
+                       order by r.started_at limit l.max_running
+                   ) running))
+    );
+end $$;
+
+-- Those of these definitions that may start something now: active, not paused, below their cap.
+create function leasehold.startable(definitions text[]) returns setof text language sql stable as $$
+    select d.key from leasehold.definitions d
+    where d.key = any (startable.definitions) and d.active and not exists (
+        select from leasehold.limits l
+        where l.kind = 'definition' and l.key = d.key
+          and ((l.paused_at is not null and coalesce(l.paused_until > (select leasehold.clock()), true))
+               or l.max_running <= (
+                   select count(*) from (
+                       select from leasehold.jobs r
+                       where r.status = 'running' and r.definition = d.key
+                         and r.started_at >= coalesce(l.running_from, '-infinity')
+                       order by r.tenant_id, r.started_at limit l.max_running
+                   ) running))
+    )
 $$;
 
--- What ended may have freed a capped scope.
-create function leasehold.wake_for_freed(tenants text[], definitions text[]) returns integer language sql volatile as $$
-    select leasehold.wake_held(array_agg(capped.kind), array_agg(capped.key))
+-- True if a ready job of this definition belongs to a tenant that may start it. Looks at 20 tenants at most, each by
+-- one index probe: if those are all held, the answer is a guess, which costs a worker one claim in vain.
+create function leasehold.has_startable_work(definition text) returns boolean language plpgsql stable as $$
+begin
+    return (with recursive lane as (
+        (select j.tenant_id, 1 as number from leasehold.jobs j
+         where j.ready and j.definition = has_startable_work.definition
+         order by j.tenant_id, j.priority, j.seq limit 1)
+        union all
+        select next.tenant_id, lane.number + 1 from lane
+        cross join lateral (
+            select j.tenant_id from leasehold.jobs j
+            where j.ready and j.definition = has_startable_work.definition and j.tenant_id > lane.tenant_id
+            order by j.tenant_id, j.priority, j.seq limit 1
+        ) next
+        where lane.number < 20
+    )
+    select exists (select from lane where lane.number = 20 or not leasehold.tenant_is_held(lane.tenant_id)));
+end $$;
+
+-- Ready lanes of the given definitions and tenants that another sleeper could run, without work that is held. A null
+-- tenant means: some tenant's, for a sleeper that serves all of them. 500 lanes of named tenants are enough for one
+-- call: each worker that is woken and fills up calls again.
+create function leasehold.lanes_for_others(worker uuid, definitions text[], tenants text[])
+returns table (definition text, tenant text) language sql stable as $$
+    with other as materialized (
+        select s.definitions, s.tenants from leasehold.sleepers s
+        where s.worker_id <> lanes_for_others.worker and s.definitions && lanes_for_others.definitions
+    ),
+    served as materialized (
+        select d.key from leasehold.startable(lanes_for_others.definitions) as d (key)
+        where exists (select from other where d.key = any (other.definitions))
+    )
+    select served.key, null from served
+    where lanes_for_others.tenants is null
+      and exists (select from other where served.key = any (other.definitions) and other.tenants is null)
+      and leasehold.has_startable_work(served.key)
+    union all
+    (select served.key, named.tenant from served
+     cross join (
+         select unnest(lanes_for_others.tenants)
+         union
+         select unnest(other.tenants) from other where lanes_for_others.tenants is null
+     ) as named (tenant)
+     where exists (
+               select from other
+               where served.key = any (other.definitions)
+                 and (other.tenants is null or named.tenant = any (other.tenants)))
+       and leasehold.has_work(served.key, named.tenant)
+       and not leasehold.tenant_is_held(named.tenant)
+     limit 500)
+$$;
+
+-- A worker that has no room left, or that stops, passes its wake on: every ready lane that it serves gets a sleeper that
+-- can run it. The worker itself is not asleep, so its own row goes first; one that a producer holds is left to that one.
+create function leasehold.wake_another(worker uuid, definitions text[], tenants text[]) returns integer
+language plpgsql volatile as $$
+#variable_conflict use_variable
+begin
+    delete from leasehold.sleepers
+    where id in (select s.id from leasehold.sleepers s where s.worker_id = worker for update skip locked);
+    if not exists (select from leasehold.sleepers s where s.worker_id <> worker) then
+        return 0;
+    end if;
+    return (
+        select leasehold.wake(array_agg(lane.definition), array_agg(lane.tenant), array_agg(null::timestamptz))
+        from leasehold.lanes_for_others(worker, definitions, tenants) lane
+    );
+end $$;
+
+-- True if something that this worker serves is ready and may start: an idle worker asks with each heartbeat, since the
+-- worker that was woken for it may stand still.
+create function leasehold.work_waits(definitions text[], tenants text[]) returns boolean language plpgsql stable as $$
+begin
+    return exists (
+        select from leasehold.startable(work_waits.definitions) as served (key)
+        where case
+            when work_waits.tenants is null then leasehold.has_startable_work(served.key)
+            else exists (
+                select from unnest(work_waits.tenants) as mine (tenant)
+                where leasehold.has_work(served.key, mine.tenant) and not leasehold.tenant_is_held(mine.tenant))
+            end
+    );
+end $$;
+
+-- Where nothing is capped, nobody waits for room: then a finish need not gather whose it has freed. Volatile, so that it
+-- also sees a cap that was set after the finish began.
+create function leasehold.has_caps() returns boolean language plpgsql volatile as $$
+begin
+    return exists (select from leasehold.limits where max_running is not null);
+end $$;
+
+-- What ended may have freed a capped scope. Null tenants: nothing was gathered, since nothing is capped.
+create function leasehold.wake_for_freed(tenants text[], definitions text[]) returns integer
+language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+    kinds text[];
+    keys text[];
+begin
+    if tenants is null then
+        return null;
+    end if;
+    select array_agg(capped.kind), array_agg(capped.key) into kinds, keys
     from (
         select l.kind, l.key from unnest(tenants) as t (key)
         join leasehold.limits l on l.kind = 'tenant' and l.key = t.key and l.max_running is not null
         union all
         select l.kind, l.key from unnest(definitions) as d (key)
         join leasehold.limits l on l.kind = 'definition' and l.key = d.key and l.max_running is not null
-    ) capped
-    having count(*) > 0
-$$;
+    ) capped;
+    if keys is null then
+        return null;
+    end if;
+    return leasehold.wake_held(kinds, keys);
+end $$;
 
 -- --------------------------------------------------------------------------------------------- effects of handlers
 
@@ -642,7 +924,7 @@ $$;
 --     ended      this is not the transaction that was begun for the claim: its handler has ended that one
 -- It runs as its owner: whoever a handler connects as needs no rights on these tables, but has to be allowed to call it.
 create function leasehold.finish_within(claim jsonb) returns text language plpgsql volatile
-security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
     gone leasehold.jobs;
     moment timestamptz := leasehold.clock();
@@ -656,6 +938,7 @@ begin
     delete from leasehold.jobs j
     where j.tenant_id = claim ->> 'tenant' and j.id = (claim ->> 'job')::uuid
       and j.attempt = (claim ->> 'attempt')::integer and j.worker_id = (claim ->> 'worker')::uuid
+      and j.claim_batch = (claim ->> 'batch')::bigint
       and exists (select from leasehold.workers w where w.id = j.worker_id)
     returning j.* into gone;
     if not found then

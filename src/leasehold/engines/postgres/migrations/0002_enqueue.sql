@@ -3,12 +3,16 @@
 -- leasehold.enqueue(…)       one job, for triggers and for people; what is refused is raised
 -- leasehold.enqueue_jobs(…)  the jobs of one call as one jsonb parameter, for drivers; what is refused is answered, so
 --                            that the caller's transaction can go on
+-- leasehold.wake_workers(…)  wakes for jobs that were enqueued without a wake, once they are committed
 --
--- Both run with the rights of the schema's owner: an app's role needs USAGE on the schema and EXECUTE on them, nothing
+-- All run with the rights of the schema's owner: an app's role needs USAGE on the schema and EXECUTE on them, nothing
 -- else. Their signatures only ever grow at the end, by arguments that have defaults. What they stand on may change.
 --
 -- Their statements are planned when a session first runs them, by statistics of any age: told that tables are empty, the
 -- planner would read them whole for as long as the session lasts (20 jobs: 513 buffers became 21,271). So they may not.
+-- Before version 18 the planner then adds 1e10 to the cost of an empty table's scan, for which the server compiles the
+-- statement: an enqueue on PostgreSQL 15 took 25 ms instead of 2. So jit is off, too.
+-- And they have one plan for all values: the planner finds the one for an array of a single job cheaper, each time anew.
 --
 -- Refusals have SQLSTATE 'L' and the four digits of the error's code: LH-1002 is 'L1002'. A transaction that lost a race
 -- has Postgres' own 40001: run it again.
@@ -43,13 +47,15 @@ end $$;
 -- ------------------------------------------------------------------------------------------------- keys and hashes
 
 -- Time-ordered: 48 bits of milliseconds, 12 of their fraction, the rest by chance.
-create function leasehold.uuid7() returns uuid language sql volatile parallel safe as $$
-    select encode(
+create function leasehold.uuid7() returns uuid language plpgsql volatile parallel safe as $$
+declare
+    micros constant bigint := floor(extract(epoch from leasehold.clock()) * 1000000);
+begin
+    return encode(
         substring(int8send(micros / 1000) from 3)
         || int2send((28672 + micros % 1000 * 4096 / 1000)::smallint)
-        || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid
-    from (select floor(extract(epoch from leasehold.clock()) * 1000000)::bigint) as moment (micros)
-$$;
+        || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid;
+end $$;
 
 -- JSON with sorted keys and no spaces: the same text for equal payloads, here and in Python (leasehold.model.dedupe).
 create function leasehold.canonical(value jsonb) returns text language plpgsql immutable parallel safe as $$
@@ -73,24 +79,50 @@ begin
     end;
 end $$;
 
+-- The key of a job that brings none. Longer than a key may be, it has the hash of the payload instead.
+create function leasehold.canonical_key(tenant text, definition text, payload jsonb) returns text
+language plpgsql immutable parallel safe as $$
+declare
+    scope constant text := definition || '::' || case tenant when 'default' then 'global' else tenant end || '::';
+    canonical constant text := leasehold.canonical(payload);
+begin
+    return scope || case
+        when length(scope) + length(canonical) <= 1000 then canonical
+        else 'sha256:' || encode(sha256(convert_to(canonical, 'UTF8')), 'hex')
+    end;
+end $$;
+
 create function leasehold.dedupe_hash(tenant text, job leasehold.new_job) returns bytea
-language sql immutable parallel safe as $$
-    select sha256(convert_to(
-        coalesce(job.dedupe_key, job.definition || '::' || tenant || '::' || leasehold.canonical(job.payload)), 'UTF8'))
-$$;
+language plpgsql immutable parallel safe as $$
+begin
+    return sha256(convert_to(
+        coalesce(job.dedupe_key, leasehold.canonical_key(tenant, job.definition, job.payload)), 'UTF8'));
+end $$;
 
 -- Begins with a byte that no key can have: a key must not be taken for an id.
-create function leasehold.id_hash(id uuid) returns bytea language sql immutable parallel safe
-    as $$ select sha256('\x00'::bytea || convert_to('id:' || id::text, 'UTF8')) $$;
+create function leasehold.id_hash(id uuid) returns bytea language plpgsql immutable parallel safe
+    as $$ begin return sha256('\x00'::bytea || convert_to('id:' || id::text, 'UTF8')); end $$;
 
 -- What was asked for under an id that the caller brought.
 create function leasehold.request_hash(definition text, payload jsonb) returns bytea
-language sql immutable parallel safe
-    as $$ select sha256(convert_to(definition || '::' || payload::text, 'UTF8')) $$;
+language plpgsql immutable parallel safe
+    as $$ begin return sha256(convert_to(definition || '::' || payload::text, 'UTF8')); end $$;
 
 -- -------------------------------------------------------------------------------------------------------- refusals
 
--- As leasehold.model.job.tenant_id has it: no control characters, no outer spaces of any script.
+-- Characters that people can't see, as leasehold.model.hidden has them; a regular expression.
+create function leasehold.hidden_characters() returns text language sql immutable parallel safe as $$
+    select '[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e'
+        '\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]'
+$$;
+
+-- The first of them in a text, in the form \u200b. Only for refusals: it is not inlined.
+create function leasehold.hidden_character(name text) returns text language sql immutable parallel safe as $$
+    select case when code > 65535 then '\U' || lpad(to_hex(code), 8, '0') else '\u' || lpad(to_hex(code), 4, '0') end
+    from ascii(substring(name from leasehold.hidden_characters())) code
+$$;
+
+-- As leasehold.model.job.tenant_id has it: no hidden characters, no outer spaces of any script.
 create function leasehold.require_tenant(tenant text) returns void language plpgsql immutable as $$
 declare
     spaces constant text := '\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000';
@@ -102,6 +134,12 @@ begin
             'LH-1000',
             format('%s is not a tenant id: 1 to 100 characters, no control characters, no outer spaces.',
                    coalesce(quote_literal(left(tenant, 120)), 'null')),
+            'Nothing was enqueued. Use the tenant''s slug or UUID.');
+    elsif tenant ~ leasehold.hidden_characters() then
+        perform leasehold.refuse(
+            'LH-1000',
+            format('that is not a tenant id: it has %s, a character that can''t be seen.',
+                   leasehold.hidden_character(tenant)),
             'Nothing was enqueued. Use the tenant''s slug or UUID.');
     end if;
 end $$;
@@ -115,41 +153,74 @@ create function leasehold.size_of(payload jsonb) returns integer language sql im
     end
 $$;
 
-create function leasehold.problem_of_payload(payload jsonb) returns text language sql immutable parallel safe as $$
-    select case
+create function leasehold.problem_of_payload(payload jsonb) returns text language plpgsql immutable parallel safe as $$
+begin
+    return case
         when payload is null then 'payload: null is not an object.'
         when jsonb_typeof(payload) <> 'object' then format('payload: %s is not an object.', jsonb_typeof(payload))
         when leasehold.size_of(payload) > 262144
             then format('payload: %s bytes of JSON, at most 262144 are kept.', leasehold.size_of(payload))
         when jsonb_path_exists(payload, 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")')
             then 'payload: nested deeper than 32 levels.'
-    end
+        -- A number that large has 309 digits, so that nearly all payloads need not be looked through.
+        when octet_length(payload::text) > 308 and jsonb_path_exists(
+            payload,
+            'strict $.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))')
+            then 'payload: a number beyond 1.8e308, which most readers of JSON would take for infinity.'
+    end;
+end $$;
+
+create function leasehold.problem_of_text(name text, text text) returns text
+language plpgsql immutable parallel safe as $$
+begin
+    return case when length(text) > 1000
+        then format('%s has %s characters, at most 1000 are kept', name, length(text)) end;
+end $$;
+
+-- Null, too, for a null moment.
+create function leasehold.problem_of_moment(name text, moment timestamptz) returns text
+language plpgsql immutable parallel safe as $$
+begin
+    return case
+        when not isfinite(moment) then format('%s=%s names no moment', name, moment)
+        when moment < leasehold.earliest() or moment >= leasehold.latest()
+            then format('%s=%s is not in the years 1900 to 9998', name, moment)
+    end;
+end $$;
+
+-- Whether `now` plus this interval can be computed. Comparing does not tell: months and days of opposite signs are worth
+-- nothing together, and yet each is added on its own.
+create function leasehold.can_be_added(length interval) returns boolean language sql immutable parallel safe as $$
+    select abs(extract(year from length)) <= 10 and abs(extract(day from length)) <= 3650
+       and abs(extract(hour from length)) <= 87600
 $$;
 
-create function leasehold.problem_of_text(name text, text text) returns text language sql immutable parallel safe as $$
-    select format('%s has %s characters, at most 1000 are kept', name, length(text)) where length(text) > 1000
-$$;
-
-create function leasehold.problem_of(job leasehold.new_job) returns text language sql immutable parallel safe as $$
-    select case
+create function leasehold.problem_of(job leasehold.new_job) returns text
+language plpgsql immutable parallel safe as $$
+begin
+    return case
         when job.priority not between -32768 and 32767
             then format('priority=%s is not between -32768 and 32767, lower runs first', job.priority)
         when job.max_attempts < 1
-            then format('max_attempts=%s is not at least 1, it counts the first execution', job.max_attempts)
+            then format('max_attempts=%s is not at least 1, it counts the first try', job.max_attempts)
         when job.version < 1
             then format('version=%s is not at least 1, null stands for the current one', job.version)
-        when job.delay not between interval '0' and interval '3650 days'
+        when job.delay not between interval '0' and interval '3650 days' or not leasehold.can_be_added(job.delay)
             then format('delay=%s is not between zero and 3650 days', job.delay)
-        when not isfinite(job.at) then format('at=%s names no moment', job.at)
-        when not isfinite(job.deadline) then format('deadline=%s names no moment', job.deadline)
         when job.dedupe not in ('active', 'window', 'always')
             then format('dedupe=%L is none of active, window and always', job.dedupe)
         when length(job.dedupe_key) not between 1 and 1000
             then format('a dedupe key has 1 to 1000 characters, this one %s', length(job.dedupe_key))
+        -- A canonical key holds a payload, whose texts may have any character.
+        when job.dedupe_key is not null and job.dedupe_key !~ '::\{.*\}$'
+            and job.dedupe_key ~ leasehold.hidden_characters()
+            then format('the dedupe key has %s, a character that can''t be seen',
+                        leasehold.hidden_character(job.dedupe_key))
         when job.dedupe = 'window' and job.dedupe_for is null then 'a window needs dedupe_for, how long it is'
         when job.dedupe_for is not null and coalesce(job.dedupe, 'active') = 'active'
             then 'dedupe_for goes with dedupe window or always'
         when job.dedupe_for <= interval '0' or job.dedupe_for > interval '3650 days'
+            or not leasehold.can_be_added(job.dedupe_for)
             then format('dedupe_for=%s is not longer than zero and at most 3650 days', job.dedupe_for)
         when job.on_conflict not in ('return', 'raise', 'replace')
             then format('on_conflict=%L is none of return, raise and replace', job.on_conflict)
@@ -158,29 +229,45 @@ create function leasehold.problem_of(job leasehold.new_job) returns text languag
         when job.source not in ('manual', 'event', 'schedule', 'system')
             then format('source=%L is none of manual, event, schedule and system', job.source)
         else coalesce(
+            leasehold.problem_of_moment('at', job.at),
+            leasehold.problem_of_moment('deadline', job.deadline),
+            leasehold.problem_of_text('definition', job.definition),
             leasehold.problem_of_text('source_ref', job.source_ref),
             leasehold.problem_of_text('correlation_id', job.correlation_id),
             leasehold.problem_of_text('created_by', job.created_by))
-    end
-$$;
+    end;
+end $$;
 
+-- Of several jobs, the refusal names the number of the first one that can't be used, from 1 on.
 create function leasehold.require_usable(jobs leasehold.new_job[]) returns void language plpgsql stable as $$
 declare
-    bad record;
+    job leasehold.new_job;
+    number integer := 0;
+    about text := '';
 begin
-    select j.definition, leasehold.problem_of_payload(j.payload) as of_payload, leasehold.problem_of(j) as other
-    into bad from unnest(jobs) j
-    where leasehold.problem_of_payload(j.payload) is not null or leasehold.problem_of(j) is not null
-    limit 1;
-    if bad.of_payload is not null then
-        perform leasehold.refuse(
-            'LH-1001', format('%s: %s', bad.definition, bad.of_payload),
-            'Nothing was enqueued. A payload is a JSON object; store large data elsewhere and pass where it is.');
-    elsif bad.other is not null then
-        perform leasehold.refuse(
-            'LH-1000', format('The job of %L can''t be enqueued: %s.', bad.definition, bad.other),
-            'Nothing was enqueued. Correct the values.');
+    if not exists (
+        select from unnest(jobs) j
+        where leasehold.problem_of_payload(j.payload) is not null or leasehold.problem_of(j) is not null
+    ) then
+        return;
     end if;
+    foreach job in array jobs loop
+        number := number + 1;
+        exit when leasehold.problem_of_payload(job.payload) is not null or leasehold.problem_of(job) is not null;
+    end loop;
+    if cardinality(jobs) > 1 then
+        about := number::text;
+    end if;
+    if leasehold.problem_of_payload(job.payload) is not null then
+        perform leasehold.refuse(
+            'LH-1001', format('%s: %s', left(job.definition, 120), leasehold.problem_of_payload(job.payload)),
+            'Nothing was enqueued. A payload is a JSON object; store large data elsewhere and pass where it is.',
+            about);
+    end if;
+    perform leasehold.refuse(
+        'LH-1000',
+        format('The job of %L can''t be enqueued: %s.', left(job.definition, 120), leasehold.problem_of(job)),
+        'Nothing was enqueued. Correct the values.', about);
 end $$;
 
 create function leasehold.require_accepted(jobs leasehold.new_job[]) returns void language plpgsql stable as $$
@@ -198,7 +285,8 @@ begin
     elsif bad.current is null then
         perform leasehold.refuse(
             'LH-1002',
-            format('there is no definition "%s". Known: %s. Nothing was enqueued.', bad.definition, coalesce(
+            format('there is no definition "%s". Known: %s. Nothing was enqueued.', left(bad.definition, 120),
+                coalesce(
                 (select string_agg(d.key, ', ' order by d.key)
                  from (select key from leasehold.definitions order by key limit 5) d), 'none')),
             'If you just added it in code, run: leasehold definitions sync app.py');
@@ -213,6 +301,108 @@ begin
                    bad.version, bad.definition, bad.current),
             'Run: leasehold definitions sync app.py, with the code that enqueues; or leave the version out.');
     end if;
+end $$;
+
+-- The JSON types that a schema allows; null if it allows any, or if this function can't tell. A reference is looked up in
+-- the whole schema, at most 8 deep: a schema may refer to itself.
+create function leasehold.json_types(schema jsonb, whole jsonb, depth integer default 0) returns text[]
+language plpgsql immutable parallel safe as $$
+declare
+    part jsonb;
+    types text[];
+    all_types text[] := '{}';
+begin
+    if depth > 8 or jsonb_typeof(schema) is distinct from 'object' then
+        return null;
+    elsif jsonb_typeof(schema -> 'type') = 'string' then
+        return array[schema ->> 'type'];
+    elsif jsonb_typeof(schema -> 'type') = 'array' then
+        return array(select jsonb_array_elements_text(schema -> 'type'));
+    elsif schema ->> '$ref' like '#/$defs/%' then
+        return leasehold.json_types(whole #> string_to_array(substr(schema ->> '$ref', 3), '/'), whole, depth + 1);
+    elsif jsonb_typeof(coalesce(schema -> 'anyOf', schema -> 'oneOf')) is distinct from 'array' then
+        return null;
+    end if;
+    for part in select jsonb_array_elements(coalesce(schema -> 'anyOf', schema -> 'oneOf')) loop
+        types := leasehold.json_types(part, whole, depth + 1);
+        if types is null then
+            return null;
+        end if;
+        all_types := all_types || types;
+    end loop;
+    return all_types;
+end $$;
+
+-- What of a payload's fields does not fit the schema: one is missing or unknown, or has another JSON type. Null: nothing.
+-- Formats, bounds, patterns and what is inside of a field are left to the worker.
+create function leasehold.problems_of_fields(payload jsonb, schema jsonb) returns text
+language plpgsql immutable parallel safe as $$
+declare
+    -- A model that refers to itself is a reference as a whole.
+    root constant jsonb := case
+        when schema ->> '$ref' like '#/$defs/%' then schema #> string_to_array(substr(schema ->> '$ref', 3), '/')
+        else schema
+    end;
+    required constant jsonb := case when jsonb_typeof(root -> 'required') = 'array' then root -> 'required' else '[]' end;
+    properties constant jsonb := case
+        when jsonb_typeof(root -> 'properties') = 'object' then root -> 'properties' else '{}'
+    end;
+    is_closed constant boolean := root -> 'additionalProperties' = 'false' and not root ? 'patternProperties';
+    found text[];
+begin
+    select array_agg(problem) into found
+    from (
+        select format('payload.%s: missing', left(r.name, 120)) as problem
+        from jsonb_array_elements_text(required) as r (name) where not payload ? r.name
+        union all
+        select case
+            when not properties ? f.name then format('payload.%s: unknown field (known: %s%s)', left(f.name, 120), (
+                select coalesce(string_agg(known.name, ', '), 'none')
+                from (select name from jsonb_object_keys(properties) name order by name collate "C" limit 10) known),
+                (select format(', and %s more', count(*) - 10) from jsonb_object_keys(properties) having count(*) > 10))
+            else format('payload.%s: %s is not of type %s', left(f.name, 120), case
+                when length(f.value::text) > 80 then left(f.value::text, 79) || '…' else f.value::text end,
+                array_to_string(leasehold.json_types(properties -> f.name, schema), ' or '))
+        end
+        from jsonb_each(payload) as f (name, value)
+        where case
+            when not properties ? f.name then is_closed
+            -- Null, and so not found, where any type is allowed.
+            else not jsonb_typeof(f.value) = any (leasehold.json_types(properties -> f.name, schema)) and case
+                -- JSON Schema calls 9.0 an integer.
+                when jsonb_typeof(f.value) = 'number' and (f.value #>> '{}')::numeric % 1 = 0
+                    then not 'integer' = any (leasehold.json_types(properties -> f.name, schema))
+                else true
+            end
+        end
+        limit 20
+    ) problems;
+    return array_to_string(found, '; ');
+end $$;
+
+-- Each job names the version that it is pinned to. Drivers that have validated already don't come here. A loop: one
+-- statement over all jobs was planned at each call, because it is cheaper for a known number of them.
+create function leasehold.require_valid(jobs leasehold.new_job[]) returns void language plpgsql stable as $$
+declare
+    job leasehold.new_job;
+    known leasehold.definition_versions;
+    number integer := 0;
+    problems text;
+begin
+    foreach job in array jobs loop
+        number := number + 1;
+        if known.key is distinct from job.definition or known.version is distinct from job.version then
+            select v.* into known
+            from leasehold.definition_versions v where v.key = job.definition and v.version = job.version;
+        end if;
+        problems := leasehold.problems_of_fields(job.payload, known.schema);
+        if problems is not null then
+            perform leasehold.refuse(
+                'LH-1001', format('%s: %s.', job.definition, problems),
+                'Nothing was enqueued. Its schema: leasehold definitions show ' || job.definition,
+                case when cardinality(jobs) > 1 then number::text else '' end);
+        end if;
+    end loop;
 end $$;
 
 create function leasehold.refuse_duplicate(tenant text, job leasehold.new_job, holder uuid) returns void
@@ -236,8 +426,10 @@ end $$;
 
 -- What is not said is said by the definition and the clock. `at` becomes when it is due.
 create function leasehold.completed(jobs leasehold.new_job[], now timestamptz) returns leasehold.new_job[]
-language sql stable as $$
-    select array_agg(
+language plpgsql stable as $$
+#variable_conflict use_variable
+begin
+    return (select array_agg(
         row (
             n.definition, v.version, n.payload, n.id, coalesce(n.priority, v.priority),
             coalesce(n.max_attempts, v.max_attempts), null, coalesce(n.at, now + coalesce(n.delay, interval '0')),
@@ -247,8 +439,8 @@ language sql stable as $$
         )::leasehold.new_job order by n.ordinality)
     from unnest(jobs) with ordinality n
     join leasehold.definitions d on d.key = n.definition
-    join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(n.version, d.version)
-$$;
+    join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(n.version, d.version));
+end $$;
 
 -- False: its key is taken.
 create function leasehold.insert_job(
@@ -359,7 +551,7 @@ end $$;
 
 -- All of them or none, each with the job that is its answer. Locks are taken in the order of ids and then of keys, by all
 -- callers, so that two batches can't wait for each other.
-create function leasehold.place_jobs(tenant text, given leasehold.new_job[], wakes boolean)
+create function leasehold.place_jobs(tenant text, given leasehold.new_job[], wakes boolean, validate boolean)
 returns table (number bigint, job_id uuid, created boolean, replaced boolean) language plpgsql volatile as $$
 #variable_conflict use_variable
 declare
@@ -387,13 +579,23 @@ begin
     perform leasehold.require_usable(given);
     perform leasehold.require_accepted(given);
     if not exists (select from leasehold.tenants t where t.id = tenant) then
+        declare
+            timeout constant text := current_setting('lock_timeout');
         begin
+            perform set_config('lock_timeout', '1ms', true);
             insert into leasehold.tenants (id, created_at) values (tenant, now) on conflict do nothing;
-        exception when serialization_failure then
-            null; -- Added by somebody else since, which the caller's older snapshot can't see.
+            perform set_config('lock_timeout', timeout, true);
+        exception
+            -- The caller's older snapshot can't see the row that another transaction has added since.
+            when serialization_failure then null;
+            -- Another transaction has added the row and is still open, maybe for hours: a later enqueue looks again.
+            when lock_not_available then null;
         end;
     end if;
     jobs := leasehold.completed(given, now);
+    if validate then
+        perform leasehold.require_valid(jobs);
+    end if;
     ids := array(select coalesce(j.id, leasehold.uuid7()) from unnest(jobs) j);
     seqs := array(select nextval('leasehold.jobs_seq') from unnest(jobs) j);
     hashes := array(
@@ -512,31 +714,33 @@ create function leasehold.enqueue(
     out job_id      uuid,
     out created     boolean,
     out replaced    boolean
-) language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
     perform leasehold.durably();
     select p.job_id, p.created, p.replaced into job_id, created, replaced
     from leasehold.place_jobs(tenant, array[row (
         key, null, payload, id, priority, max_attempts, delay, at, deadline, dedupe, dedupe_key, dedupe_for,
         on_conflict, 'manual', null, correlation_id, created_by
-    )::leasehold.new_job], true) p;
+    )::leasehold.new_job], wakes => true, validate => true) p;
 end $$;
 
 -- Jobs, from a driver: an array of objects whose fields are those of leasehold.new_job. One row for each, by its number
 -- from 1 on; or a single row whose code says why all of them were refused. Of many calls in a transaction none wakes, and
--- leasehold.wake comes at the end: its lock would be held from the first on.
-create function leasehold.enqueue_jobs(tenant text, jobs jsonb, wakes boolean default true)
+-- leasehold.wake comes at the end: its lock would be held from the first on. A driver that has validated the payloads
+-- passes validate => false.
+create function leasehold.enqueue_jobs(
+    tenant text, jobs jsonb, wakes boolean default true, validate boolean default true)
 returns table (
     number bigint, job_id uuid, created boolean, replaced boolean, code text, happened text, fix text, about text
-) language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
     perform leasehold.durably();
     return query
         select p.number, p.job_id, p.created, p.replaced, null::text, null::text, null::text, null::text
         from leasehold.place_jobs(
-            tenant, array(select j from jsonb_populate_recordset(null::leasehold.new_job, jobs) j), wakes) p;
+            tenant, array(select j from jsonb_populate_recordset(null::leasehold.new_job, jobs) j), wakes, validate) p;
 exception
     when sqlstate 'L1000' or sqlstate 'L1001' or sqlstate 'L1002' or sqlstate 'L1005' or sqlstate 'L1010'
         or sqlstate 'L1013'
@@ -544,6 +748,25 @@ exception
         get stacked diagnostics
             code = returned_sqlstate, happened = message_text, fix = pg_exception_hint, about = pg_exception_detail;
         return next;
+    when data_exception then
+        -- A value that its column can't hold: a moment that is not a date, a number beyond 32 bits, an id that is not a
+        -- UUID. Or `jobs` is not an array of objects.
+        code := 'L1000';
+        happened := format('LH-1000: the jobs can''t be read: %s.', left(sqlerrm, 300));
+        fix := 'Nothing was enqueued. Correct the values.';
+        about := '';
+        return next;
 end $$;
 
-revoke execute on function leasehold.enqueue, leasehold.enqueue_jobs from public;
+-- Wakes a worker that can run jobs which are committed already, and were enqueued without a wake: after COMMIT PREPARED,
+-- since Postgres refuses PREPARE TRANSACTION after a NOTIFY. That worker wakes the next if there is more. Returns how
+-- many were woken; 0 if all that could are awake.
+create function leasehold.wake_workers(tenant text, key text) returns integer
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+    perform leasehold.require_tenant(tenant);
+    return leasehold.wake_for_one(key, tenant, null);
+end $$;
+
+revoke execute on function leasehold.enqueue, leasehold.enqueue_jobs, leasehold.wake_workers from public;

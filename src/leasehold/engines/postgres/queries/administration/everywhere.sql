@@ -5,7 +5,7 @@
 with tenant as (
     -- With a name that compares by bytes, all texts in found() would; but their indexes don't.
     select t.id, t.id collate "default" as name,
-           case when t.id > :last_tenant then :below_later::uuid else :below::uuid end as below
+           case when t.id > :last_tenant then :up_to_later::uuid else :up_to::uuid end as up_to
     from (
         select id from leasehold.tenants where not :only_running::boolean
         union all
@@ -14,10 +14,10 @@ with tenant as (
     ) t
 ),
 newest as materialized (
-    select tenant.id, tenant.name, tenant.below
+    select tenant.id, tenant.name, tenant.up_to
     from tenant
     cross join lateral leasehold.found(
-        tenant.name, tenant.below, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id,
+        tenant.name, tenant.up_to, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id,
         :due, :tried, :created_after, :created_before, 1
     ) as first (id)
     order by first.id desc, tenant.id limit :limit
@@ -26,7 +26,7 @@ page as materialized (
     select newest.id as tenant_id, job.id
     from newest
     cross join lateral leasehold.found(
-        newest.name, newest.below, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id,
+        newest.name, newest.up_to, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id,
         :due, :tried, :created_after, :created_before, :limit
     ) as job (id)
     order by job.id desc, newest.id limit :limit

@@ -6,10 +6,10 @@ with moment as materialized (
 verdict as (
     select * from unnest(
         :tenants::text::text[], :jobs::text::uuid[], :attempts::text::integer[], :workers::text::uuid[],
-        :statuses::text::text[], :attempt_statuses::text::text[], :keeps::text::interval[],
+        :batches::text::bigint[], :statuses::text::text[], :attempt_statuses::text::text[], :keeps::text::interval[],
         :results::text[], :errors::text[], :error_codes::text[], :exit_codes::integer[], :details::text[]
     ) with ordinality as v (
-        tenant_id, job_id, attempt, worker_id, status, attempt_status, keep,
+        tenant_id, job_id, attempt, worker_id, claim_batch, status, attempt_status, keep,
         result, error, error_code, exit_code, details, number
     )
 ),
@@ -19,7 +19,7 @@ gone as (
     delete from leasehold.jobs j
     using verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
-      and j.attempt = v.attempt and j.worker_id = v.worker_id
+      and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch
     returning j.*, v.status as final_status, v.attempt_status, v.result, v.error, v.error_code, v.exit_code, v.details,
               v.keep, v.number
 ),

@@ -9,6 +9,7 @@ due as materialized (
     cross join lateral (
         select j.ctid from leasehold.jobs j
         where j.status = 'queued' and not j.ready and j.definition = served.definition
+          and j.scheduled_for >= coalesce(:due_from::timestamptz, '-infinity')
           and j.scheduled_for <= (select now from moment)
         order by j.scheduled_for limit :limit
         for update skip locked

@@ -4,12 +4,12 @@ with moment as materialized (
 ),
 verdict as materialized (
     select * from unnest(
-        :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :attempt_statuses::text[],
-        :delays::interval[], :forgiven::integer[], :errors::text[], :error_codes::text[], :exit_codes::integer[],
-        :details::text[]
+        :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :batches::bigint[],
+        :attempt_statuses::text[], :delays::interval[], :forgiven::integer[], :errors::text[], :error_codes::text[],
+        :exit_codes::integer[], :details::text[]
     ) with ordinality as v (
-        tenant_id, job_id, attempt, worker_id, attempt_status, delay, forgiven, error, error_code, exit_code, details,
-        number
+        tenant_id, job_id, attempt, worker_id, claim_batch, attempt_status, delay, forgiven, error, error_code,
+        exit_code, details, number
     )
 ),
 -- Why not plain equality: see finish.sql. No detour by ctid either: a row that someone marks as awaited meanwhile must
@@ -25,7 +25,7 @@ queued as (
         last_error_code = coalesce(v.error_code, j.last_error_code)
     from verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
-      and j.attempt = v.attempt and j.worker_id = v.worker_id
+      and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch
       and j.cancel_requested_at is null
     returning j.tenant_id, j.id, j.attempt, v.worker_id, j.definition, j.scheduled_for, j.started_at,
               v.attempt_status, v.error, v.error_code, v.exit_code, v.details, v.number

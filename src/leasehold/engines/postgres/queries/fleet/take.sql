@@ -16,8 +16,10 @@ served as materialized (
       and (l.paused_at is null or l.paused_until <= (select now from moment))
       and (l.max_running is null or l.max_running > (
                select count(*) from (
-                   select from leasehold.jobs r where r.status = 'running' and r.definition = d.key
-                   order by r.tenant_id, r.worker_id limit l.max_running
+                   select from leasehold.jobs r
+                   where r.status = 'running' and r.definition = d.key
+                     and r.started_at >= coalesce(l.running_from, '-infinity')
+                   order by r.tenant_id, r.started_at limit l.max_running
                ) running))
 ),
 future as materialized (
@@ -26,6 +28,7 @@ future as materialized (
     cross join lateral (
         select j.scheduled_for from leasehold.jobs j
         where j.status = 'queued' and not j.ready and j.definition = served.definition
+          and j.scheduled_for >= coalesce(:due_from::timestamptz, '-infinity')
         order by j.scheduled_for limit 1
     ) first
 ),
@@ -84,7 +87,8 @@ lane as materialized (
                cross join lateral (
                    select from leasehold.jobs r
                    where r.status = 'running' and r.definition = f.key and r.tenant_id = tenant.id
-                   order by r.worker_id limit l.max_running
+                     and r.started_at >= coalesce(l.running_from, '-infinity')
+                   order by r.started_at limit l.max_running
                ) running))
 ),
 seat as materialized (
@@ -136,23 +140,25 @@ picked as materialized (
 claimed as (
     update leasehold.jobs j
     set status = 'running', ready = false, attempt = j.attempt + 1, worker_id = :worker,
-        started_at = (select now from moment)
+        claim_batch = :batch, started_at = (select now from moment)
     from picked
     where j.ctid = picked.ctid
-    returning j.tenant_id, j.id, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven, j.queued_at,
-              j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn
+    returning j.tenant_id, j.id, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
+              j.forgiven, j.queued_at, j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn
 ),
 -- Lanes that somebody else has to claim from: those that wait for locks, or all when this only looks.
 seen as materialized (
     select number, tenant_id, definition, capped from placed where waits_for_locks or :limit = 0
 )
 -- No column costs the client as much as a uuid or a moment, so it gets neither.
-select j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j.max_attempts, j.forgiven,
-       date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started, j.correlation_id,
-       false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue, j.priority, j.seq,
-       j.turn,
+select j.tenant_id, j.id::text, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
+       j.forgiven, date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started,
+       j.correlation_id, false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue,
+       j.priority, j.seq, j.turn,
        -- What was seen stands in the first row alone, which is there even if nothing was claimed.
        case when first then exists (select from seat) end as alive,
+       case when first then (select now from moment) end as looked_at,
+       case when first then date_part('epoch', leasehold.clock() - (select now from moment)) end as seconds,
        case when first then (select count(*) from picked) end as picked,
        case when first then (select max(place) from placed) end as tenants_sharing,
        case when first then (select count(*) from tenant where found) end as tenants_seen,
@@ -165,10 +171,15 @@ select j.tenant_id, j.id::text, j.attempt, j.definition, j.version, j.payload, j
        case when first then array(select definition from seen order by number, definition) end as definitions,
        case when first then array(select capped from seen order by number, definition) end as capped,
        -- A pause that ends by itself is due work, too.
-       case when first then least(
-           (select due from future),
-           (select l.paused_until from leasehold.limits l
-            where l.paused_until > (select now from moment) order by l.paused_until limit 1)
+       case when first then (
+           select leasehold.shown(first.due) from (
+               select least(
+                   (select due from future),
+                   (select l.paused_until from leasehold.limits l
+                    where l.paused_until > (select now from moment) order by l.paused_until limit 1)
+               ) as due
+               offset 0  -- or the planner could not put the function in place, and would plan it at each claim
+           ) first
        ) - (select now from moment) end as next_due
 from (values (true)) as always (here)
 left join claimed j on true

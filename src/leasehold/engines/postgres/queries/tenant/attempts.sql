@@ -1,13 +1,17 @@
--- A job's attempts: those written down, the one that runs, and the one that succeeded, which is read off its job.
-select a.attempt, a.status, a.worker_id, a.started_at, a.finished_at, a.error, a.error_code, a.exit_code, a.details
+-- A job's attempts: those written down, the one that runs, and the one that succeeded, which is read off its job. A
+-- start that people set to null by hand is shown as the moment that comes next to it.
+select a.attempt, a.status, a.worker_id, leasehold.shown(a.started_at) as started_at,
+       leasehold.shown(a.finished_at) as finished_at, a.error, a.error_code, a.exit_code, a.details
 from leasehold.job_attempts a
 where a.tenant_id = :tenant and a.job_id = :job
 union all
-select j.attempt, 'running', j.worker_id, j.started_at, null, null, null, null, '{}'
+select j.attempt, 'running', j.worker_id, leasehold.shown(coalesce(j.started_at, j.queued_at)), null, null, null,
+       null, '{}'
 from leasehold.jobs j
 where j.tenant_id = :tenant and j.id = :job and j.worker_id is not null
 union all
-select d.attempt, 'succeeded', d.worker_id, d.started_at, d.finished_at, null, null, null, '{}'
+select d.attempt, 'succeeded', d.worker_id, leasehold.shown(coalesce(d.started_at, d.finished_at)),
+       leasehold.shown(d.finished_at), null, null, null, '{}'
 from leasehold.jobs_done d
 where d.tenant_id = :tenant and d.id = :job and d.status = 'succeeded'
   and not exists (

@@ -17,10 +17,10 @@ done as (
         version, attempt, max_attempts, forgiven, priority, tenant_id, definition, status, payload, source,
         source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key, last_error, last_error_code
     )
-    select g.id, scheduled_for, queued_at, started_at, now, now, deadline, now + (v.retention ->> 'canceled')::interval,
-           null, g.version, attempt, g.max_attempts, forgiven, g.priority, tenant_id, definition, 'canceled', payload,
-           source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key, last_error,
-           last_error_code
+    select g.id, scheduled_for, queued_at, started_at, now, now, deadline,
+           leasehold.prune_after(v.retention, 'canceled', now), null, g.version, attempt, g.max_attempts, forgiven,
+           g.priority, tenant_id, definition, 'canceled', payload, source, source_ref, correlation_id,
+           created_by, dedupe_held, dedupe_hash, dedupe_key, last_error, last_error_code
     from gone g
     cross join moment
     left join leasehold.definition_versions v on v.key = g.definition and v.version = g.version

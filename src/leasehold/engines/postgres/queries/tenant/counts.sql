@@ -17,7 +17,7 @@ select 'running', (
         cross join lateral (
             select from leasehold.jobs j
             where j.status = 'running' and j.definition = f.key and j.tenant_id = :tenant
-            order by j.worker_id limit :cap) one
+            order by j.started_at limit :cap) one
         limit :cap) counted
 )
 union all

@@ -1,7 +1,7 @@
--- A tenant's jobs by filter, newest first, below a cursor.
+-- A tenant's jobs by filter, newest first, behind a cursor.
 select job.*
 from leasehold.found(
-    :tenant, :below, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id, :due, :tried,
+    :tenant, :up_to, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id, :due, :tried,
     :created_after, :created_before, :limit
 ) as page (id)
 cross join lateral (select * from leasehold.job_records where tenant_id = :tenant and id = page.id limit 1) job

@@ -1,5 +1,5 @@
 -- What an attempt said after a line.
-select number, at, kind, text, progress
+select number, leasehold.shown(at) as at, kind, text, progress
 from leasehold.job_lines
 where tenant_id = :tenant and job_id = :job and attempt = :attempt and number > :after
 order by number limit :limit

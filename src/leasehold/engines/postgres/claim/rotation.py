@@ -1,0 +1,100 @@
+"""Which tenants a claim reads next: all in turn. The rotation is memory only: losing it costs a look, never a job."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from asyncpg import Record
+
+from leasehold.engines.postgres.claim.positions import SHARE_OF_TIME, DueMark, FewJobs, Lane
+
+# So many tenants are looked for at once. Each takes a probe for each definition, so with many of those it is fewer.
+PIECE, SMALLEST_PIECE = 128, 8
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRange:
+    """Where to look: behind a tenant, from the end on at the beginning if not `around` yet, then up to `until`."""
+
+    after: str = ""
+    until: str | None = None
+    around: bool = True
+
+
+class TenantRotation:
+    """Tenants in turn: whose was the last, and what a worker knows of those who come next.
+
+    Mostly it remembers nothing but the one who was last: each claim finds the next tenants by itself. Where that has
+    become slow, tenants are read in pieces at most 5 % of the time, and kept here; one that gave less than its share
+    has nothing more for now and drops out until it is found again.
+    """
+
+    def __init__(self) -> None:
+        self.whole = True
+        self.next_due: timedelta | None = None
+        self.behind = False
+        self.due_mark = DueMark()
+        self.few = FewJobs()
+        self._last = ""
+        self._goes_on: ScanRange | None = None
+        self._to_come: deque[Sequence[Lane]] = deque()
+        self._had_a_turn: list[Sequence[Lane]] = []
+        self._next_look = float("-inf")
+
+    @property
+    def exhausted(self) -> bool:
+        return not self._to_come and not self._had_a_turn
+
+    @property
+    def way(self) -> ScanRange:
+        if self._goes_on is not None:
+            return self._goes_on
+        return ScanRange(self._last, self._last, around=False) if self._last else ScanRange()
+
+    def piece(self, definitions: int, limit: int) -> int:
+        """How many tenants to look for at once: no more than there is room for, unless those before had nothing."""
+        most = max(SMALLEST_PIECE, PIECE // max(1, definitions))
+        return most if self._goes_on or not limit else min(most, max(limit, SMALLEST_PIECE))
+
+    def went(self, way: ScanRange, *, last: str | None, full: bool, around: bool, idle: bool) -> None:
+        """How far: `full`, there may be tenants behind the last one; `idle`, none of these had anything to claim.
+
+        Only who has come round idle, however many pieces it took, knows that there is nothing to claim.
+        """
+        self.whole = not full
+        self._goes_on = ScanRange(last or "", way.until, around) if full and idle else None
+
+    def looked_for_due_jobs(self, facts: Record, due_from: datetime | None, now: float) -> None:
+        self.next_due = facts["next_due"]
+        self.behind = self.next_due is not None and self.next_due <= timedelta()
+        self.due_mark.looked(due_from, facts["looked_at"], facts["seconds"], now, behind=self.behind)
+
+    def had_turns_up_to(self, tenant: str) -> None:
+        self._last = tenant
+
+    def may_look(self, now: float) -> bool:
+        return now >= self._next_look
+
+    def looked(self, lanes: Sequence[Lane], *, began: float, ended: float) -> None:
+        """These come next, in this order."""
+        self._next_look = ended + (ended - began) * (1 / SHARE_OF_TIME - 1)
+        self._to_come = deque(tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant))
+        self._had_a_turn = []
+
+    def take(self, most: int) -> list[Sequence[Lane]]:
+        """The next tenants, at most `most`, each with all of its lanes."""
+        if not self._to_come:
+            self._to_come, self._had_a_turn = deque(self._had_a_turn), []
+        taken: list[Sequence[Lane]] = []
+        while self._to_come and len(taken) < most:
+            taken.append(self._to_come.popleft())
+            self._last = taken[-1][0].tenant
+        return taken
+
+    def keep(self, tenants: Iterable[Sequence[Lane]]) -> None:
+        self._had_a_turn.extend(tenants)
+
+    def forget(self) -> None:
+        self._to_come, self._had_a_turn = deque(), []

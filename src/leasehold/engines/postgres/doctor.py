@@ -1,0 +1,176 @@
+"""What `leasehold doctor` finds out: does the promise hold on this database, and is somebody there to work?"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from asyncpg import Record
+
+from leasehold.engine import Finding, SchemaStatus, Severity
+from leasehold.engines.postgres.database import Database, closed
+from leasehold.engines.postgres.listen import PROBE_LIMIT
+from leasehold.engines.postgres.migrate import status_of
+from leasehold.errors import CannotListen, SchemaMismatch
+
+OLDEST_SERVER = 14
+TOLERATED_SKEW = timedelta(seconds=1)
+TOLERATED_TRANSACTION = timedelta(minutes=10)
+COUNTED_RUNNING = 10_000
+SHOWN_DEFINITIONS = 5
+
+
+async def examine(url: str, schema: str, listen_url: str | None = None) -> AsyncIterator[Finding]:
+    """One finding for each check, as they come. Changes nothing. Raises Unreachable: then nothing can be said.
+
+    Without a schema that this code can use, clock, workers and snapshots are left out.
+    """
+    database = Database(url, schema, listen_url=listen_url)
+    try:
+        (server,) = await database.fetch("doctor/server")
+        yield await _server(database, server)
+        yield _durability(server)
+        schema_fits = _schema(await status_of(database))
+        yield schema_fits
+        yield await _listener(database)
+        if schema_fits.verdict is Severity.OK:
+            yield await _clock(database)
+            yield await _workers(database)
+            yield await _snapshots(database)
+    finally:
+        await database.close()
+
+
+async def _server(database: Database, server: Record) -> Finding:
+    version = f"PostgreSQL {server['version'].split()[0]}"
+    if server["major"] < OLDEST_SERVER:
+        return Finding(
+            "database",
+            Severity.PROBLEM,
+            f"{version} is too old: Leasehold needs {OLDEST_SERVER} or newer",
+            fix="Upgrade the server.",
+        )
+    return Finding("database", Severity.OK, f"{version}, {await _round_trip(database):.1f} ms")
+
+
+async def _round_trip(database: Database) -> float:
+    """In milliseconds; of a statement that is sent as it is, since to prepare it would be a trip of its own."""
+    with database.translated():
+        async with database.connection() as connection:
+            began = monotonic()
+            await connection.execute(database.statement("doctor/server").text)
+            return 1000 * (monotonic() - began)
+
+
+def _durability(server: Record) -> Finding:
+    if off := " and ".join(server["switched_off"]):
+        return Finding(
+            "durability",
+            Severity.PROBLEM,
+            f"switched off: {off}; when the machine crashes, jobs may be lost and the database spoiled",
+            fix=f"Switch {off} on in postgresql.conf, and reload it.",
+        )
+    return Finding("durability", Severity.OK, "what was enqueued survives a crash")
+
+
+def _schema(status: SchemaStatus) -> Finding:
+    try:
+        status.require_usable()
+    except SchemaMismatch as error:
+        return Finding("schema", Severity.PROBLEM, error.happened, error.code, error.fix)
+    how = "current" if status.current else f"newer than this version's {status.known:04d}, which still works"
+    return Finding("schema", Severity.OK, f"{status.version:04d} ({how})")
+
+
+async def _listener(database: Database) -> Finding:
+    if await _hears_itself(database):
+        return Finding("listener", Severity.OK, "a NOTIFY arrives: workers are woken")
+    polling = "workers poll instead of being woken, no job is lost"
+    fix = "Give workers a direct connection to Postgres, by LEASEHOLD_URL or by LEASEHOLD_LISTEN_URL."
+    if database.pooled:
+        why = f"behind a pooler in transaction mode, through which no NOTIFY arrives: {polling}"
+        return Finding("listener", Severity.WARNING, why, CannotListen.code, fix)
+    why = f"a NOTIFY sent to ourselves did not arrive: {polling}"
+    return Finding("listener", Severity.PROBLEM, why, CannotListen.code, fix)
+
+
+async def _hears_itself(database: Database) -> bool:
+    heard = asyncio.Event()
+    channel = f"{database.schema}:{uuid4().hex}"
+    connection = await database.listener.connect()
+
+    def on_notify(*_: Any) -> None:
+        heard.set()
+
+    try:
+        with database.translated():
+            async with database.transaction(connection):  # a pooler may part what the driver sends for one statement
+                await connection.add_listener(channel, on_notify)
+            await database.fetch("doctor/notify", channel=channel)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(heard.wait(), PROBE_LIMIT)
+            if not heard.is_set():  # a slow link: what was sent before comes before the next answer
+                await connection.execute("select")
+        return heard.is_set()
+    finally:
+        await closed(connection)
+
+
+async def _clock(database: Database) -> Finding:
+    """The database answers at some moment between question and answer, so it is off by half of that at most."""
+    asked = datetime.now(UTC)
+    ((theirs,),) = await database.fetch("doctor/clock")
+    doubt = (datetime.now(UTC) - asked) / 2
+    ahead = asked + doubt - theirs
+    seconds = abs(ahead).total_seconds()
+    if abs(ahead) - doubt <= TOLERATED_SKEW:
+        return Finding("clock", Severity.OK, f"this host and the database agree within {seconds:.3f} s")
+    where = "ahead of" if ahead > timedelta() else "behind"
+    return Finding(
+        "clock",
+        Severity.WARNING,
+        f"this host is {seconds:.1f} s {where} the database; due times and leases use the database's clock, "
+        "so jobs are safe, but times that are logged here look wrong",
+        code="LH-3004",
+        fix="Check what sets this host's clock (NTP).",
+    )
+
+
+async def _workers(database: Database) -> Finding:
+    (fleet,) = await database.fetch("doctor/workers", most=COUNTED_RUNNING)
+    waiting = f"ready jobs of {_named(fleet['waiting'])}" if fleet["waiting"] else ""
+    start = "Start one: leasehold worker TARGET"
+    if not fleet["workers"]:
+        text = f"none lives, and {waiting} wait" if waiting else "none lives"
+        return Finding("workers", Severity.WARNING, text, fix=f"{start}.")
+    slots = "1 slot" if fleet["slots"] == 1 else f"{fleet['slots']} slots"
+    text = f"{fleet['workers']} live, {slots}, {fleet['running']} running"
+    if not fleet["unserved"]:
+        return Finding("workers", Severity.OK, text)
+    unserved = f"none of them serves {_named(fleet['unserved'])}" + (f"; {waiting} wait" if waiting else "")
+    fix = f"{start}, with handlers for them. Unused ones: leasehold definitions deactivate KEY."
+    return Finding("workers", Severity.WARNING, f"{text}; {unserved}", fix=fix)
+
+
+async def _snapshots(database: Database) -> Finding:
+    (oldest,) = await database.fetch("doctor/snapshots", tolerated=TOLERATED_TRANSACTION)
+    minutes = int(TOLERATED_TRANSACTION.total_seconds() // 60)
+    if oldest["name"] is None:
+        return Finding("snapshots", Severity.OK, f"no transaction in sight is older than {minutes} minutes")
+    age = str(oldest["age"]).partition(".")[0]
+    return Finding(
+        "snapshots",
+        Severity.WARNING,
+        f"a transaction is open for {age} ({oldest['name']}); {oldest['dead_rows']:,} dead rows of past jobs "
+        "can't be removed meanwhile, and claims of idle workers read over them",
+        fix="End that transaction. Set idle_in_transaction_session_timeout for roles that leave transactions open.",
+    )
+
+
+def _named(definitions: Sequence[str]) -> str:
+    more = len(definitions) - SHOWN_DEFINITIONS
+    shown = ", ".join(definitions[:SHOWN_DEFINITIONS])
+    return f"{shown} and {more} more" if more > 0 else shown

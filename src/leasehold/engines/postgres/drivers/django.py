@@ -1,0 +1,23 @@
+"""Django's connections."""
+
+from collections.abc import Sequence
+
+from leasehold.engines.postgres.drivers.base import Caller, not_postgres
+from leasehold.engines.postgres.request import Request, Row
+
+
+class DjangoCaller(Caller):
+    described = "a Django connection"
+    blocking = True
+    begin = "with transaction.atomic(): …"
+
+    def commits_at_once(self) -> bool:
+        if self._passed.vendor != "postgresql":
+            raise not_postgres(f"a Django connection to {self._passed.vendor}")
+        return bool(self._passed.get_autocommit()) and not self._passed.in_atomic_block
+
+    def _fetch(self, request: Request) -> Sequence[Row]:
+        with self._passed.cursor() as cursor:
+            cursor.execute(request.text_with_percent, request.arguments)
+            rows: Sequence[Row] = cursor.fetchall()
+        return rows

@@ -1,0 +1,99 @@
+"""PostgresEngine: one database, named by a URL, and one schema in it."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
+
+from leasehold.engine import DEFAULT_SCHEMA, Finding, MigrationStep, RoleNames, SchemaStatus
+from leasehold.engines.postgres import doctor, drivers, grants, migrate
+from leasehold.engines.postgres.connections import require_readable
+from leasehold.engines.postgres.database import STATEMENT_TIMEOUT, Database
+from leasehold.engines.postgres.sql import schema_name
+from leasehold.engines.postgres.store import PostgresStore
+from leasehold.engines.postgres.test_databases import DatabaseClock, TemplateDatabases, is_stuck
+from leasehold.errors import InvalidInput
+from leasehold.store import Caller
+
+
+class PostgresEngine:
+    """The schema is the URL's parameter `schema`, else the one that is passed."""
+
+    abilities = PostgresStore.abilities
+
+    def __init__(self, url: str, schema: str = DEFAULT_SCHEMA, listen_url: str | None = None) -> None:
+        require_readable(url)
+        self.url, named = _without_schema(url)
+        if named is not None and schema not in (named, DEFAULT_SCHEMA):
+            raise InvalidInput(
+                f"the URL of the database says schema={named}, and the schema {schema!r} was asked for.",
+                fix="Nothing was opened. Name the schema once: in the URL, by --schema or by LEASEHOLD_SCHEMA.",
+            )
+        self.schema = schema_name(named or schema)
+        self._listen_url = listen_url
+
+    async def open(
+        self, *, strict_tenants: bool = False, statement_timeout: timedelta | None = None
+    ) -> PostgresStore:
+        limit = STATEMENT_TIMEOUT if statement_timeout is None else statement_timeout.total_seconds()
+        database = Database(self.url, self.schema, listen_url=self._listen_url, statement_timeout=limit)
+        (await migrate.status_of(database)).require_usable()
+        return PostgresStore(database, strict_tenants=strict_tenants)
+
+    async def schema_status(self) -> SchemaStatus:
+        return await migrate.schema_status(self.url, self.schema)
+
+    async def prepare(self, tell: Callable[[str], None] = lambda _text: None) -> Sequence[str]:
+        return [migration.title for migration in await migrate.migrate(self.url, self.schema, tell)]
+
+    def examine(self) -> AsyncIterator[Finding]:
+        return doctor.examine(self.url, self.schema, self._listen_url)
+
+    def join(self, connection: object) -> Caller:
+        return drivers.join(connection)
+
+    def scripts(self) -> "PostgresScripts":
+        return PostgresScripts(self.schema)
+
+    def test_kit(self) -> "PostgresTestKit":
+        return PostgresTestKit(self.url, self.schema)
+
+
+class PostgresScripts:
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+
+    def migration(self) -> str:
+        return migrate.script(self._schema)
+
+    def migration_steps(self) -> Sequence[MigrationStep]:
+        return migrate.steps(self._schema)
+
+    def grants(self, roles: RoleNames) -> str:
+        return grants.grants_script(self._schema, roles)
+
+    def create_roles(self, roles: RoleNames) -> str:
+        return grants.create_roles_script(self._schema, roles)
+
+
+class PostgresTestKit:
+    def __init__(self, url: str, schema: str) -> None:
+        self._url, self._schema = url, schema
+
+    def databases(self, run: str, url_of: Callable[[str], str] | None = None) -> TemplateDatabases:
+        return TemplateDatabases(self._url, run, self._schema, url_of)
+
+    def clock(self) -> DatabaseClock:
+        return DatabaseClock(self._url, self._schema)
+
+    async def is_stuck(self) -> bool:
+        return await is_stuck(self._url, self._schema)
+
+
+def _without_schema(url: str) -> tuple[str, str | None]:
+    """Takes the parameter out of the URL: the driver would send it to the server as a setting."""
+    parts = urlsplit(url)
+    named = parse_qs(parts.query).get("schema")
+    if not named:
+        return url, None
+    kept = "&".join(each for each in parts.query.split("&") if each.partition("=")[0] != "schema")
+    return parts._replace(query=kept).geturl(), named[-1]

@@ -1,0 +1,88 @@
+-- Claims all ready jobs that a worker serves, if they are few: for a worker that was idle a moment ago.
+--
+-- take.sql shares a backlog out among tenants, by 190 plan nodes: for one job it takes half as long again as this.
+-- Where all that is ready fits into :limit there is nothing to share out. If there is more, or a pause, a cap or a due
+-- job is in the way, this claims nothing and says so (`all_free` is false).
+with moment as materialized (
+    select leasehold.clock() as now
+),
+seat as materialized (
+    select w.id from leasehold.workers w where w.id = :worker and w.lease_expires_at > (select now from moment)
+),
+future as materialized (
+    select min(first.scheduled_for) as due
+    from unnest(:definitions::text[]) as served (definition)
+    join leasehold.definitions d on d.key = served.definition and d.active
+    cross join lateral (
+        select j.scheduled_for from leasehold.jobs j
+        where j.status = 'queued' and not j.ready and j.definition = served.definition
+          and j.scheduled_for >= coalesce(:due_from::timestamptz, '-infinity')
+        order by j.scheduled_for limit 1
+    ) first
+),
+waiting as materialized (
+    select job.ctid, job.tenant_id, served.definition
+    from unnest(:definitions::text[]) as served (definition)
+    cross join lateral (
+        select j.ctid, j.tenant_id from leasehold.jobs j
+        where j.ready and j.definition = served.definition
+        order by j.tenant_id, j.priority, j.seq limit :limit + 1
+    ) job
+),
+all_free as materialized (
+    select (select count(*) from waiting) <= :limit
+       and coalesce((select due from future) > (select now from moment), true)
+       and not exists (
+           select from waiting
+           where not exists (select from leasehold.definitions d where d.key = waiting.definition and d.active)
+              or exists (select from leasehold.limits l
+                         where l.kind = 'definition' and l.key = waiting.definition
+                           and (l.max_running is not null or l.paused_at is not null
+                                and coalesce(l.paused_until > (select now from moment), true)))
+              or exists (select from leasehold.limits l
+                         where l.kind = 'tenant' and l.key = waiting.tenant_id
+                           and (l.max_running is not null or l.paused_at is not null
+                                and coalesce(l.paused_until > (select now from moment), true)))
+       ) as yes
+),
+-- Rows that another claimer holds are passed over.
+picked as materialized (
+    select job.ctid, row_number() over (partition by job.tenant_id order by job.priority, job.seq) as turn
+    from waiting
+    cross join lateral (
+        select j.ctid, j.tenant_id, j.priority, j.seq from leasehold.jobs j
+        where j.ctid = waiting.ctid and j.ready
+        for update skip locked
+    ) job
+    where (select yes from all_free) and exists (select from seat)
+),
+claimed as (
+    update leasehold.jobs j
+    set status = 'running', ready = false, attempt = j.attempt + 1, worker_id = :worker,
+        claim_batch = :batch, started_at = (select now from moment)
+    from picked
+    where j.ctid = picked.ctid
+    returning j.tenant_id, j.id, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
+              j.forgiven, j.queued_at, j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn
+)
+-- No column costs the client as much as a uuid or a moment, so it gets neither.
+select j.tenant_id, j.id::text, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
+       j.forgiven, date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started,
+       j.correlation_id, false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue,
+       j.priority, j.seq, j.turn,
+       exists (select from seat) as alive,
+       (select yes from all_free) as all_free,
+       (select count(*) from waiting) as waiting,
+       (select now from moment) as looked_at,
+       date_part('epoch', leasehold.clock() - (select now from moment)) as seconds,
+       -- A pause that ends by itself is due work, too.
+       (select leasehold.shown(first.due) from (
+           select least(
+               (select due from future),
+               (select l.paused_until from leasehold.limits l
+                where l.paused_until > (select now from moment) order by l.paused_until limit 1)
+           ) as due
+           offset 0  -- see take.sql
+       ) first) - (select now from moment) as next_due
+from (values (true)) as always (here)
+left join claimed j on true

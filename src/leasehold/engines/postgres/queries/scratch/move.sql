@@ -1,2 +1,0 @@
--- Moves the clock of a scratch database, also one that stands still.
-update leasehold.test_clock set moved = moved + :by;

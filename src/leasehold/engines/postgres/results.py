@@ -1,0 +1,81 @@
+"""Waiting for the end of jobs, by one connection for all that wait in this process."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from leasehold.engines.postgres import rows
+from leasehold.engines.postgres.connections import OwnConnection
+from leasehold.engines.postgres.database import Database, closed
+from leasehold.model.job import JobId, JobRecord, TenantId
+
+RESULT_FALLBACK = timedelta(seconds=5)
+
+
+class Results:
+    """One connection that hears of ended jobs, for everyone in this process who waits for one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: OwnConnection | None = None
+        self._opening = asyncio.Lock()
+        self._round = asyncio.Event()
+        self._looks: dict[TenantId, Look] = {}
+
+    async def listen(self) -> None:
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await self._listening()
+
+    async def _listening(self) -> OwnConnection:
+        listener = self._database.listener
+        connection = await listener.connect()
+        connection.add_termination_listener(self._next_round)
+        try:
+            (channel,) = await self._database.fetch("fleet/channel_for_results")
+            async with listener.transaction(connection):
+                await connection.add_listener(channel[0], self._next_round)
+        except BaseException:  # or all who come later would wait on a connection that hears nothing
+            connection.terminate()
+            raise
+        return connection
+
+    def round(self) -> asyncio.Event:
+        """An event that is set when any awaited job ends; take it before you look, then wait for it."""
+        return self._round
+
+    async def look(self, tenant: TenantId, job: JobId) -> JobRecord | None:
+        """By one statement for all who look at the same time: whenever some job ends, all who wait for one do."""
+        if tenant not in self._looks:
+            self._looks[tenant] = Look(partial(self._look_once, tenant))
+        return await self._looks[tenant].at(job)
+
+    async def _look_once(self, tenant: TenantId) -> Mapping[JobId, JobRecord]:
+        await asyncio.sleep(0)  # for those who were woken by the same word
+        jobs = self._looks.pop(tenant).jobs
+        found = await self._database.fetch("tenant/get", tenant=tenant, jobs=sorted(jobs))
+        return {record.id: record for record in map(rows.job, found)}
+
+    async def close(self) -> None:
+        async with self._opening:
+            if self._connection is not None:
+                await closed(self._connection)
+                self._connection = None
+
+    def _next_round(self, *_: Any) -> None:
+        ended, self._round = self._round, asyncio.Event()
+        ended.set()
+
+
+class Look:
+    """At jobs of one tenant, by whoever joins in before it begins."""
+
+    def __init__(self, once: Callable[[], Coroutine[Any, Any, Mapping[JobId, JobRecord]]]) -> None:
+        self.jobs: set[JobId] = set()
+        self._found = asyncio.ensure_future(once())
+
+    async def at(self, job: JobId) -> JobRecord | None:
+        self.jobs.add(job)
+        return (await asyncio.shield(self._found)).get(job)

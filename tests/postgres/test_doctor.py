@@ -1,0 +1,272 @@
+"""What doctor finds: each check, where all is well and where it is not."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from tests.conftest import Clock
+from tests.detours import through_a_pooler, without_notifications
+from tests.postgres.rig import Connections, Raw
+from tests.store.bench import HOUR, LEASE, Bench
+
+from leasehold import embedded
+from leasehold.engine import Finding, Severity
+from leasehold.engines.postgres import doctor
+from leasehold.engines.postgres.doctor import examine
+from leasehold.engines.postgres.migrate import migrations
+from leasehold.errors import Unreachable
+from leasehold.model.definition import Definition
+from leasehold.store import Store
+
+LATEST = migrations("leasehold")[-1].version
+Find = Callable[[str], Awaitable[Finding]]
+
+
+async def findings(url: str, schema: str = "leasehold") -> dict[str, Finding]:
+    return {finding.check: finding async for finding in examine(url, schema)}
+
+
+@pytest.fixture
+def find(database_url: str) -> Find:
+    """What one check finds on this test's database."""
+
+    async def found(check: str) -> Finding:
+        return (await findings(database_url))[check]
+
+    return found
+
+
+async def test_every_check_is_made_in_this_order(database_url: str) -> None:
+    found = await findings(database_url)
+    assert list(found) == ["database", "durability", "schema", "listener", "clock", "workers", "snapshots"]
+
+
+async def test_what_is_not_well_comes_with_what_to_do(database_url: str, clock: Clock) -> None:
+    await clock.move(HOUR)
+    found = [*(await findings(database_url)).values(), *(await findings(database_url, "absent")).values()]
+    assert len({finding.check for finding in found if finding.verdict is not Severity.OK}) >= 3
+    assert all((finding.fix is None) == (finding.verdict is Severity.OK) for finding in found)
+
+
+async def test_nothing_is_written(database_url: str, observer: Raw) -> None:
+    name = await observer.fetchval("select current_database()")
+    await observer.execute(f'alter database "{name}" set default_transaction_read_only = on')
+    assert "workers" in await findings(database_url)
+
+
+async def test_of_a_database_that_is_not_there_nothing_can_be_said(database_url: str) -> None:
+    nowhere = urlsplit(database_url)._replace(netloc="leasehold@127.0.0.1:1", query="").geturl()
+    with pytest.raises(Unreachable):
+        await findings(nowhere)
+
+
+# ----------------------------------------------------------------------------------------------- database, durability
+
+
+async def test_the_servers_version_and_distance_are_told(find: Find, observer: Raw) -> None:
+    version = (await observer.fetchval("show server_version")).split()[0]
+    finding = await find("database")
+    assert finding.verdict is Severity.OK
+    assert finding.text.startswith(f"PostgreSQL {version}, ")
+    assert finding.text.endswith(" ms")
+
+
+async def test_a_server_that_is_too_old_is_a_problem(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "OLDEST_SERVER", 99)
+    finding = await find("database")
+    assert finding.verdict is Severity.PROBLEM
+    assert "Leasehold needs 99 or newer" in finding.text
+
+
+async def test_a_server_that_does_not_wait_for_its_disk_is_a_problem(find: Find, observer: Raw) -> None:
+    if await observer.fetchval("show fsync") == "on":
+        pytest.skip("this server waits for its disk, as it should")
+    finding = await find("durability")
+    assert finding.verdict is Severity.PROBLEM
+    assert finding.text.startswith("switched off: fsync and full_page_writes;")
+
+
+def test_a_server_as_it_comes_is_durable() -> None:
+    with tempfile.TemporaryDirectory(prefix="durable-") as folder:
+        Path(folder).chmod(0o755)
+        with embedded.postgres(Path(folder) / "home") as server:
+            found = asyncio.run(findings(server.url))
+            server.stop()
+    assert found["durability"].verdict is Severity.OK
+
+
+# ------------------------------------------------------------------------------------------------------------- schema
+
+
+async def test_the_schemas_version_is_told(find: Find) -> None:
+    assert await find("schema") == Finding("schema", Severity.OK, f"{LATEST:04d} (current)")
+
+
+async def test_a_missing_schema_is_a_problem_and_what_needs_it_is_left_out(database_url: str) -> None:
+    found = await findings(database_url, "absent")
+    assert (found["schema"].verdict, found["schema"].code) == (Severity.PROBLEM, "LH-2001")
+    assert '"absent" does not exist' in found["schema"].text
+    assert list(found) == ["database", "durability", "schema", "listener"]
+
+
+async def test_a_schema_that_needs_newer_code_is_a_problem(database_url: str, observer: Raw) -> None:
+    await observer.execute("insert into leasehold.migrations (version, name, needs) values (9999, 'later', 9999)")
+    found = await findings(database_url)
+    assert (found["schema"].verdict, found["schema"].code) == (Severity.PROBLEM, "LH-2002")
+    assert "workers" not in found
+
+
+async def test_a_newer_schema_on_which_this_code_works_is_well(find: Find, observer: Raw) -> None:
+    await observer.execute("insert into leasehold.migrations (version, name, needs) values (9999, 'later', 1)")
+    finding = await find("schema")
+    assert finding.verdict is Severity.OK
+    assert finding.text.startswith("9999 (newer than")
+
+
+# ----------------------------------------------------------------------------------------------------------- listener
+
+
+async def test_a_notification_arrives(find: Find) -> None:
+    finding = await find("listener")
+    assert (finding.verdict, finding.code) == (Severity.OK, None)
+
+
+async def test_a_way_on_which_no_notification_arrives_is_a_problem(database_url: str) -> None:
+    async with without_notifications(database_url) as deaf_url:
+        finding = (await findings(deaf_url))["listener"]
+    assert (finding.verdict, finding.code) == (Severity.PROBLEM, "LH-3002")
+    assert "no job is lost" in finding.text
+    assert finding.fix == "Give workers a direct connection to Postgres, by LEASEHOLD_URL or by LEASEHOLD_LISTEN_URL."
+
+
+async def test_a_pooler_in_transaction_mode_is_warned_of_by_its_name(database_url: str) -> None:
+    async with through_a_pooler(database_url) as pooled_url:
+        found = await findings(pooled_url)
+    assert (found["listener"].verdict, found["listener"].code) == (Severity.WARNING, "LH-3002")
+    assert "pooler in transaction mode" in found["listener"].text
+    assert "workers" in found
+
+
+async def test_a_pooler_in_session_mode_lets_notifications_through(database_url: str) -> None:
+    async with through_a_pooler(database_url, mode="session") as pooled_url:
+        assert (await findings(pooled_url))["listener"].verdict is Severity.OK
+
+
+# -------------------------------------------------------------------------------------------------------------- clock
+
+
+async def test_clocks_that_agree_are_well(find: Find) -> None:
+    assert (await find("clock")).verdict is Severity.OK
+
+
+@pytest.mark.parametrize(("moved", "where"), [(HOUR, "behind"), (-HOUR, "ahead of")])
+async def test_clocks_that_differ_are_warned_of(find: Find, clock: Clock, moved: timedelta, where: str) -> None:
+    await clock.move(moved)
+    finding = await find("clock")
+    assert (finding.verdict, finding.code) == (Severity.WARNING, "LH-3004")
+    assert f" s {where} the database" in finding.text
+    assert "jobs are safe" in finding.text
+
+
+# ------------------------------------------------------------------------------------------------------------ workers
+
+
+async def test_that_nobody_works_is_warned_of(find: Find) -> None:
+    finding = await find("workers")
+    assert (finding.verdict, finding.text) == (Severity.WARNING, "none lives")
+
+
+async def test_the_living_are_counted_with_their_slots_and_jobs(find: Find, bench: Bench) -> None:
+    await bench.join()
+    await bench.running()
+    assert await find("workers") == Finding("workers", Severity.OK, "2 live, 2 slots, 1 running")
+
+
+async def test_a_worker_whose_lease_ran_out_lives_no_longer(find: Find, bench: Bench) -> None:
+    await bench.join(lease=LEASE)
+    await bench.move_clock(2 * LEASE)
+    assert (await find("workers")).text == "none lives"
+
+
+async def test_ready_jobs_that_no_worker_serves_are_named(find: Find, bench: Bench) -> None:
+    await bench.join("report")
+    await bench.enqueue("report")
+    await bench.enqueue("email")
+    finding = await find("workers")
+    assert finding.verdict is Severity.WARNING
+    assert finding.text == "1 live, 1 slot, 0 running; none of them serves email; ready jobs of email wait"
+
+
+async def test_definitions_without_jobs_that_no_worker_serves_are_named(find: Find, bench: Bench) -> None:
+    await bench.join("report")
+    finding = await find("workers")
+    assert (finding.verdict, finding.text) == (
+        Severity.WARNING,
+        "1 live, 1 slot, 0 running; none of them serves email",
+    )
+    assert "leasehold definitions deactivate KEY" in (finding.fix or "")
+
+
+async def test_inactive_definitions_need_no_worker(find: Find, bench: Bench) -> None:
+    await bench.join("report")
+    await bench.store.activate("email", False)
+    assert (await find("workers")).verdict is Severity.OK
+
+
+async def test_jobs_that_wait_where_nobody_works_are_named(find: Find, bench: Bench) -> None:
+    await bench.enqueue("report")
+    await bench.enqueue("email")
+    assert (await find("workers")).text == "none lives, and ready jobs of email, report wait"
+
+
+async def test_a_job_that_came_due_is_ready_even_if_nobody_promoted_it(find: Find, bench: Bench) -> None:
+    await bench.enqueue("email", delay=HOUR)
+    assert "email" not in (await find("workers")).text
+    await bench.move_clock(2 * HOUR)
+    assert "email" in (await find("workers")).text
+
+
+async def test_jobs_of_an_inactive_definition_wait_for_something_else(find: Find, bench: Bench) -> None:
+    await bench.enqueue("email")
+    await bench.store.activate("email", False)
+    assert (await find("workers")).text == "none lives"
+
+
+async def test_of_many_definitions_some_are_named_and_the_rest_counted(
+    find: Find, bench: Bench, store: Store
+) -> None:
+    await store.sync_definitions([Definition(f"kind_{number}") for number in range(7)])
+    for number in range(7):
+        await bench.enqueue(f"kind_{number}")
+    text = (await find("workers")).text
+    assert "kind_0, kind_1, kind_2, kind_3, kind_4 and 2 more" in text
+
+
+# ---------------------------------------------------------------------------------------------------------- snapshots
+
+
+async def test_short_transactions_are_well(find: Find, connections: Connections) -> None:
+    await hold_a_snapshot(await connections.open())
+    assert (await find("snapshots")).verdict is Severity.OK
+
+
+async def test_a_transaction_that_is_open_for_long_is_named(
+    find: Find, connections: Connections, clock: Clock
+) -> None:
+    holder = await connections.open()
+    await hold_a_snapshot(holder)
+    await clock.move(HOUR)
+    finding = await find("snapshots")
+    assert finding.verdict is Severity.WARNING
+    assert "open for 1:00:0" in finding.text
+    assert f"process {holder.get_server_pid()}, role " in finding.text
+    assert "idle in transaction)" in finding.text
+
+
+async def hold_a_snapshot(connection: Raw) -> None:
+    await connection.execute("begin isolation level repeatable read")
+    await connection.execute("select count(*) from leasehold.jobs")

@@ -1,0 +1,92 @@
+"""Which statements of the engine each role may send."""
+
+import asyncpg
+import pytest
+from tests.postgres.rig import Raw
+from tests.postgres.roles import PARTS, SCHEMA, Roles
+
+from leasehold.engines.postgres.sql import Statement, statements
+
+# Which no EXPLAIN can check: statements of a session, of test databases, and those that are not prepared.
+UNCHECKED = ("session/", "test_databases/", "ledger/create", "tenant/wake")
+CHECKED = {name for name in statements(SCHEMA) if not name.startswith(UNCHECKED)}
+# Without a table: every role may use them.
+HARMLESS = {
+    "doctor/clock",
+    "doctor/notify",
+    "doctor/server",
+    "doctor/snapshots",
+    "effects/mark",
+    "effects/marked",
+    "fleet/channel_for_results",
+    "fleet/channels",
+    "fleet/lock_listener",
+    "fleet/probe",
+    "fleet/quiet",
+    "fleet/rouse",
+    "administration/lock_definitions",
+    "ledger/applied",
+    "ledger/exists",
+    "ledger/holders",
+    "ledger/lock",
+    "ledger/standing",
+    "administration/may_register",
+}
+DEFINITIONS = {
+    "administration/definitions",
+    "administration/tenants",
+    "administration/versions",
+    "fleet/definition_versions",
+    "tenant/knows_tenant",
+}
+ONLY_THE_OWNER = {"administration/activate", "administration/limit", "administration/pause", "ledger/record"}
+PRODUCING = {
+    "fleet/awake",
+    "tenant/await",
+    "tenant/enqueue_alike",
+    "tenant/enqueue_one",
+    "tenant/ensure_tenant",
+    "tenant/place",
+}
+READING = {
+    "administration/everywhere",
+    "administration/lanes",
+    "administration/scopes",
+    "administration/whose",
+    "doctor/workers",
+    "fleet/held",
+    "fleet/lock_scopes",
+    "fleet/workers",
+    "tenant/attempts",
+    "tenant/counts",
+    "tenant/find",
+    "tenant/get",
+    "tenant/lines",
+}
+ALLOWED = {
+    "migrator": CHECKED,
+    "worker": CHECKED - ONLY_THE_OWNER,
+    "producer": HARMLESS | DEFINITIONS | PRODUCING,
+    "reader": HARMLESS | DEFINITIONS | READING,
+}
+
+
+async def is_allowed(connection: Raw, statement: Statement) -> bool:
+    """EXPLAIN checks the rights on tables as an execution does, and executes nothing."""
+    nulls = f"({', '.join('null' for _ in statement.parameters)})" if statement.parameters else ""
+    await connection.execute(f"prepare checked as {statement.text}")
+    try:
+        await connection.execute(f"explain execute checked{nulls}")
+    except asyncpg.InsufficientPrivilegeError:
+        return False
+    finally:
+        await connection.execute("deallocate checked")
+    return True
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_a_role_may_send_just_the_statements_of_its_part(roles: Roles, part: str) -> None:
+    known = statements(SCHEMA)
+    async with roles.connection(part) as connection:
+        allowed = {name for name in CHECKED if await is_allowed(connection, known[name])}
+    assert allowed == ALLOWED[part]

@@ -1,0 +1,289 @@
+"""Somebody holds an old snapshot, so dead index entries stay: what a claim reads does not grow with past jobs.
+
+Buffers are counted and not seconds: each claim statement is explained, rolled back, and then sent.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
+import orjson
+import pytest
+from tests.postgres.rig import Connections, Raw, postgres
+from tests.store.bench import ACME, DAY, HOUR, LEASE, SECOND, Bench
+
+from leasehold.engines.postgres.claim import claim as claiming
+from leasehold.engines.postgres.claim.positions import DueMark, HeartbeatLooks
+from leasehold.engines.postgres.database import Link
+from leasehold.engines.postgres.store import PostgresStore
+from leasehold.model.job import NewJob
+from leasehold.model.limits import Limits, Scope, ScopeKind
+from leasehold.model.outcome import Succeeded
+from leasehold.store import Store
+
+ROUNDS, JOBS = 12, 200
+CAP = 40
+TENANT, DEFINITION = Scope(ScopeKind.TENANT, ACME), Scope(ScopeKind.DEFINITION, "report")
+CAPPED = pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant", "definition"])
+
+
+@pytest.fixture
+async def old_snapshot(bench: Bench, connections: Connections) -> Raw:
+    """A transaction that keeps all row versions of this database from now on."""
+    connection = await connections.open()
+    await connection.execute("begin isolation level repeatable read")
+    await connection.execute("select count(*) from leasehold.jobs")
+    return connection
+
+
+async def test_claims_of_delayed_jobs_read_no_more_with_time(
+    bench: Bench, old_snapshot: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DueMark, "CHEAP", -1.0)  # one second passes between full looks, however quick they are
+    buffers = reading(bench.store, "jobs_future", monkeypatch)
+    rounds = []
+    for _ in range(ROUNDS):
+        await bench.door.enqueue([NewJob(definition="report", delay=HOUR)] * JOBS)
+        await bench.move_clock(HOUR + SECOND)
+        buffers.clear()
+        while claims := (await bench.store.claim(await bench.worker(), 50)).claims:
+            await bench.finish_all([(claim, Succeeded()) for claim in claims])
+        # The first look of a round may be the full one.
+        rounds.append(min(buffers))
+    assert rounds[-1] <= 2 * rounds[1] + 10, rounds
+
+
+async def test_a_job_that_commits_late_is_claimed_though_its_due_time_is_past(
+    bench: Bench, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DueMark, "CHEAP", -1.0)
+    now = [1000.0]
+    postgres(bench.store)._claiming._monotonic = lambda: now[0]
+    producer = await connections.open()
+    async with producer.transaction():
+        (late,) = await bench.door.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
+        await bench.move_clock(HOUR)
+        assert await bench.claim() == []
+    assert (await bench.store.claim(await bench.worker(), 10)).claims == []
+    now[0] += DueMark.LONGEST
+    assert await bench.claimed_jobs() == [late.id]
+
+
+async def test_a_worker_that_goes_to_sleep_claims_a_job_that_committed_late(
+    bench: Bench, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DueMark, "CHEAP", -1.0)
+    postgres(bench.store)._claiming._monotonic = lambda: 1000.0
+    producer = await connections.open()
+    async with producer.transaction():
+        (late,) = await bench.door.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
+        await bench.move_clock(HOUR)
+        assert await bench.claim() == []
+    settled = await bench.store.settle(await bench.worker(), 10)
+    assert [claim.job for claim in settled.claims] == [late.id]
+
+
+@CAPPED
+async def test_claims_under_a_cap_read_no_more_with_time(
+    scope: Scope, bench: Bench, old_snapshot: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cap_long_ago(bench, scope, monkeypatch)
+    seat = await bench.join("report")
+    buffers = reading(bench.store, "jobs_running", monkeypatch)
+    rounds = []
+    for _ in range(ROUNDS):
+        await bench.enqueue_many(JOBS)
+        buffers.clear()
+        while claims := await bench.claim(50, seat):
+            await bench.finish_all([(claim, Succeeded()) for claim in claims])
+        rounds.append(max(buffers))
+    assert rounds[-1] <= 2 * rounds[1] + 10, rounds
+
+
+@CAPPED
+async def test_a_job_that_runs_long_counts_among_many_short_ones(
+    scope: Scope, bench: Bench, observer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cap_long_ago(bench, scope, monkeypatch)
+    await bench.running()
+    await bench.enqueue_many(JOBS)
+    for _ in range(3):
+        claims = await bench.claim(30)
+        await bench.finish_all([(claim, Succeeded()) for claim in claims])
+    assert await running_from(observer) is not None
+    await bench.move_clock(HOUR)
+    assert len(await bench.claim(JOBS)) == CAP - 1
+
+
+@CAPPED
+async def test_a_clock_that_is_set_back_hides_no_running_job(
+    scope: Scope, bench: Bench, observer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cap_long_ago(bench, scope, monkeypatch)
+    await bench.enqueue_many(JOBS)
+    for _ in range(3):
+        claims = await bench.claim(30)
+        await bench.finish_all([(claim, Succeeded()) for claim in claims])
+    assert await running_from(observer) is not None
+    await bench.move_clock(-SECOND * 60)
+    assert len(await bench.claim(JOBS)) == CAP
+    assert await bench.claim(JOBS) == []
+
+
+async def test_a_cap_that_was_just_set_counts_all_running_jobs(
+    bench: Bench, observer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that began before may still be under way."""
+    monkeypatch.setattr(claiming, "CAPPED_BETWEEN_ADVANCES", 0)
+    await bench.store.limit(TENANT, Limits(max_running=CAP))
+    await bench.running()
+    await bench.running()
+    assert await running_from(observer) is None
+
+
+@CAPPED
+async def test_a_cap_that_is_set_again_counts_all_running_jobs(
+    scope: Scope, bench: Bench, observer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cap_long_ago(bench, scope, monkeypatch, advance_after=0)
+    await bench.running()
+    assert await running_from(observer) is not None
+    await bench.store.limit(scope, Limits(max_running=CAP))
+    assert await running_from(observer) is None
+
+
+async def test_heartbeats_read_no_more_with_time(
+    bench: Bench, old_snapshot: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_thorough_heartbeats_rare(bench, monkeypatch)
+    buffers = reading_of_heartbeats(bench.store, monkeypatch)
+    seat, rounds = await bench.worker(), []
+    for _ in range(ROUNDS):
+        await bench.door.enqueue([NewJob(definition="report", delay=HOUR)] * JOBS)
+        await bench.move_clock(HOUR + SECOND)
+        while claims := await bench.claim(50):
+            await bench.finish_all([(claim, Succeeded()) for claim in claims])
+        buffers.clear()
+        await bench.store.renew(seat, [], 365 * DAY)
+        await bench.store.renew(seat, [], 365 * DAY)
+        rounds.append(buffers[-1])
+    assert rounds[-1] <= 2 * rounds[1] + 10, rounds
+
+
+async def test_a_quick_heartbeat_tells_of_the_claims_of_one_it_evicts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_thorough_heartbeats_rare(bench, monkeypatch)
+    assert not (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
+    await bench.running(seat=await bench.join(lease=SECOND))
+    await bench.move_clock(HOUR)
+    assert (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
+
+
+async def test_claims_of_a_worker_that_left_are_found_in_a_minute(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = make_thorough_heartbeats_rare(bench, monkeypatch)
+    await bench.store.renew(await bench.worker(), [], 365 * DAY)
+    seat = await bench.join()
+    await bench.running(seat=seat)
+    await bench.store.leave(seat)
+    assert not (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
+    now[0] += HeartbeatLooks.LONGEST
+    assert (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
+
+
+async def test_a_claim_unknown_to_its_worker_is_found_in_a_minute(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = make_thorough_heartbeats_rare(bench, monkeypatch)
+    await bench.store.renew(await bench.worker(), [], LEASE)
+    await bench.running()
+    await bench.move_clock(LEASE - SECOND)
+    await bench.store.renew(await bench.worker(), [], LEASE)
+    await bench.move_clock(2 * SECOND)
+    assert not (await bench.store.renew(await bench.worker(), [], LEASE)).strays
+    now[0] += HeartbeatLooks.LONGEST
+    assert (await bench.store.renew(await bench.worker(), [], LEASE)).strays
+
+
+async def test_a_quick_heartbeat_tells_of_an_overdue_job(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_thorough_heartbeats_rare(bench, monkeypatch)
+    await bench.enqueue(delay=SECOND)
+    await bench.store.renew(await bench.worker(), [], 365 * DAY)
+    await bench.move_clock(HOUR)
+    for _ in range(2):
+        next_due = (await bench.store.renew(await bench.worker(), [], 365 * DAY)).next_due
+        assert next_due is not None
+        assert next_due < timedelta()
+
+
+async def test_heartbeats_are_thorough_if_few_rows_are_dead(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HeartbeatLooks, "CHEAP", -1.0)
+    await bench.store.renew(await bench.worker(), [], 365 * DAY)
+    seat = await bench.join()
+    await bench.running(seat=seat)
+    await bench.store.leave(seat)
+    assert (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
+
+
+async def cap_long_ago(
+    bench: Bench, scope: Scope, monkeypatch: pytest.MonkeyPatch, *, advance_after: int = JOBS // 4
+) -> None:
+    monkeypatch.setattr(claiming, "CAPPED_BETWEEN_ADVANCES", advance_after)
+    await bench.store.limit(scope, Limits(max_running=CAP))
+    await bench.move_clock(HOUR)
+
+
+async def running_from(observer: Raw) -> datetime | None:
+    moment: datetime | None = await observer.fetchval("select running_from from leasehold.limits")
+    return moment
+
+
+def make_thorough_heartbeats_rare(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Lets a minute pass between thorough heartbeats; returns the moment that the store takes for now."""
+    monkeypatch.setattr(HeartbeatLooks, "CHEAP", -1.0)
+    monkeypatch.setattr(HeartbeatLooks, "MANY_DEAD_ROWS", 0)
+    now = [1000.0]
+    monkeypatch.setattr(postgres(bench.store), "_monotonic", lambda: now[0])
+    return now
+
+
+def reading(store: Store, index: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The buffers that each claim statement reads by this index, from now on."""
+    engine = postgres(store)
+    return _explaining(engine, engine._claimer, "fleet/take", (index,), monkeypatch)
+
+
+def reading_of_heartbeats(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    engine = postgres(store)
+    return _explaining(engine, engine._heart, "fleet/renew", ("jobs_running", "jobs_future"), monkeypatch)
+
+
+def _explaining(
+    engine: PostgresStore, link: Link, statement_name: str, indexes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> list[int]:
+    found: list[int] = []
+    fetch: Callable[..., Any] = link.fetch
+
+    async def explained(name: str, /, **values: Any) -> list[asyncpg.Record]:
+        if name == statement_name:
+            statement = engine._database.statement(name)
+            async with link.session() as connection:
+                transaction = connection.transaction()
+                await transaction.start()
+                text = f"explain (analyze, buffers, format json) {statement.text}"
+                ((plan,),) = await connection.fetch(text, *statement.arguments(values))
+                await transaction.rollback()
+            found.append(_buffers(orjson.loads(plan)[0]["Plan"], indexes))
+        answer: list[asyncpg.Record] = await fetch(name, **values)
+        return answer
+
+    monkeypatch.setattr(link, "fetch", explained)
+    return found
+
+
+def _buffers(node: dict[str, Any], indexes: tuple[str, ...]) -> int:
+    own = node["Shared Hit Blocks"] + node["Shared Read Blocks"] if node.get("Index Name") in indexes else 0
+    return int(own) + sum(_buffers(child, indexes) for child in node.get("Plans", ()))

@@ -1,0 +1,78 @@
+"""Upkeep has a connection of its own: a worker's finishes wait for none of it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from tests.conftest import eventually
+from tests.postgres.rig import EVICT, Connections, Gate, Raw, blocked, postgres, task
+from tests.store.bench import DAY, SECOND, Bench
+
+from leasehold.engines.postgres import upkeep
+from leasehold.model.outcome import LeaseLost, decide
+from leasehold.model.status import Status
+from leasehold.store import Store
+
+PRUNE, PRUNE_LINES = "%without_lines%", "%doomed%"
+
+
+async def _prune(store: Store) -> Any:
+    return await store.prune(10)
+
+
+async def _evict(store: Store) -> Any:
+    return await store.evict(10)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "work"), [(PRUNE, _prune), (PRUNE_LINES, _prune), (EVICT, _evict)], ids=["prune", "lines", "evict"]
+)
+async def test_a_finish_does_not_wait_for_upkeep(
+    bench: Bench, gate: Gate, pattern: str, work: Callable[[Store], Coroutine[Any, Any, Any]]
+) -> None:
+    claim = await bench.running()
+    await gate.close(pattern)
+    async with task(work(bench.store)) as working:
+        await gate.holds(1)
+        async with asyncio.timeout(30):
+            await bench.succeed(claim)
+        assert not working.done()
+        await gate.open()
+        await working
+    assert await bench.status(claim.job) is Status.SUCCEEDED
+
+
+async def test_a_finish_does_not_wait_for_a_reclaimed_job(
+    bench: Bench, connections: Connections, observer: Raw
+) -> None:
+    """A handler that stands still inside its transaction may hold the row of the reclaimed job."""
+    lost = await bench.running(seat=await bench.join(lease=SECOND))
+    own = await bench.running()
+    await bench.move_clock(DAY)
+    (orphan,) = await bench.store.evict(10)
+    handler = await connections.open()
+    transaction = handler.transaction()
+    await transaction.start()
+    await handler.execute("select from leasehold.jobs where id = $1::uuid for update", lost.job)
+    verdict = decide(LeaseLost(), orphan, luck=0)
+    async with task(bench.store.finish([(orphan, verdict)], reclaimed=True)) as reclaiming:
+        await blocked(observer)
+        async with asyncio.timeout(30):
+            await bench.succeed(own)
+        assert not reclaiming.done()
+        await transaction.rollback()
+        assert await reclaiming == frozenset()
+    assert await bench.status(own.job) is Status.SUCCEEDED
+
+
+async def test_an_idle_upkeep_connection_is_closed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "IDLE", 0.01)
+    link = postgres(bench.store)._upkeep
+    await bench.store.prune(1)
+
+    async def closed() -> bool:
+        return link._connection is None
+
+    await eventually(closed, what="the end of the idle connection")
+    assert await bench.store.prune(1) == 0

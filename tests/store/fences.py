@@ -1,0 +1,49 @@
+"""Every write of an attempt, tried with a claim that does not hold."""
+
+from dataclasses import replace
+
+from tests.store.bench import DAY, HOUR, Bench
+
+from leasehold.model.job import Attempt, Claim, JobRecord, Line
+from leasehold.model.outcome import Canceled, Outcome, Raised, Released, Snoozed, Succeeded
+from leasehold.store import FinishAnswer, Seat, Serves, Store
+
+EVERY_OUTCOME: list[Outcome] = [
+    Succeeded('"stale"'),
+    Raised("Stale", "stale"),
+    Raised("Stale", "stale", final=True),
+    Snoozed(HOUR),
+    Released(),
+    Canceled(),
+]
+
+
+async def assert_it_can_write_nothing(bench: Bench, stale: Claim) -> None:
+    """Each write comes back as refused and leaves the job, its attempts and its lines as they are."""
+    before = await standing(bench, stale)
+    for outcome in EVERY_OUTCOME:
+        assert await bench.finish_all([(stale, outcome)]) == {stale}, outcome
+        assert await standing(bench, stale) == before, outcome
+    if bench.store.abilities.fenced_logs:
+        assert await bench.store.say([(stale, Line(99, "a ghost speaks"))]) == {stale}
+        assert await standing(bench, stale) == before
+    if bench.store.abilities.caller_transaction:
+        assert await finish_within(bench.store, stale) is FinishAnswer.FENCED
+        assert await standing(bench, stale) == before
+    seat = Seat(stale.worker, Serves(("report", "email"), (bench.tenant,)))
+    assert (await bench.store.renew(seat, [stale], 365 * DAY)).lost == {stale}
+
+
+async def finish_within(store: Store, claim: Claim) -> FinishAnswer:
+    """The answer to a finish in the transaction of the claim's handler, which commits if it may."""
+    transaction = store.transaction(claim, None)
+    await transaction.begin()
+    answer: FinishAnswer = await transaction.finish('"within"')
+    await (transaction.commit() if answer is FinishAnswer.FINISHED else transaction.rollback())
+    return answer
+
+
+async def standing(bench: Bench, claim: Claim) -> tuple[JobRecord | None, list[Attempt], list[str]]:
+    attempts = list(await bench.door.attempts(claim.job))
+    lines = [text for attempt in attempts for text in await bench.texts(replace(claim, attempt=attempt.number))]
+    return await bench.door.get(claim.job), attempts, lines

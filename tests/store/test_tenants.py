@@ -1,0 +1,196 @@
+"""One id and one key in the hands of several tenants: each verb of a tenant acts on its own job alone.
+
+The bystanders, of which one sorts before `acme` and one after, hold a waiting, a running and an ended job under ids
+that the tests use here, and keys of every mode. Their fixture fails a test that changes any of it.
+"""
+
+from datetime import timedelta
+
+import pytest
+from tests.store.bench import ACME, BROUGHT_ID, DAY, HOUR, KEY, Bench, keyed
+from tests.store.bystander import BYSTANDERS_IDS, DEAD_ID, FAR, RUNNING_ID
+from tests.store.ears import asleep
+
+from leasehold.errors import DuplicateJob
+from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
+from leasehold.model.job import JobId, NewJob
+from leasehold.model.limits import Limits, Scope, ScopeKind
+from leasehold.model.outcome import Succeeded, decide
+from leasehold.model.status import Status
+from leasehold.store import CancelAnswer, Filter, RescheduleAnswer, RetryAnswer, Wake
+
+EACH_ID = pytest.mark.parametrize("job", BYSTANDERS_IDS, ids=["waiting", "running", "dead"])
+EACH_MODE = pytest.mark.parametrize(
+    ("mode", "key"),
+    [(WhileActive(), KEY), (Within(FAR), f"{KEY}-within"), (Always(), f"{KEY}-always")],
+    ids=["active", "within", "always"],
+)
+
+
+# A tenant that has no job of this id
+
+
+@EACH_ID
+async def test_a_foreign_job_is_not_shown(bench: Bench, job: JobId) -> None:
+    assert await bench.door.get(job) is None
+    assert list(await bench.door.attempts(job)) == []
+    assert list(await bench.door.lines(job, 1)) == []
+    assert await bench.door.ended(job, timedelta()) is None
+    assert list((await bench.door.find(Filter(), None, 10)).jobs) == []
+    assert set((await bench.door.counts(10)).values()) <= {0}
+
+
+@EACH_ID
+async def test_a_foreign_job_can_not_be_canceled(bench: Bench, job: JobId) -> None:
+    assert await bench.door.cancel([job]) == {job: CancelAnswer.UNKNOWN}
+
+
+@EACH_ID
+async def test_a_foreign_job_can_not_be_retried(bench: Bench, job: JobId) -> None:
+    for attempt in (1, 2):
+        assert await bench.door.retry({job: attempt}) == {job: RetryAnswer.UNKNOWN}
+
+
+@EACH_ID
+async def test_a_foreign_job_can_not_be_moved(bench: Bench, job: JobId) -> None:
+    assert await bench.door.reschedule([job], HOUR, 1) == {job: RescheduleAnswer.UNKNOWN}
+
+
+# A tenant that has its own job of this id
+
+
+@EACH_ID
+async def test_a_job_of_a_shared_id_is_shown_with_its_own_story(bench: Bench, job: JobId) -> None:
+    claim = await bench.running("email", id=job, payload={"to": "acme"})
+    assert (await bench.job(job)).payload == {"to": "acme"}
+    assert await bench.texts(claim) == []
+    assert [attempt.worker for attempt in await bench.door.attempts(job)] == [claim.worker]
+    await bench.succeed(claim)
+    assert [attempt.worker for attempt in await bench.door.attempts(job)] == [claim.worker]
+    assert await bench.status(job) is Status.SUCCEEDED
+    assert [found.tenant for found in (await bench.door.find(Filter(), None, 10)).jobs] == [ACME]
+
+
+@EACH_ID
+@pytest.mark.parametrize("runs", [False, True], ids=["waits", "runs"])
+async def test_a_cancel_reaches_the_tenants_own_job_alone(bench: Bench, job: JobId, runs: bool) -> None:
+    await (bench.running if runs else bench.enqueue)(id=job)
+    answer = CancelAnswer.REQUESTED if runs else CancelAnswer.CANCELED
+    assert await bench.door.cancel([job]) == {job: answer}
+    assert (await bench.job(job)).cancel_requested_at is not None
+
+
+@EACH_ID
+async def test_a_retry_queues_the_tenants_own_job_alone(bench: Bench, job: JobId) -> None:
+    await bench.dead_lettered(id=job)
+    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.QUEUED}
+    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.ACTIVE}
+
+
+@EACH_ID
+async def test_a_retry_compares_the_tenants_own_attempt(bench: Bench, job: JobId) -> None:
+    await bench.dead_lettered(id=job)
+    assert await bench.door.retry({job: 7}) == {job: RetryAnswer.CHANGED}
+
+
+@EACH_ID
+async def test_a_reschedule_moves_the_tenants_own_job_alone(bench: Bench, job: JobId) -> None:
+    await bench.enqueue(id=job)
+    assert await bench.door.reschedule([job], HOUR, 1) == {job: RescheduleAnswer.RESCHEDULED}
+    assert (await bench.job(job)).priority == 1
+
+
+@EACH_ID
+async def test_a_finish_ends_the_tenants_own_run_alone(bench: Bench, job: JobId) -> None:
+    claim = await bench.running(id=job)
+    assert await bench.store.finish([(claim, decide(Succeeded(), claim, luck=0))]) == frozenset()
+    assert await bench.status(job) is Status.SUCCEEDED
+
+
+@EACH_ID
+async def test_a_prune_takes_the_attempts_of_its_own_job_alone(bench: Bench, job: JobId) -> None:
+    """Each bystander has an attempt, and a line of it, under one of these ids."""
+    await bench.succeeded(id=job)
+    await bench.move_clock(31 * DAY)
+    assert await bench.store.prune(10) == 1
+
+
+@EACH_ID
+async def test_a_request_under_a_shared_id_is_compared_with_ones_own(bench: Bench, job: JobId) -> None:
+    mine = NewJob(definition="email", id=job, payload={"to": "acme"})
+    assert [placed.created for placed in await bench.door.enqueue([mine])] == [True]
+    assert [placed.created for placed in await bench.door.enqueue([mine])] == [False]
+
+
+# Keys
+
+
+@EACH_MODE
+async def test_a_key_that_others_hold_is_free(bench: Bench, mode: Mode, key: str) -> None:
+    await bench.enqueue(dedupe=keyed(mode, key))
+
+
+@EACH_MODE
+async def test_a_key_is_held_by_the_tenants_own_job(bench: Bench, mode: Mode, key: str) -> None:
+    mine = await bench.enqueue(dedupe=keyed(mode, key))
+    (placed,) = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed(mode, key))])
+    assert (placed.id, placed.created) == (mine, False)
+
+
+@EACH_MODE
+async def test_a_replace_changes_the_tenants_own_job_alone(bench: Bench, mode: Mode, key: str) -> None:
+    """The job that is replaced has an id that the bystanders' waiting job has, too."""
+    await bench.enqueue(id=BROUGHT_ID, dedupe=keyed(mode, key))
+    again = Dedupe(key, mode, OnConflict.REPLACE)
+    (placed,) = await bench.door.enqueue([NewJob(definition="email", payload={"to": "me"}, dedupe=again)])
+    assert (placed.id, placed.replaced) == (BROUGHT_ID, True)
+    assert (await bench.job(BROUGHT_ID)).payload == {"to": "me"}
+
+
+@EACH_MODE
+async def test_a_job_that_runs_is_not_replaced_by_anothers(bench: Bench, mode: Mode, key: str) -> None:
+    """The bystanders' job of the same id waits, and could be replaced."""
+    await bench.running(id=BROUGHT_ID, dedupe=keyed(mode, key))
+    again = Dedupe(key, mode, OnConflict.REPLACE)
+    with pytest.raises(DuplicateJob, match=r"\(running\)"):
+        await bench.door.enqueue([NewJob(definition="email", dedupe=again)])
+
+
+@pytest.mark.parametrize("conflict", [OnConflict.RAISE, OnConflict.REPLACE])
+async def test_a_refusal_tells_the_state_of_ones_own_job(bench: Bench, conflict: OnConflict) -> None:
+    """The bystanders' jobs of this id are dead letters."""
+    await bench.running(id=DEAD_ID, dedupe=keyed())
+    with pytest.raises(DuplicateJob, match=r"\(running\)"):
+        await bench.door.enqueue([NewJob(definition="report", dedupe=Dedupe(KEY, on_conflict=conflict))])
+
+
+async def test_a_duplicate_gives_back_its_brought_id(bench: Bench) -> None:
+    await bench.enqueue(dedupe=keyed())
+    (placed,) = await bench.door.enqueue([NewJob(definition="email", id=RUNNING_ID, dedupe=keyed())])
+    assert not placed.created
+    await bench.enqueue("report", id=RUNNING_ID, payload={"of": "acme"})
+
+
+@pytest.mark.parametrize(
+    ("mode", "key"), [(Within(HOUR), f"{KEY}-within"), (Always(HOUR), f"{KEY}-always")], ids=["within", "always"]
+)
+async def test_a_retry_asks_who_holds_the_key_of_its_tenant(bench: Bench, mode: Mode, key: str) -> None:
+    """The bystanders hold the key longer."""
+    job = await bench.succeeded(dedupe=keyed(mode, key))
+    await bench.move_clock(2 * HOUR)
+    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.QUEUED}
+
+
+# Wakes
+
+
+async def test_work_of_others_does_not_wake_a_tenants_worker(bench: Bench) -> None:
+    """The cancel comes after it on the same way: a wake for the bystanders' work would have been heard before."""
+    if not bench.store.abilities.wakes:
+        pytest.skip("this engine sends no wakes")
+    seat = await bench.worker()
+    running = await bench.running(seat=seat)
+    async with asleep(bench.store, seat) as ears:
+        await bench.store.limit(Scope(ScopeKind.TENANT, ACME), Limits(max_running=5))
+        await bench.door.cancel([running.job])
+        assert await ears.next() is Wake.CANCEL
