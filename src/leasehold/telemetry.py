@@ -1,11 +1,11 @@
 """What happens in a worker, as typed events for whoever observes it: the terminal now, metrics and traces later.
 
-    worker = Worker(open_store, handlers, observe=lambda event: print(event.as_json()))
+    worker = Worker(engine_for(url).open, handlers, observe=lambda event: print(event.as_json()))
 
 definition.changed   what the code says of a job is new or different; said before the worker joins
 worker.joined ──▶ job.started ──▶ job.said … ──┬──▶ job.ended        its verdict is written
                                                ├──▶ job.given_back   the worker stops; it costs no attempt
-                                               └──▶ job.discarded    its lease was lost; nothing is written
+                                               └──▶ job.discarded    nothing is written: a lost lease, mostly
                   job.reclaimed                      a dead worker's attempt, ended by a living one
 worker.listening  it listens for wakes again, or can't and polls
 worker.left, worker.seat_lost                        how a seat ends
@@ -89,7 +89,7 @@ class OfJob(OfWorker):
     job: JobId
     definition: str
     attempt: int
-    execution: int
+    tries: int
     max_attempts: int
 
 
@@ -139,7 +139,7 @@ class JobGivenBack(OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDiscarded(OfJob):
-    """The lease was lost and the job is somebody else's: whatever this attempt did, nothing of it is written."""
+    """Nothing of this attempt is written: its lease was lost, or its worker ended before it could write the end."""
 
     event: Literal["job.discarded"] = "job.discarded"
 

@@ -39,6 +39,15 @@ async def test_ten_thousand_jobs_survive_two_hundred_faults() -> None:
     assert report.findings.shortfalls(stale=stale, reclaimed=reclaimed) == []
 
 
+async def test_a_fault_run_through_a_pooler_in_transaction_mode_is_sound() -> None:
+    """Producers and workers connect through a real pgbouncer, and workers through a lossy network besides."""
+    report = await run(Chaos(SEED, JOBS // 5, FAULTS // 5, pooled=True))
+    sys.stdout.write(report.as_text())
+    assert report.findings.sound
+    assert report.ended_by_themselves == []
+    assert report.findings.figures["jobs acknowledged"] == JOBS // 5
+
+
 def slow_when_run_again(draw: random.Random, lease: float) -> dict[str, Any]:
     """So that another worker is still at it when the stale one finishes."""
     return {"seconds": draw.choice((0, 0.2)), "later_seconds": lease}

@@ -40,7 +40,7 @@ ASKS_ABOUT_ALL_THAT_RUNS = (
     "fleet/renew",
     "tenant/find",
     "administration/everywhere",
-    "checkup/workers",
+    "doctor/workers",
 )
 
 

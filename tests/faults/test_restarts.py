@@ -11,7 +11,7 @@ from tests.conftest import eventually
 from tests.postgres.crashes import crash, own_server
 from tests.store.bench import ACME, REPORT, new_id
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import Unreachable
 from leasehold.model.job import JobId, NewJob
@@ -73,7 +73,7 @@ async def lost_over_crashes(settings: Mapping[str, str], *, insist: bool = True)
     """What producers were told is there, and is not after the last crash."""
     with own_server(settings) as server:
         await migrate(server.url, schema="leasehold")
-        store = await open_store(server.url, schema="leasehold")
+        store = await engine_for(server.url).open()
         try:
             await store.sync_definitions([REPORT])
             if not insist:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,52 @@ def hang_in_thread(job: Job, payload: dict[str, Any]) -> None:
     write_down("began", job, payload)
     while True:
         time.sleep(0.02)
+
+
+@handlers.add(Definition("swallow_cancel", backoff=SOON))
+async def swallow_cancel(job: Job, payload: dict[str, Any]) -> None:
+    write_down("began", job, payload)
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+
+@handlers.add(Definition("block_loop", backoff=SOON))
+async def block_loop(job: Job, payload: dict[str, Any]) -> None:
+    write_down("began", job, payload)
+    while True:
+        time.sleep(0.02)  # noqa: ASYNC251 - it blocks on purpose
+
+
+def fork(job: Job, payload: dict[str, Any]) -> int:
+    """The child is let out of the handler, as by a handler that has forgotten os._exit."""
+    write_down("began", job, payload)
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        write_down("ended", job, payload)
+        return os.waitstatus_to_exitcode(status)
+    return -1
+
+
+@handlers.add(Definition("fork_in_thread", max_attempts=1))
+def fork_in_thread(job: Job, payload: dict[str, Any]) -> int:
+    return fork(job, payload)
+
+
+@handlers.add(Definition("fork_on_loop", max_attempts=1))
+async def fork_on_loop(job: Job, payload: dict[str, Any]) -> int:
+    code = fork(job, payload)
+    await asyncio.sleep(0)
+    return code
+
+
+@handlers.add(Definition("fork_and_raise", max_attempts=1))
+async def fork_and_raise(job: Job, payload: dict[str, Any]) -> int:
+    code = fork(job, payload)
+    if code == -1:
+        raise SystemExit(7)
+    return code
 
 
 @handlers.add(Definition("fail", max_attempts=1))

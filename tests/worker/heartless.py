@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.cli.target import load_app
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.store import Store
 from leasehold.worker import Worker
 from leasehold.worker.process import leave, serve
 
 
 async def opened() -> Store:
-    store = await open_store(os.environ["LEASEHOLD_URL"])
-    store.renew = broken  # type: ignore[method-assign, assignment]
+    store = await engine_for(os.environ["LEASEHOLD_URL"]).open()
+    store.renew = broken  # type: ignore[method-assign]
     return store
 
 
-async def broken(*_: Any) -> Any:
+async def broken(*_: Any, **asks: Any) -> Any:
     raise RuntimeError("the heart is broken")
 
 

@@ -58,7 +58,7 @@ class Proxy:
     async def open(self) -> AsyncIterator["Proxy"]:
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        user, path = self._target.username or "postgres", self._target.path
+        user, path = self._target.netloc.rpartition("@")[0] or "postgres", self._target.path
         self.url = f"postgresql://{user}@127.0.0.1:{port}{path}?sslmode=disable"
         try:
             yield self

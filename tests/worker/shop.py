@@ -25,7 +25,7 @@ import asyncpg
 import pytest
 from tests.conftest import PATIENCE, eventually
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.definition import Definition
@@ -75,7 +75,7 @@ class Doors:
         self.statements: list[str] = []
 
     async def __call__(self) -> Store:
-        store = await open_store(self._url, schema="leasehold")
+        store = await engine_for(self._url).open()
         assert isinstance(store, PostgresStore)
         self._count_statements(store._database)
         for verb, step_in in self._stepped_in:
@@ -316,13 +316,14 @@ class Processes:
         self.folder = folder
         self._started: list[Process] = []
 
-    def worker(self, *options: str, handlers: Path = CHORES) -> Process:
-        """`leasehold worker chores.py` with these options, as people type it."""
-        return self.python("-c", "from leasehold.cli import main; main()", "worker", str(handlers), *options)
+    def worker(self, *options: str, handlers: Path = CHORES, **settings: str) -> Process:
+        """`leasehold worker chores.py` with these options and settings, as people type it."""
+        words = ("-c", "from leasehold.cli import main; main()", "worker", str(handlers), *options)
+        return self.python(*words, **settings)
 
-    def python(self, *arguments: str) -> Process:
+    def python(self, *arguments: str, **settings: str) -> Process:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
-        environment["LEASEHOLD_URL"] = self._url
+        environment |= {"LEASEHOLD_URL": self._url} | settings
         log = self.folder / f"process-{len(self._started)}.log"
         process = Process([sys.executable, *arguments], environment, log)
         self._started.append(process)
@@ -334,7 +335,8 @@ class Processes:
 
     def notes(self, what: str) -> list[Note]:
         file = self.folder / "notes"
-        rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        rows = [line.split() for line in lines if line.endswith("\n")]  # a reader may see half of a line under way
         return [Note(word, JobId(job), int(attempt), int(pid)) for word, job, attempt, pid in rows if word == what]
 
     async def noted(self, what: str, count: int = 1) -> list[Note]:

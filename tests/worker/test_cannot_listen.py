@@ -11,7 +11,7 @@ from tests.conftest import eventually
 from tests.detours import through_a_pooler, without_notifications
 from tests.worker.shop import ACME, Doors, Shop, only
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.errors import CannotListen
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
@@ -47,7 +47,7 @@ async def test_a_worker_behind_a_pooler_in_transaction_mode_works_on(pooled_url:
 
 async def test_producers_may_be_pooled(pooled_url: str, store: Store, shop: Shop) -> None:
     await store.sync_definitions([Definition("report")])
-    pooled = await open_store(pooled_url, schema="leasehold")
+    pooled = await engine_for(pooled_url).open()
     try:
         door = pooled.tenant(ACME)
         await asyncio.gather(*(door.enqueue([NewJob(definition="report")]) for _ in range(40)))
@@ -57,7 +57,7 @@ async def test_producers_may_be_pooled(pooled_url: str, store: Store, shop: Shop
 
 
 async def test_a_listener_finds_out_by_itself_that_nothing_arrives(deaf_url: str, store: Store) -> None:
-    deaf = await open_store(deaf_url, schema="leasehold")
+    deaf = await engine_for(deaf_url).open()
     try:
         seat = await deaf.join(Serves(("report",)), WorkerFacts("host", 1), timedelta(hours=1))
         with pytest.raises(CannotListen, match=r"LH-3002: .*no job is lost"):

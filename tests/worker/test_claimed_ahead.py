@@ -17,7 +17,7 @@ from leasehold.worker import Job, Worker
 from leasehold.worker.heartbeat import Heartbeat, Leases
 from leasehold.worker.tenure import Tenure
 
-SNOOZED, SUCCEEDED = AttemptStatus.SNOOZED, AttemptStatus.SUCCEEDED
+GIVEN_BACK, SUCCEEDED = AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 
 
 async def report(job: Job, payload: Any) -> str:
@@ -84,8 +84,8 @@ async def test_when_the_worker_stops_it_is_given_back_at_no_cost(shop: Shop) -> 
     async with shop.working(only(report)) as worker:
         job, _ = await claimed(shop, worker)
     record = await shop.job(job)
-    assert (record.status, record.attempt, record.forgiven) == (Status.QUEUED, 1, 1)
-    assert await shop.history(job) == [SNOOZED]
+    assert (record.status, record.attempt, record.free_attempts) == (Status.QUEUED, 1, 1)
+    assert await shop.history(job) == [GIVEN_BACK]
 
 
 @pytest.mark.parametrize("signals", [1, 2])
@@ -103,10 +103,10 @@ async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, sign
 
         await eventually(claims_no_more, what="the end of the claiming")
         late.answer.set()
-        assert (await shop.waits_again(second)).forgiven == 1
+        assert (await shop.waits_again(second)).free_attempts == 1
         if signals == 1:
             assert (await shop.job(first)).status is Status.RUNNING
-    assert await shop.history(second) == [SNOOZED]
+    assert await shop.history(second) == [GIVEN_BACK]
 
 
 async def test_who_stops_with_a_wake_that_it_did_not_follow_passes_it_on(shop: Shop) -> None:
@@ -129,8 +129,8 @@ async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> 
     late, beats = Late(shop), list[int]()
 
     def counted(renew: Verb) -> Verb:
-        async def verb(seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
-            renewal: Renewal = await renew(seat, held, lease)
+        async def verb(seat: Seat, held: Sequence[Claim], lease: timedelta, **asks: bool) -> Renewal:
+            renewal: Renewal = await renew(seat, held, lease, **asks)
             beats.append(len(held))
             return renewal
 
@@ -188,7 +188,7 @@ async def test_one_that_can_not_be_started_is_given_back_and_tried_again(
     async with shop.working(only(report)):
         job = await shop.enqueue()
         await shop.ended(job)
-    assert await shop.history(job) == [SNOOZED, SUCCEEDED]
+    assert await shop.history(job) == [GIVEN_BACK, SUCCEEDED]
 
 
 async def test_the_heartbeat_that_the_first_job_after_a_rest_calls_for_knows_of_it(

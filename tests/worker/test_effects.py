@@ -119,6 +119,28 @@ async def test_a_job_so_finished_never_enters_the_batch_and_is_told_of_as_any_ot
     assert [line.text for line in await shop.lines(job)] == ["written before the finish"]
 
 
+async def test_a_last_line_is_stored_with_a_transaction_too(shop: Shop, engine: Engine) -> None:
+    """None of ten was: the finish overtook a line that was on its way to the loop."""
+
+    async def on_the_loop(job: Job, payload: Any) -> None:
+        async with job.transaction() as connection:
+            await write(connection, job)
+        job.log("the last line")
+
+    def in_a_thread(job: Job, payload: Any) -> None:
+        with job.transaction(Session(engine)) as session:
+            session.execute(insert(effects_table).values(job=job.id, attempt=str(job.attempt)))
+        job.log("the last line")
+
+    handlers = only(on_the_loop, "async")
+    handlers.add(Definition("sync"))(in_a_thread)
+    async with shop.working(handlers):
+        jobs = [job for key in ("async", "sync") for job in await shop.enqueue_many(5, key)]
+        records = await shop.all_ended(jobs)
+    assert {record.status for record in records} == {Status.SUCCEEDED}
+    assert [len(await shop.lines(job)) for job in jobs] == [1] * 10
+
+
 async def test_a_finished_row_is_as_complete_as_any_other(shop: Shop) -> None:
     """Written by another statement than the ordinary finish: of two equal jobs, all columns must agree."""
 
@@ -436,7 +458,7 @@ async def test_a_shutdown_rolls_back_and_gives_the_job_back_at_no_cost(shop: Sho
         job = await shop.enqueue()
         await wrote.wait()
     record = await shop.job(job)
-    assert (record.status, record.attempt, record.forgiven) == (Status.QUEUED, 1, 1)
+    assert (record.status, record.attempt, record.free_attempts) == (Status.QUEUED, 1, 1)
     assert await effects(shop) == []
 
 
@@ -650,6 +672,25 @@ async def test_a_session_of_sqlalchemy_in_a_thread(shop: Shop, engine: Engine) -
     assert await effects(shop) == [(record.id, "2")]
     assert all("handler" in name for name in threads)
     assert [line.text for line in await shop.lines(record.id, 2)] == ["from a thread"]
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+async def test_a_commit_whose_error_has_no_text_fails_its_own_job(shop: Shop, engine: Engine) -> None:
+    class Broken(Session):
+        def commit(self) -> None:
+            raise Unspeakable
+
+    def handler(job: Job, payload: Any) -> None:
+        with job.transaction(Broken(engine)):
+            pass
+
+    async with shop.working(only(handler, max_attempts=1)):
+        record = await shop.ended(await shop.enqueue())
+    assert (record.status, record.last_error_code) == (Status.DEAD_LETTER, "Unspeakable")
 
 
 async def test_scoped_sessions_of_sqlalchemy(shop: Shop, engine: Engine, async_engine: AsyncEngine) -> None:

@@ -55,7 +55,15 @@ async def stops_itself(process: Process) -> None:
     await eventually(stopped, what=f"the stop of {process.pid}, which said:\n{process.said}\nThis")
 
 
-@pytest.mark.parametrize("point", ["after_the_effect", "before_finish_within", "before_commit"])
+LONGER = pytest.mark.faults
+POINTS = [
+    "before_commit",
+    pytest.param("after_the_effect", marks=LONGER),
+    pytest.param("before_finish_within", marks=LONGER),
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
 async def test_a_worker_stopped_past_its_lease_goes_on_and_its_writes_roll_back(
     shop: Shop, processes: Processes, point: str
 ) -> None:
@@ -102,6 +110,7 @@ async def test_a_worker_killed_after_its_commit_has_done_everything(shop: Shop, 
     assert await effects_of(shop, job) == ["1"]
 
 
+@pytest.mark.faults
 async def test_over_many_crashes_each_job_has_exactly_one_effect_and_one_follow_up(
     shop: Shop, processes: Processes
 ) -> None:

@@ -42,14 +42,14 @@ async def test_a_failed_attempt_is_a_warning_and_a_dead_letter_an_error(
     begin = f"job {job} of acme, report:"
     error = f"ValueError: no such row ({PLACE})"
     assert said == [
-        (logging.WARNING, f"{begin} failed at attempt 1/2: {error}; again in 0.2 s"),
-        (logging.ERROR, f"{begin} dead letter at attempt 2/2: {error}; not tried again"),
+        (logging.WARNING, f"{begin} failed at try 1/2: {error}; again in 0.2 s"),
+        (logging.ERROR, f"{begin} dead letter at try 2/2: {error}; not tried again"),
     ]
 
 
 async def test_a_failed_job_is_an_error(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     job, said = await logged(shop, caplog, error="no use", final=True)
-    text = f"job {job} of acme, report: failed at attempt 1/2: Fail: no use ({PLACE}); not tried again"
+    text = f"job {job} of acme, report: failed at try 1/2: Fail: no use ({PLACE}); not tried again"
     assert said == [(logging.ERROR, text)]
 
 
@@ -96,5 +96,5 @@ async def test_a_worker_process_says_it_once(shop: Shop, processes: Processes, o
     await worker.says("worker.joined" if options else "registered as version 1")
     job = await shop.enqueue("fail", payload=processes.payload)
     await shop.ended(job)
-    await worker.says("job.ended" if options else f"job {job} of acme, fail: failed at attempt 1/")
+    await worker.says("job.ended" if options else f"job {job} of acme, fail: failed at try 1/")
     assert worker.said.count("broken on purpose") == 1

@@ -1,18 +1,141 @@
 """The heartbeat: what it tells the database, and that it can't stop the loop that it serves."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine, Sequence
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, eventually
-from tests.worker.shop import HOUR, Shop, Verb, only
+from tests.worker.proxy import Proxy
+from tests.worker.shop import HOUR, Doors, Shop, Verb, only
 
 from leasehold.model.job import Claim, JobId, WorkerId
-from leasehold.store import Renewal, Seat, Serves
+from leasehold.model.status import Status
+from leasehold.store import Claimed, Renewal, Seat, Serves
 from leasehold.worker import Job
-from leasehold.worker.heartbeat import Heartbeat, Leases
+from leasehold.worker.heartbeat import LONGEST_PAUSE, Heartbeat, Leases, pause_after
+
+
+async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, database_url: str) -> None:
+    """Its connection is dead without a word; the next try opens another while the lease still holds."""
+
+    async def report(job: Job, payload: object) -> None: ...
+
+    async with Proxy(database_url).open() as proxy:
+        leases = Leases(busy=timedelta(seconds=6), idle=timedelta(seconds=6))
+        async with shop.working(only(report), Doors(proxy.url), leases=leases) as worker:
+            tenure = worker._tenure
+            assert tenure is not None
+
+            async def is_dead() -> bool:
+                return proxy.strand(b"last_seen_at = (select now") == 1
+
+            async def has_beaten_again() -> bool:
+                return worker._tenure is not tenure or tenure._heartbeat._valid_until > valid_until
+
+            await eventually(is_dead, what="a heartbeat's connection")
+            valid_until = tenure._heartbeat._valid_until
+            tenure._heartbeat.hurry()
+            await eventually(has_beaten_again, what="another heartbeat")
+            assert worker._tenure is tenure
+
+
+async def test_a_worker_that_stood_still_does_not_blame_the_database(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after SIGSTOP and SIGCONT: time has passed for its lease, and none of its waits could end."""
+    stood_still = 0.0
+    monkeypatch.setattr("leasehold.worker.heartbeat.monotonic", lambda: monotonic() + stood_still)
+
+    async def report(job: Job, payload: object) -> None: ...
+
+    async with shop.working(only(report)) as worker:
+        await shop.at_rest(worker)
+        tenure = worker._tenure
+        assert tenure is not None
+        stood_still = 1000.0
+        tenure._heartbeat.hurry()
+
+        async def has_said_so() -> bool:
+            return "Joining again" in caplog.text
+
+        await eventually(has_said_so, what="the end of the seat")
+    (lost,) = (message for message in caplog.messages if "lost its seat" in message)
+    assert "this process did not run for" in lost
+    assert "database" not in lost
+
+
+async def test_a_worker_that_stood_still_during_a_heartbeat_says_so(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The database has answered meanwhile, but the lease counts from when the heartbeat was sent."""
+    stood_still = 0.0
+    monkeypatch.setattr("leasehold.worker.heartbeat.monotonic", lambda: monotonic() + stood_still)
+
+    def stands_still_once(renew: Verb) -> Verb:
+        async def verb(*arguments: Any, **named: Any) -> Any:
+            nonlocal stood_still
+            renewal = await renew(*arguments, **named)
+            stood_still = 1000.0
+            return renewal
+
+        return verb
+
+    async def report(job: Job, payload: object) -> None: ...
+
+    shop.doors.step_in("renew", stands_still_once)
+    async with shop.working(only(report)):
+
+        async def has_said_so() -> bool:
+            return "Joining again" in caplog.text
+
+        await eventually(has_said_so, what="the end of the seat")
+    lost = next(message for message in caplog.messages if "lost its seat" in message)
+    assert "this process did not run for" in lost
+
+
+async def test_a_worker_that_drains_does_not_miss_its_listener(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has closed its listener, so no heartbeat's notification comes back."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def report(job: Job, payload: object) -> None:
+        began.set()
+        await go_on.wait()
+
+    shop.doors.count("rouse")
+    shop.doors.count("renew")
+    async with shop.working(only(report)) as worker:
+        await shop.at_rest(worker)
+        await shop.enqueue()
+        await began.wait()
+        worker.stop()
+        tenure = worker._tenure
+        assert tenure is not None
+
+        async def claims_no_more() -> bool:
+            return shop.doors.calls["rouse"] > 0
+
+        async def beats_several_times() -> bool:
+            tenure._heartbeat.hurry()
+            return shop.doors.calls["renew"] > beats + 5
+
+        await eventually(claims_no_more, what="the drain")
+        for limit in ("PROBE_LIMIT", "LOOP_LIMIT"):
+            monkeypatch.setattr(f"leasehold.worker.tenure.{limit}", 0.01)
+        caplog.clear()
+        beats = shop.doors.calls["renew"]
+        await eventually(beats_several_times, what="five heartbeats")
+        go_on.set()
+    assert "listener" not in caplog.text
+
+
+def test_a_pause_between_tries_stays_short_however_many_failed() -> None:
+    assert pause_after(0) < pause_after(1) < pause_after(5000) == LONGEST_PAUSE
 
 
 class Beats:
@@ -25,9 +148,9 @@ class Beats:
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, renew: Verb) -> Verb:
-        async def verb(seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+        async def verb(seat: Seat, held: Sequence[Claim], lease: timedelta, **asks: bool) -> Renewal:
             self.told.append(tuple(claim.job for claim in held))
-            renewal: Renewal = await renew(seat, held, lease)
+            renewal: Renewal = await renew(seat, held, lease, **asks)
             if any(self.told) and not held:
                 self._loop.call_soon_threadsafe(self.tells_of_rest.set)
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._until_answered(), self._loop))
@@ -68,6 +191,97 @@ async def test_a_job_that_begins_while_a_beat_tells_of_rest_is_told_of_at_once(s
         await told_of(second)
 
 
+class StoppedClock:
+    """The host's clock, which only the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("leasehold.worker.heartbeat.monotonic", lambda: self.now)
+
+
+class SlowStore:
+    """Answers each heartbeat, so many seconds after it was sent."""
+
+    def __init__(self, clock: StoppedClock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    async def renew(self, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+        self._clock.now += self._seconds
+        nothing: frozenset[Claim] = frozenset()
+        return Renewal(alive=True, lost=nothing, cancels=nothing, orphans=False, strays=False, next_due=None)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("seconds", "at", "holds"),
+    [(0, 49, True), (0, 51, False), (8, 49, True), (8, 51, False)],
+    ids=["within the lease", "in its last sixth", "within, answered late", "in its last sixth, answered late"],
+)
+async def test_a_lease_counts_from_the_send_and_ends_a_sixth_early(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, at: float, holds: bool
+) -> None:
+    """The database may have begun to count when the heartbeat was sent, and may give the jobs away at 60 s."""
+    clock, beaten = StoppedClock(monkeypatch), threading.Event()
+
+    async def open_store() -> Any:
+        return SlowStore(clock, seconds)
+
+    heart = Heartbeat(
+        open_store=open_store,
+        seat=Seat(WorkerId("00000000-0000-0000-0000-000000000000"), Serves(("report",))),
+        leases=Leases(busy=timedelta(seconds=60), idle=timedelta(seconds=60)),
+        held=tuple,
+        asks=dict,
+        on_renewal=lambda renewal, sent: beaten.set(),
+        on_lost=lambda why: None,
+        on_broken=lambda error: None,
+    )
+    heart.start()
+    try:
+        assert await asyncio.to_thread(beaten.wait, PATIENCE.total_seconds())
+        clock.now = at
+        assert heart.holds is holds
+    finally:
+        await asyncio.to_thread(heart.stop)
+
+
+async def test_no_run_begins_past_its_lease(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process stood still after its claim, and its heartbeat has not noticed it yet."""
+    in_time, claimed, started = True, asyncio.Event(), list[JobId]()
+    monkeypatch.setattr(Heartbeat, "holds", property(lambda heart: in_time))
+
+    async def report(job: Job, payload: dict[str, Any]) -> None:
+        started.append(job.id)
+
+    def stand_still(claim: Verb) -> Verb:
+        async def verb(seat: Seat, limit: int) -> Claimed:
+            nonlocal in_time
+            answer: Claimed = await claim(seat, limit)
+            if answer.claims:
+                in_time = False
+                claimed.set()
+            return answer
+
+        return verb
+
+    for verb in ("claim", "settle"):
+        shop.doors.step_in(verb, stand_still)
+    async with shop.working(only(report)) as worker:
+        job = await shop.enqueue()
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            await claimed.wait()
+
+        async def is_forgotten() -> bool:
+            return worker._tenure is not None and not worker._tenure.held
+
+        await eventually(is_forgotten, what="the end of the run")
+        assert started == []
+        assert (await shop.job(job)).status is Status.RUNNING
+
+
 async def test_one_that_can_not_begin_says_so_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
@@ -81,7 +295,8 @@ async def test_one_that_can_not_begin_says_so_and_stops_nobody(monkeypatch: pyte
         seat=Seat(WorkerId("00000000-0000-0000-0000-000000000000"), Serves(("report",))),
         leases=Leases(),
         held=tuple,
-        on_renewal=lambda renewal: None,
+        asks=dict,
+        on_renewal=lambda renewal, sent: None,
         on_lost=said.append,
         on_broken=lambda error: said.append(str(error)),
     )

@@ -20,7 +20,7 @@ from leasehold.worker import Handlers, Job, Worker
 from leasehold.worker.wake import WakeChain
 
 Payload = dict[str, Any]
-CRASHED, SNOOZED, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.SNOOZED, AttemptStatus.SUCCEEDED
+CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 INJECTED = RuntimeError("injected by the test")
 
 
@@ -215,12 +215,12 @@ async def test_a_heartbeat_that_fails_now_and_then_is_always_begun_again(
     calls = 0
 
     def every_other(renew: Verb) -> Verb:
-        async def verb(*arguments: Any) -> Any:
+        async def verb(*arguments: Any, **asks: Any) -> Any:
             nonlocal calls
             calls += 1
             if calls % 2:
                 raise INJECTED
-            return await renew(*arguments)
+            return await renew(*arguments, **asks)
 
         return verb
 
@@ -242,10 +242,10 @@ async def test_a_heartbeat_that_can_never_renew_ends_the_worker_and_gives_its_jo
         await asyncio.Event().wait()
 
     def broken_once_a_job_runs(renew: Verb) -> Verb:
-        async def verb(*arguments: Any) -> Any:
+        async def verb(*arguments: Any, **asks: Any) -> Any:
             if began.is_set():
                 raise INJECTED
-            return await renew(*arguments)
+            return await renew(*arguments, **asks)
 
         return verb
 
@@ -258,8 +258,8 @@ async def test_a_heartbeat_that_can_never_renew_ends_the_worker_and_gives_its_jo
             Worker(shop.doors, handlers, replace(SETTINGS, leases=SHORT)).run(), 2 * PATIENCE.total_seconds()
         )
     record = await shop.job(job)
-    assert (record.status, record.forgiven) == (Status.QUEUED, 1)
-    assert await shop.history(job) == [SNOOZED]
+    assert (record.status, record.free_attempts) == (Status.QUEUED, 1)
+    assert await shop.history(job) == [GIVEN_BACK]
     assert await shop.store.workers() == []
 
 

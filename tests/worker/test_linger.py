@@ -50,7 +50,7 @@ async def test_a_job_that_comes_just_after_another_finds_the_worker_awake(
         goes_on.release()
         await succeeds(shop, second)
         statements = list(shop.doors.statements)
-    assert statements.count("fleet/take") == 1
+    assert statements.count("fleet/claim_few") == 1
     assert statements.count("fleet/sleep") == 0
 
 

@@ -17,12 +17,12 @@ import asyncpg
 import pytest
 from tests.conftest import eventually
 from tests.postgres.crashes import crash, own_server
-from tests.postgres.rig import GATED_CLOCK, TAKE, Gate
+from tests.postgres.rig import CLAIM_FEW, GATED_CLOCK, Gate
 from tests.store.bench import ACME, HOUR
 from tests.worker.proxy import Proxy
 
 from leasehold import faults
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import Unreachable
 from leasehold.model.backoff import Steps
@@ -86,7 +86,9 @@ async def at_work(url: str, seen: Seen, *, lease: timedelta = LONG, **settings: 
     """A worker that is stopped when the block is left; one that ended by itself fails the test."""
     chosen = {"fallback": HOUR, "grace": timedelta(seconds=5), **settings}
     worker = Worker(
-        lambda: open_store(url), seen.handlers(), WorkerSettings(leases=Leases(busy=lease, idle=lease), **chosen)
+        engine_for(url).open,
+        seen.handlers(),
+        WorkerSettings(leases=Leases(busy=lease, idle=lease), **chosen),
     )
     running = asyncio.create_task(worker.run())
     try:
@@ -153,21 +155,43 @@ async def asleep(ask: Callable[..., Awaitable[Any]]) -> None:
 # ------------------------------------------------------------------------------------------------ wakes that are lost
 
 
+END_LISTENERS = """
+    select count(pg_terminate_backend(l.pid, 5000)) from pg_locks l join leasehold.workers w on true
+    where l.locktype = 'advisory' and l.granted
+      and (l.classid::bigint << 32 | l.objid::bigint) = leasehold.listener_key(w.id)
+"""
+
+
 async def test_what_was_enqueued_while_the_listener_was_away_is_found_when_it_is_back(
     door: TenantJobs, database_url: str, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     async with at_work(database_url, seen):
         for _ in range(5):
             await asleep(ask)
-            killed = await ask(
-                """
-                select count(pg_terminate_backend(l.pid, 5000)) from pg_locks l join leasehold.workers w on true
-                where l.locktype = 'advisory' and l.granted
-                  and (l.classid::bigint << 32 | l.objid::bigint) = leasehold.listener_key(w.id)
-                """
-            )
-            assert killed == 1
+            assert await ask(END_LISTENERS) == 1
             await ended(door, [await enqueue(door)])
+
+
+async def test_the_loss_of_a_listener_is_logged(
+    door: TenantJobs,
+    database_url: str,
+    seen: Seen,
+    ask: Callable[..., Awaitable[Any]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def said() -> list[str]:
+        return [text for entry in caplog.records if "the listener of" in (text := entry.getMessage())]
+
+    async def is_back() -> bool:
+        return len(said()) == 2
+
+    with caplog.at_level(logging.INFO, "leasehold.worker"):
+        async with at_work(database_url, seen):
+            await asleep(ask)
+            assert said() == []
+            await ask(END_LISTENERS)
+            await eventually(is_back, what="a listener that has a connection again")
+    assert ["lost its connection" in said()[0], "has a connection again" in said()[1]] == [True, True]
 
 
 async def test_what_was_enqueued_while_the_network_was_away_is_found_when_it_is_back(
@@ -239,7 +263,7 @@ async def test_over_an_immediate_restart_the_worker_goes_on_by_itself_and_no_att
     seen = Seen()
     with own_server(FAST_SERVER) as server:
         await migrate(server.url, schema="leasehold")
-        store = await open_store(server.url)
+        store = await engine_for(server.url).open()
         try:
             await store.sync_definitions([TASK])
             door = store.tenant(ACME)
@@ -256,7 +280,7 @@ async def test_over_an_immediate_restart_the_worker_goes_on_by_itself_and_no_att
         finally:
             await store.close()
     assert {record.status for record in records} == {Status.SUCCEEDED}
-    assert {record.attempt - record.forgiven for record in records} == {1}, "an execution was burnt"
+    assert {record.tries for record in records} == {1}, "a try was used"
 
 
 async def test_a_worker_cut_off_from_the_database_stops_its_handlers_before_its_lease_ends(
@@ -296,7 +320,7 @@ async def test_a_worker_that_is_cut_off_before_its_first_heartbeat_stops_its_han
             await began(seen, job)
             cut_off.append(time.monotonic())
             proxy.hold()
-        return await open_store(proxy.url)
+        return await engine_for(proxy.url).open()
 
     worker = Worker(
         open_and_hold, seen.handlers(), WorkerSettings(leases=Leases(busy=SHORT, idle=SHORT), fallback=HOUR)
@@ -400,6 +424,33 @@ async def test_each_outage_is_told_and_begins_with_short_pauses(
             await ended(door, [await enqueue(door)])
 
 
+async def test_a_lost_database_is_told_once_and_so_is_its_return(
+    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Claims, finishes, listener and heartbeats each try again, and each of their tries was a line."""
+    with caplog.at_level(logging.INFO, "leasehold.worker"):
+        async with at_work(proxy.url, seen):
+            job = await enqueue(door, seconds=0.5)
+            await began(seen, job)
+            proxy.refuse()
+            before = proxy.accepted
+
+            async def many_tries() -> bool:
+                return proxy.accepted - before >= 10
+
+            await eventually(many_tries, what="ten tries to reach the database")
+            proxy.heal()
+            await ended(door, [job])
+
+            async def is_back() -> bool:
+                return "the database is back" in caplog.text
+
+            await eventually(is_back, what="word of its return")
+    away, back = (message for message in caplog.messages if "database" in message)
+    assert away.startswith("the database is away, the worker waits for it: LH-3001")
+    assert back.startswith("the database is back after ")
+
+
 async def test_reconnecting_is_not_a_storm(door: TenantJobs, proxy: Proxy, seen: Seen) -> None:
     """Claims, finishes, listener, voice and heartbeats all try again: together fewer than 20 times a second."""
     async with at_work(proxy.url, seen):
@@ -441,7 +492,7 @@ async def test_a_claim_whose_reply_was_lost_is_given_back_at_no_cost(
         (record,) = await ended(door, [await enqueue(door)])
     with suppress(faults.InjectedFault):
         faults.reach("after_claim")
-        assert (record.status, record.attempt - record.forgiven) == (Status.SUCCEEDED, 1)
+        assert (record.status, record.tries) == (Status.SUCCEEDED, 1)
         assert seen.started == [record.id]
         return
     pytest.fail("the fault point was never reached")
@@ -457,7 +508,7 @@ async def test_a_claim_that_is_written_after_its_connection_was_lost_is_found(
         gate = Gate(connection)
         async with at_work(proxy.url, seen, lease=SHORT):
             await asleep(ask)
-            await gate.close(TAKE)
+            await gate.close(CLAIM_FEW)
             job = await enqueue(door)
             await gate.holds(1)
             proxy.cut()
@@ -466,7 +517,7 @@ async def test_a_claim_that_is_written_after_its_connection_was_lost_is_found(
             (record,) = await ended(door, [job])
     finally:
         await connection.close()
-    assert (record.status, record.attempt - record.forgiven) == (Status.SUCCEEDED, 1)
+    assert (record.status, record.tries) == (Status.SUCCEEDED, 1)
 
 
 async def test_a_connection_lost_while_the_store_is_opened_is_waited_for(

@@ -26,6 +26,7 @@ async def test_a_job_that_kills_its_worker_is_started_max_attempts_times_and_the
     assert len({note.pid for note in processes.notes("began")}) == 3
 
 
+@pytest.mark.faults
 async def test_jobs_beside_a_poisonous_one_are_done(shop: Shop, processes: Processes) -> None:
     await shop.store.sync_definitions(chores.handlers.definitions)
     poison = await shop.enqueue("poison", payload=processes.payload, max_attempts=2)

@@ -2,19 +2,28 @@
 
 import os
 import signal
+from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 from tests.conftest import eventually
 from tests.worker import chores
-from tests.worker.shop import Process, Processes, Shop
+from tests.worker.shop import CHORES, Process, Processes, Shop
 
 from leasehold.model.job import JobId
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.worker import Worker, process
 
-SNOOZED, SUCCEEDED = AttemptStatus.SNOOZED, AttemptStatus.SUCCEEDED
+GIVEN_BACK, SUCCEEDED = AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
+# One stuck handler is too many for a worker with one slot, and a coroutine has a moment to end after its cancel.
+NONE_MAY_BE_STUCK = """
+from leasehold.cli import main
+from leasehold.worker import run, worker
+run.MARGIN, worker.MOST_STUCK = 0.05, -1
+main()
+"""
 LONG, SHORT = ("--grace", "20s"), ("--grace", "300ms")
 
 
@@ -44,7 +53,7 @@ async def joined(shop: Shop, count: int) -> list[int]:
 async def given_back(shop: Shop, job: JobId) -> bool:
     """It waits as if nothing had been, and its attempt cost nothing."""
     record = await shop.job(job)
-    return (record.status, record.attempt, record.forgiven) == (Status.QUEUED, 1, 1)
+    return (record.status, record.attempt, record.free_attempts) == (Status.QUEUED, 1, 1)
 
 
 async def test_sigterm_lets_a_running_job_end(shop: Shop, processes: Processes) -> None:
@@ -83,7 +92,7 @@ async def test_a_job_that_is_still_running_after_the_grace_is_given_back_at_no_c
     worker.send(signal.SIGTERM)
     assert await worker.code() == 0
     assert await given_back(shop, job)
-    assert await shop.history(job) == [SNOOZED]
+    assert await shop.history(job) == [GIVEN_BACK]
     assert await shop.store.workers() == []
 
 
@@ -94,7 +103,7 @@ async def test_what_was_given_back_is_done_by_the_next_worker(shop: Shop, proces
     processes.go()
     processes.worker()
     await shop.ended(job)
-    assert await shop.history(job) == [SNOOZED, SUCCEEDED]
+    assert await shop.history(job) == [GIVEN_BACK, SUCCEEDED]
 
 
 async def test_a_thread_that_outlives_the_grace_does_not_keep_the_process_alive(
@@ -120,15 +129,89 @@ async def test_a_second_signal_ends_the_grace(shop: Shop, processes: Processes) 
     assert await given_back(shop, job)
 
 
-def test_only_what_comes_a_second_after_a_signal_is_a_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group gets it twice, once from its parent; how far apart the two come is nobody's choice."""
-    worker, moments = Mock(spec=Worker), iter([100.0, 100.0, 100.1, 100.9, 101.5, 101.5])
+INT, TERM = signal.SIGINT, signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("told", "stops"),
+    [
+        ([(TERM, 0.0), (TERM, 0.9), (TERM, 2.0)], [1, 1, 2]),
+        ([(INT, 0.0), (TERM, 0.05), (INT, 0.3), (TERM, 0.35)], [1, 1, 2, 2]),
+        ([(INT, 0.0), (INT, 0.05), (INT, 0.3)], [1, 1, 2]),
+        ([(TERM, 0.0), (INT, 0.5), (INT, 0.8)], [1, 1, 2]),
+        ([(INT, 0.0), (TERM, 60.0)], [1, 2]),
+    ],
+    ids=[
+        "a group and its parent",
+        "two Ctrl-C in a second",
+        "a Ctrl-C that is passed on",
+        "a stop and two Ctrl-C",
+        "one after the other",
+    ],
+)
+def test_of_signals_that_come_together_only_ctrl_c_counts_twice(
+    monkeypatch: pytest.MonkeyPatch, told: list[tuple[signal.Signals, float]], stops: list[int]
+) -> None:
+    worker, moments = Mock(spec=Worker, grace=timedelta()), iter([100.0 + moment for _, moment in told])
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: next(moments)))
-    stop, stops = process._Stop(worker), list[int]()
-    for _ in range(4):
-        stop.told()
-        stops.append(worker.stop.call_count)
-    assert stops == [1, 1, 1, 2]
+    monkeypatch.setattr(process._Stop, "_call_on_loop", lambda _, call: call())
+    stop, counted = process._Stop(worker), list[int]()
+    for number, _ in told:
+        stop.told(number)
+        counted.append(worker.stop.call_count)
+    assert counted == stops
+
+
+# Handlers that can't be stopped
+
+HURRIED = """
+from leasehold.worker import process, run
+from tests.worker.chores import app
+
+run.MARGIN, process.FORCED_END = 0.1, {forced_end}
+"""
+
+
+def hurried(processes: Processes, forced_end: float = 20.0) -> Path:
+    """The chores, in a worker that has less patience than usual."""
+    file = processes.folder / "hurried.py"
+    file.write_text(HURRIED.format(forced_end=forced_end))
+    return file
+
+
+async def test_a_coroutine_that_swallows_its_cancel_does_not_keep_the_process(
+    shop: Shop, processes: Processes
+) -> None:
+    """The worker was alive 78 s after SIGTERM, with a grace of 2 s."""
+    job = await shop.enqueue("swallow_cancel", payload=processes.payload)
+    worker = processes.worker("--slots", "1", *SHORT, handlers=hurried(processes))
+    await processes.noted("began")
+    worker.send(signal.SIGTERM)
+    assert await worker.code() == 0
+    assert await given_back(shop, job)
+    assert await shop.store.workers() == []
+    assert "these handlers still run in its process: swallow_cancel (1)" in worker.said
+
+
+async def test_a_handler_that_blocks_the_loop_does_not_keep_the_process(shop: Shop, processes: Processes) -> None:
+    await shop.enqueue("block_loop", payload=processes.payload)
+    worker = processes.worker(*SHORT, handlers=hurried(processes, forced_end=0.5))
+    await processes.noted("began")
+    worker.send(signal.SIGTERM)
+    assert await worker.code() == 1
+    assert "the worker process ends by force" in worker.said
+
+
+async def test_a_third_signal_ends_the_process_at_once(shop: Shop, processes: Processes) -> None:
+    worker, _ = await busy_worker(shop, processes, "--grace", "1h", kind="block_loop")
+
+    async def ended() -> bool:
+        worker.send(signal.SIGTERM)
+        return worker.ended
+
+    await eventually(ended, what="an end by force")
+    assert await worker.code() == 1
+    assert "a third signal came" in worker.said
 
 
 # Several processes
@@ -201,3 +284,55 @@ async def test_the_parent_says_so_when_a_child_ends_badly(shop: Shop, processes:
     await eventually(the_other_ended, what="the end of the other child")
     os.kill(doomed, signal.SIGKILL)
     assert await parent.code() == 1
+
+
+async def test_children_drain_and_end_when_their_parent_was_killed(shop: Shop, processes: Processes) -> None:
+    parent, job = await busy_worker(shop, processes, *LONG, "--processes", "2")
+    await joined(shop, 2)
+    parent.send(signal.SIGKILL)
+
+    async def only_the_busy_one_is_left() -> bool:
+        return len(parent.children()) <= 1
+
+    await eventually(only_the_busy_one_is_left, what="the end of the idle child")
+    processes.go()
+
+    async def none_is_left() -> bool:
+        return parent.family() == []
+
+    await eventually(none_is_left, what="the end of the busy child")
+    assert await shop.history(job) == [SUCCEEDED]
+    assert await shop.store.workers() == []
+
+
+# Copies that os.fork() makes
+
+
+@pytest.mark.parametrize("kind", ["fork_in_thread", "fork_on_loop"])
+async def test_a_forked_copy_that_leaves_its_handler_ends_there(shop: Shop, processes: Processes, kind: str) -> None:
+    job = await shop.enqueue(kind, payload=processes.payload)
+    worker = processes.worker()
+    record = await shop.ended(job)
+    assert (record.status, record.result) == (Status.SUCCEEDED, 1)
+    assert (await shop.ended(await shop.enqueue("note", payload=processes.payload))).status is Status.SUCCEEDED
+    assert worker.family() == [worker.pid]
+    assert "has returned from the handler; it ends here" in worker.said
+
+
+async def test_a_forked_copy_may_end_by_sys_exit(shop: Shop, processes: Processes) -> None:
+    job = await shop.enqueue("fork_and_raise", payload=processes.payload)
+    processes.worker()
+    assert (await shop.ended(job)).result == 7
+
+
+async def test_a_worker_process_with_too_many_stuck_handlers_ends_with_1(shop: Shop, processes: Processes) -> None:
+    """So that a supervisor starts it again: only the end of the process frees their tasks."""
+    job = await shop.enqueue("swallow_cancel", payload=processes.payload)
+    worker = processes.python("-c", NONE_MAY_BE_STUCK, "worker", str(CHORES), "--slots", "1")
+    await processes.noted("began")
+    await shop.door.cancel([job])
+    assert await worker.code() == 1
+    assert "still run although their attempts are over: swallow_cancel (1)" in worker.said
+    assert "Traceback" not in worker.said
+    assert (await shop.job(job)).status is Status.CANCELED
+    assert await shop.store.workers() == []

@@ -152,7 +152,7 @@ async def test_a_job_is_started_speaks_and_ends(shop: Shop, heard: Heard) -> Non
     (started,) = heard.of(JobStarted)
     for event in (started, ended, *heard.of(JobSaid)):
         assert (event.job, event.tenant, event.definition, event.attempt) == (job, ACME, "report", 1)
-        assert (event.execution, event.max_attempts) == (1, 3)
+        assert (event.tries, event.max_attempts) == (1, 3)
     record = await shop.job(job)
     assert record.started_at is not None
     assert started.queued_at == record.queued_at

@@ -22,7 +22,7 @@ from leasehold.worker import Handlers, Job, tenure
 from leasehold.worker.heartbeat import Leases
 
 Payload = dict[str, Any]
-CRASHED, SNOOZED, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.SNOOZED, AttemptStatus.SUCCEEDED
+CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 
 
 # The dead
@@ -113,7 +113,7 @@ async def test_what_was_claimed_by_a_claim_whose_reply_was_lost_is_given_back_be
     assert ran == dict.fromkeys(jobs, 1)
     assert len(reply.lost) == 5
     for job in jobs:
-        assert await shop.history(job) == ([SNOOZED, SUCCEEDED] if job in reply.lost else [SUCCEEDED])
+        assert await shop.history(job) == ([GIVEN_BACK, SUCCEEDED] if job in reply.lost else [SUCCEEDED])
     steps = [name for name in shop.doors.statements if name in ("fleet/take", "fleet/held")]
     assert steps[:2] == ["fleet/take", "fleet/held"]
 
@@ -136,7 +136,7 @@ async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
         worker._tenure._look_for_strays()
         go_on.set()
         await shop.ended(stray)
-    assert await shop.history(stray) == [SNOOZED, SUCCEEDED]
+    assert await shop.history(stray) == [GIVEN_BACK, SUCCEEDED]
 
 
 async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_gives_back_what_it_claimed(shop: Shop) -> None:
@@ -161,7 +161,7 @@ async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_gives_back_what
     async with shop.working(handlers):
         await asyncio.wait_for(claimed.wait(), 30)
     record = await shop.job(job)
-    assert (record.status, record.attempt, record.forgiven) == (Status.QUEUED, 1, 1)
+    assert (record.status, record.attempt, record.free_attempts) == (Status.QUEUED, 1, 1)
     assert await shop.store.workers() == []
 
 

@@ -1,8 +1,13 @@
 """The wake chain by itself: tokens, one timer, and nothing else."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from unittest import mock
 
+import pytest
+
+from leasehold.worker import wake
 from leasehold.worker.wake import Reason, WakeChain
 
 HOUR = timedelta(hours=1)
@@ -100,7 +105,48 @@ async def test_a_dispatcher_that_is_stopped_just_as_it_is_woken_leaves_the_token
     assert await is_quiet(chain)
 
 
+# From dispatcher to dispatcher
+
+
+async def test_a_dispatcher_that_found_work_wakes_the_next() -> None:
+    chain = WakeChain(2, HOUR)
+    chain.pass_on()
+    assert await reason(chain) is Reason.NEWS
+    assert await is_quiet(chain)
+
+
+async def test_a_dispatcher_that_is_alone_does_not_wake_itself() -> None:
+    chain = WakeChain(1, HOUR)
+    chain.pass_on()
+    assert await is_quiet(chain)
+
+
 # The timer
+
+
+@pytest.fixture
+async def delays() -> AsyncIterator[list[float]]:
+    """After how many seconds the timers fire that are set from now on; none of them fires."""
+    set_: list[float] = []
+
+    def call_later(delay: float, *_: object) -> mock.Mock:
+        set_.append(delay)
+        return mock.Mock()
+
+    with mock.patch.object(asyncio.get_running_loop(), "call_later", call_later):
+        yield set_
+
+
+@pytest.mark.parametrize(
+    ("due", "seconds"),
+    [(None, 60), (timedelta(seconds=3), 3), (timedelta(seconds=59), 59), (HOUR, 60), (-HOUR, 0)],
+    ids=["none", "soon", "just before the fallback", "after the fallback", "past"],
+)
+async def test_a_timer_is_set_to_the_due_time_or_the_fallback(
+    delays: list[float], due: timedelta | None, seconds: float
+) -> None:
+    WakeChain(1, timedelta(seconds=60)).arm(due)
+    assert delays == [seconds]
 
 
 async def test_a_due_time_wakes_as_due() -> None:
@@ -190,3 +236,67 @@ async def test_who_waited_for_a_while_in_vain_takes_no_token_with_it() -> None:
     await chain.wait_at_most(0)
     chain.wake()
     assert await reason(chain) is Reason.NEWS
+
+
+# Standing in for another worker's timer
+
+
+async def test_a_deputy_looks_after_the_due_time() -> None:
+    chain = WakeChain(1, HOUR)
+    chain.stand_in(NOW)
+    assert await is_quiet(chain)
+    assert await reason(chain) is Reason.DEPUTY
+
+
+@pytest.mark.parametrize("bound", [min, max], ids=["earliest", "latest"])
+async def test_a_deputy_looks_within_a_second_after_the_due_time(
+    bound: Callable[..., float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never at the due time, since another worker looks then; and docs/explanation/wakes.md promises the second."""
+    monkeypatch.setattr(wake, "uniform", bound)
+    chain, loop = WakeChain(1, HOUR), asyncio.get_running_loop()
+    with mock.patch.object(loop, "time", return_value=0.0):
+        chain.stand_in(HOUR)
+    assert chain._deputy is not None
+    assert 0 < chain._deputy.when() - HOUR.total_seconds() < 1
+    chain.stand_down()
+
+
+async def test_a_deputy_keeps_the_earliest_due_time() -> None:
+    chain = WakeChain(1, HOUR)
+    chain.stand_in(NOW)
+    chain.stand_in(HOUR)
+    assert await reason(chain) is Reason.DEPUTY
+
+
+async def test_an_earlier_due_time_replaces_a_deputys_later_one() -> None:
+    chain = WakeChain(1, HOUR)
+    chain.stand_in(HOUR)
+    chain.stand_in(NOW)
+    assert await reason(chain) is Reason.DEPUTY
+
+
+async def test_a_deputy_leaves_the_timer_as_it_was() -> None:
+    chain = WakeChain(1, HOUR)
+    chain.arm(timedelta(milliseconds=10))
+    chain.stand_in(NOW)
+    assert await reason(chain) is Reason.DUE
+    assert await reason(chain) is Reason.DEPUTY
+
+
+async def test_a_deputy_that_stands_down_wakes_no_dispatcher() -> None:
+    chain = WakeChain(1, HOUR)
+    chain.stand_in(NOW)
+    chain.stand_down()
+    assert chain._deputy is None
+
+
+async def test_a_chain_knows_how_many_dispatchers_wait() -> None:
+    chain = WakeChain(2, HOUR)
+    waiters = [asyncio.create_task(chain.wait()) for _ in range(2)]
+    await a_turn_of_the_loop()
+    assert chain.waiting == 2
+    chain.wake()
+    waiters[1].cancel()
+    await a_turn_of_the_loop()
+    assert chain.waiting == 0

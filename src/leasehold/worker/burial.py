@@ -1,12 +1,14 @@
 """What every worker does for all others: it takes their claims from those who are gone."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import random
 from typing import Any
 
 from leasehold.model.job import Claim
-from leasehold.model.outcome import LeaseLost, Verdict, decide
+from leasehold.model.outcome import LeaseLost, Verdict, decided
 from leasehold.store import Store
+from leasehold.worker.finish import finish_all
 
 BURIED_AT_ONCE = 100
 
@@ -21,7 +23,10 @@ async def bury(
     """The claims of the dead, each with what becomes of its job: it is queued again, or given up."""
     buried: list[tuple[Claim, Verdict]] = []
     while orphans := await in_time(store.evict(BURIED_AT_ONCE)):
-        lost = [(claim, decide(LeaseLost(), claim, random())) for claim in orphans]
-        fenced = await in_time(store.finish(lost))
-        buried += [(claim, verdict) for claim, verdict in lost if claim not in fenced]
+        lost = [(claim, decided(LeaseLost(), claim, random())) for claim in orphans]
+        written, fenced = await in_time(finish_all(partial(store.finish, reclaimed=True), lost))
+        ended = [(claim, verdict) for claim, verdict in written if claim not in fenced]
+        if not ended:  # others were first, or none of these rows can be ended: they would be found again for ever
+            break
+        buried += ended
     return buried

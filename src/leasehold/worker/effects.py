@@ -19,6 +19,7 @@ from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Outcome, Raised, Succeeded
 from leasehold.store import FinishAnswer, FinishingTransaction, Store
+from leasehold.worker.traces import message_of
 
 if TYPE_CHECKING:
     from leasehold.worker.job import Job
@@ -218,9 +219,9 @@ class Effects(Generic[C]):
                 "job, or sees an older state of it; what was written was rolled back",
             )
         log.warning(
-            "LH-4001: job %s attempt %d lost its lease; what it wrote was rolled back, nothing was recorded twice",
+            "LH-4001: job %s try %d lost its lease; what it wrote was rolled back, nothing was recorded twice",
             self._claim.job,
-            self._claim.attempt,
+            self._claim.tries,
         )
         return None
 
@@ -231,7 +232,8 @@ class Effects(Generic[C]):
         return self.ending
 
     def _is_ours(self, job: Any) -> bool:
-        return (job.worker, job.attempt) == (self._claim.worker, self._claim.attempt)
+        claim = self._claim
+        return (job.worker, job.attempt, job.started_at) == (claim.worker, claim.attempt, claim.started_at)
 
     async def _looked_up(self) -> Any:
         return await self._ends.store.tenant(self._claim.tenant).get(self._claim.job)
@@ -287,4 +289,4 @@ def _on_a_loop() -> bool:
 
 
 def _raised(error: BaseException) -> Raised:
-    return Raised(type(error).__name__, str(error) or repr(error))
+    return Raised(type(error).__name__, message_of(error))

@@ -3,23 +3,27 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from random import random
 from time import monotonic
 
-from leasehold.errors import InvalidInput, Unreachable
+from leasehold.errors import InvalidInput, TransactionConflict, Unreachable
 from leasehold.faults import reach
+from leasehold.model.bounds import problems_of_duration
+from leasehold.model.duration import Duration, as_duration
 from leasehold.model.job import Claim
 from leasehold.store import Renewal, Seat, Store
 
 log = logging.getLogger("leasehold.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+SHORTEST_TRY = 1.0
 DEATHS_IN_A_ROW = 3
 SHORTEST_LEASE = timedelta(seconds=1)
+LEAST_STANDSTILL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,18 @@ class Leases:
     busy: timedelta = timedelta(seconds=60)
     idle: timedelta = timedelta(seconds=180)
 
-    def __post_init__(self) -> None:
+    def __init__(self, busy: Duration = timedelta(seconds=60), idle: Duration = timedelta(seconds=180)) -> None:
+        object.__setattr__(self, "busy", as_duration(busy))
+        object.__setattr__(self, "idle", as_duration(idle))
+        if problems := [
+            problem
+            for name in ("busy", "idle")
+            for problem in problems_of_duration(name, getattr(self, name), least=timedelta.min)
+        ]:
+            raise InvalidInput(
+                f"The leases can't be used: {'; '.join(problems)}.",
+                fix="Nothing was started. Correct them; 60s is the default.",
+            )
         if (shortest := min(self.busy, self.idle)) < SHORTEST_LEASE:
             raise InvalidInput(
                 f"A lease of {shortest.total_seconds():g} s is shorter than {SHORTEST_LEASE.total_seconds():g} s: "
@@ -46,6 +61,8 @@ class Leases:
 class Heartbeat:
     """Renews a seat until it is stopped, or until the seat is lost (`on_lost`), or it can't go on (`on_broken`).
 
+    `on_missed` is told of each beat that the database did not answer, while the lease holds.
+
     The lease counts from the moment before the heartbeat was sent, on this machine's monotonic clock: the database's
     own count begins later and so ends later. Callbacks run on the heartbeat's thread.
     """
@@ -56,17 +73,22 @@ class Heartbeat:
         seat: Seat,
         leases: Leases,
         held: Callable[[], Sequence[Claim]],
-        on_renewal: Callable[[Renewal], None],
+        asks: Callable[[], Mapping[str, bool]],
+        on_renewal: Callable[[Renewal, float], None],
         on_lost: Callable[[str], None],
         on_broken: Callable[[Exception], None],
+        on_missed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._open_store = open_store
         self._seat = seat
         self._leases = leases
         self._held = held
+        self._asks = asks
         self._on_renewal = on_renewal
         self._on_lost = on_lost
         self._on_broken = on_broken
+        self._on_missed = on_missed
+        self._stood_still = 0.0
         self._valid_until = monotonic() + leases.busy.total_seconds() - leases.margin
         self._thread = threading.Thread(target=self._run, name="leasehold-heartbeat", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,16 +143,21 @@ class Heartbeat:
         try:
             while not self._stopping:
                 self._hurry.clear()
+                patience, began = self._patience(), monotonic()
                 try:
-                    async with asyncio.timeout(self._patience()):
+                    async with asyncio.timeout(patience):
                         store = store or await self._open_store()
                         interval = await self._renew(store)
+                    self._note_standstill(monotonic() - began - patience)
                     failures = 0
-                except (Unreachable, TimeoutError) as error:
+                except (Unreachable, TransactionConflict, TimeoutError) as error:
+                    self._note_standstill(monotonic() - began - patience)
                     if not self.holds:
                         self._lose(f"the database could not be reached in time ({str(error) or 'no answer'})")
                         return
-                    interval = min(FIRST_PAUSE * 2**failures, LONGEST_PAUSE) * (0.5 + random())
+                    if not isinstance(error, TransactionConflict):
+                        self._on_missed(error)
+                    interval = pause_after(failures) * (0.5 + random())
                     failures += 1
                 if interval is None:
                     return
@@ -141,7 +168,9 @@ class Heartbeat:
                     await asyncio.wait_for(store.close(), 2)
 
     def _patience(self) -> float:
-        return max(0.0, self._valid_until - monotonic())
+        """How long one try may take: a third of what is left, so that another can be made on a fresh connection."""
+        left = max(0.0, self._valid_until - monotonic())
+        return min(left, max(left / 3, SHORTEST_TRY))
 
     async def _renew(self, store: Store) -> float | None:
         """One beat; returns when the next is due. None: the seat is gone."""
@@ -149,25 +178,43 @@ class Heartbeat:
         lease = (self._leases.busy if held else self._leases.idle).total_seconds()
         sent = monotonic()
         reach("before_heartbeat")
-        renewal = await store.renew(self._seat, held, timedelta(seconds=lease))
+        renewal = await store.renew(self._seat, held, timedelta(seconds=lease), **self._asks())
         if not renewal.alive:
             self._lose("it was evicted: another worker found its lease run out")
             return None
         self._valid_until = sent + lease - self._leases.margin
         self._lease_is_busy = bool(held)
+        self._stood_still = 0.0
         if not held and self._held():  # began while this beat was under way, when the lease still seemed busy
             self.hurry()
         self._deaths = 0
-        self._on_renewal(renewal)
+        self._on_renewal(renewal, sent)
         return lease / 3
 
     async def _pause(self, seconds: float) -> None:
         assert self._hurry is not None
-        wait = min(seconds, max(0.0, self._valid_until - monotonic()))
+        began = monotonic()
+        wait = min(seconds, max(0.0, self._valid_until - began))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), wait)
+        self._note_standstill(monotonic() - began - wait)
+
+    def _note_standstill(self, late: float) -> None:
+        """Adds up by how much waits took longer than they could, had this process been running."""
+        if late > LEAST_STANDSTILL:
+            self._stood_still += late
 
     def _lose(self, why: str) -> None:
         self._valid_until = float("-inf")
+        if self._stood_still:
+            why = (
+                f"this process did not run for {self._stood_still:.1f} s: it was stopped, its machine slept, or "
+                "something held up all of its threads"
+            )
         if not self._stopping:
             self._on_lost(why)
+
+
+def pause_after(failures: int) -> float:
+    """Seconds before the next try. The exponent is bounded: 2.0**1024 overflows."""
+    return min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)

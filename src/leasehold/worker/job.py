@@ -1,10 +1,11 @@
 """The job as its handler sees it."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from leasehold.errors import InvalidInput
+from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import Claim, JobId, LineKind, TenantId
 from leasehold.worker.effects import Effects, Ends
 
@@ -12,19 +13,19 @@ C = TypeVar("C")
 
 
 class Snooze(Exception):
-    """Raise it to run again after `delay`. The attempt costs nothing."""
+    """Raise it to run again after `delay` ("5s", a timedelta, seconds). No try is used up."""
 
-    def __init__(self, delay: timedelta) -> None:
-        super().__init__(f"again in {delay}")
-        self.delay = _checked(delay)
+    def __init__(self, delay: Duration) -> None:
+        self.delay = read_duration(delay)
+        super().__init__(f"again in {self.delay}")
 
 
 class RetryLater(Exception):
-    """Raise it to fail this attempt and be retried after a delay of your own choice, if attempts are left."""
+    """Raise it to fail this try and be retried after `delay` ("5s", a timedelta, seconds), if tries are left."""
 
-    def __init__(self, delay: timedelta, message: str = "") -> None:
-        super().__init__(message or f"retry in {delay}")
-        self.delay = _checked(delay)
+    def __init__(self, delay: Duration, message: str = "") -> None:
+        self.delay = read_duration(delay)
+        super().__init__(message or f"retry in {self.delay}")
 
 
 class Fail(Exception):
@@ -61,14 +62,14 @@ class Job:
         return self._claim.definition.key
 
     @property
-    def attempt(self) -> int:
-        """From 1, and always going up, snoozes and hand-backs included."""
-        return self._claim.attempt
+    def tries(self) -> int:
+        """Which of its `max_attempts` tries this is, from 1. A snooze or a hand-back uses none."""
+        return self._claim.tries
 
     @property
-    def execution(self) -> int:
-        """Which of `max_attempts` this is."""
-        return self._claim.execution
+    def attempt(self) -> int:
+        """The number of this claim, part of the fence: it also goes up with snoozes and hand-backs. See `tries`."""
+        return self._claim.attempt
 
     @property
     def max_attempts(self) -> int:
@@ -116,7 +117,10 @@ class Job:
         return self._canceled
 
     def log(self, text: str) -> None:
-        """A line for people, seen live. Written in small batches, at most once a second; after a lost lease, not."""
+        """A line for people, seen live. Written in small batches, at most once a second; after a lost lease, not.
+
+        At most 1,000 lines wait to be written; a line in place of further ones says how many were dropped.
+        """
         self._say(self._claim, str(text), LineKind.LOG, None)
 
     def progress(self, fraction: float, text: str = "") -> None:
@@ -125,10 +129,3 @@ class Job:
 
     def _request_cancel(self) -> None:
         self._canceled = True
-
-
-def _checked(delay: timedelta) -> timedelta:
-    """Here, where only its own job suffers: the finisher, which would stumble over it, works for all of them."""
-    if not isinstance(delay, timedelta):
-        raise TypeError(f"{delay!r} is no delay: pass a timedelta, as in timedelta(seconds=30)")
-    return delay

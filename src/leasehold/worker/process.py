@@ -12,7 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
+from functools import partial
 
+from leasehold.worker.report import events_log
+from leasehold.worker.stuck import TooManyStuck
 from leasehold.worker.worker import Worker
 
 log = logging.getLogger("leasehold.worker")
@@ -21,22 +25,41 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 FAILED = 1
 QUICK_DEATH = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-# Ctrl-C and systemd signal the whole group, and the parent passes it on as well: what comes so soon is no second one.
+# systemd signals the whole group, and the parent passes it on as SIGTERM: one that comes so soon is the same one.
 SAME_SIGNAL = 1.0
+# Nobody presses Ctrl-C twice so quickly, but a program that started this one may pass on what the terminal sent.
+SAME_KEY = 0.1
 LAST_PATIENCE = 10.0
+# After the grace: the margin of handlers that were canceled, the last claim, finishes and closing. Then by force.
+FORCED_END = 20.0
+LAST_TASKS, LAST_MESSAGE = 1.0, 1.0
 COLLECT_RARELY = (20_000, 20, 20)
 
 
-def serve(make_worker: Callable[[], Worker]) -> int:
-    """Runs a worker until SIGTERM or SIGINT: 0 after a drain, 1 if it can't go on. A second signal ends the grace."""
+def serve(make_worker: Callable[[], Worker], on_joined: Callable[[], None] = lambda: None) -> int:
+    """Runs a worker until SIGTERM or SIGINT: 0 after a drain, 1 if it can't go on.
+
+    `on_joined` is called once, when the worker has reached the database.
+
+    A second signal ends the grace, a third the process. The process ends by force, with 1, if 20 s after the grace it
+    has not ended by itself: a handler may block the loop. Call `leave` with the answer: handlers that can't be
+    stopped may still run, and would keep the process.
+    """
     _spare_the_collector()
+    runner = asyncio.Runner(loop_factory=_fastest_loop())
+    _unclosed.append(runner)
     try:
-        with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
-            runner.run(_serve(make_worker))
+        runner.run(_serve(make_worker, on_joined))
+    except TooManyStuck:
+        return FAILED
     except Exception:
         log.exception("the worker can't go on")
         return FAILED
     return 0
+
+
+# Closing a runner waits for every task and thread, without a limit; one that is collected closes its coroutines.
+_unclosed: list[asyncio.Runner] = []
 
 
 def _spare_the_collector() -> None:
@@ -58,29 +81,125 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return make
 
 
-async def _serve(make_worker: Callable[[], Worker]) -> None:
+async def _serve(make_worker: Callable[[], Worker], on_joined: Callable[[], None]) -> None:
     worker = make_worker()
-    loop = asyncio.get_running_loop()
     stop = _Stop(worker)
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop.told)
+    stop.listen()
+    announcement = asyncio.create_task(_call_when_joined(worker, on_joined))
     try:
         await worker.run()
     finally:
-        for number in STOP_SIGNALS:  # one that comes while the process ends must not make a crash of its good end
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN)
+        announcement.cancel()
+        await _end_tasks()
+        stop.ignore_from_now_on()
+
+
+async def _call_when_joined(worker: Worker, call: Callable[[], None]) -> None:
+    await worker.joined.wait()
+    call()
+
+
+async def _end_tasks() -> None:
+    """Cancels the tasks that handlers have left behind, and waits a moment for them; the process may end without."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=LAST_TASKS)
+
+
+class StopRequests:
+    """Counts how often a stop was asked for, by SIGINT and by SIGTERM; the larger count holds.
+
+    One Ctrl-C can reach a process as both: the terminal sends SIGINT to the whole group, and the parent SIGTERM.
+    """
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(STOP_SIGNALS, 0)
+        self._last = dict.fromkeys(STOP_SIGNALS, float("-inf"))
+        self.count = 0
+
+    def add(self, number: int, now: float) -> bool:
+        """Returns whether this signal asks for more than the signals before it."""
+        kind = signal.Signals(number)
+        same_within = SAME_KEY if kind is signal.SIGINT else SAME_SIGNAL
+        if now - self._last[kind] <= same_within:
+            return False
+        if now - max(self._last.values()) > SAME_SIGNAL:  # a request of its own, and not the other half of one
+            self._counts = dict.fromkeys(STOP_SIGNALS, self.count)
+        self._last[kind] = now
+        self._counts[kind] += 1
+        before, self.count = self.count, max(self._counts.values())
+        return self.count > before
 
 
 class _Stop:
+    """Follows signals in a thread, so that a handler that blocks the loop can't keep the process from ending."""
+
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._last = float("-inf")
+        self._requests = StopRequests()
+        self._ends_at: float | None = None
 
-    def told(self) -> None:
-        if time.monotonic() - self._last > SAME_SIGNAL:
-            self._last = time.monotonic()
-            self._worker.stop()
+    def listen(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._read, self._written = os.pipe()
+        os.set_blocking(self._written, False)
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._note)
+        threading.Thread(target=self._follow, name="leasehold-signals", daemon=True).start()
+
+    def ignore_from_now_on(self) -> None:
+        """A signal that comes while the process ends must not make a crash of its good end."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def told(self, number: int) -> None:
+        now = time.monotonic()
+        if not self._requests.add(number, now):
+            return
+        if self._requests.count > 2:
+            _end_by_force("a third signal came")
+        grace = self._worker.grace if self._requests.count == 1 else timedelta()
+        self._ends_at = now + grace.total_seconds() + FORCED_END
+        self._call_on_loop(partial(self._stop, grace))
+
+    def _stop(self, grace: timedelta) -> None:
+        """On the loop, since the log may wait for a lock that a blocked handler holds."""
+        if not grace:
+            events_log.info("running jobs are given back now")
+        elif self._worker.running:
+            events_log.info(
+                "stopping: running jobs have %g s to end, a second Ctrl-C gives them back at once",
+                grace.total_seconds(),
+            )
+        self._worker.stop()
+
+    def _note(self, number: int, _frame: object) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._written, bytes([number]))
+
+    def _follow(self) -> None:
+        while True:
+            left = None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
+            if select.select([self._read], [], [], left)[0]:
+                self.told(os.read(self._read, 1)[0])
+            elif left is not None:
+                _end_by_force(f"it has not ended within {FORCED_END:g} s of the end of the grace")
+
+    def _call_on_loop(self, call: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(call)
+
+
+def _end_by_force(why: str) -> None:
+    """Ends the process even if the thread that blocks it holds a lock that the log needs."""
+    text = "the worker process ends by force: %s. Jobs that it still holds run again when its lease is over."
+    logging_thread = threading.Thread(target=log.error, args=(text, why), daemon=True)
+    with suppress(RuntimeError):  # the system has refused the thread
+        logging_thread.start()
+        logging_thread.join(LAST_MESSAGE)
+    os._exit(FAILED)
 
 
 def end_with_stdin() -> None:
@@ -91,9 +210,24 @@ def end_with_stdin() -> None:
     threading.Thread(target=_follow_stdin, name="leasehold-stdin", daemon=True).start()
 
 
-def _follow_stdin() -> None:
+def drain_with_stdin() -> None:
+    """From now on this process drains and ends, as by SIGTERM, when its parent is gone, which holds stdin open."""
+    threading.Thread(target=_follow_parent, name="leasehold-stdin", daemon=True).start()
+
+
+def _follow_parent() -> None:
+    _read_stdin()
+    log.warning("the parent process is gone: worker process %d drains and ends", os.getpid())
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _read_stdin() -> None:
     while os.read(0, 1024):
         continue
+
+
+def _follow_stdin() -> None:
+    _read_stdin()
     for _ in ("stop", "at once"):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1.1 * SAME_SIGNAL)
@@ -111,6 +245,8 @@ def leave(code: int) -> None:
 
 class Parent:
     """Keeps `count` children running `command`; begins one again when it dies; passes signals on.
+
+    Holds the other end of each child's stdin, so that a child hears of the parent's end, by kill -9 too.
 
     A child that dies within seconds of its start is begun again ever more slowly. Ends when it was told to and all
     children have ended: with 0, or with the worst of their codes.
@@ -143,18 +279,24 @@ class Parent:
         return self._worst
 
     def _pass_on(self) -> None:
-        """Not in the signal's handler: a child that is just being started would never hear of it."""
+        """Not in the signal's handler: a child that is just being started would never hear of it.
+
+        Always as SIGTERM: children count a SIGINT that the terminal has sent them apart from it.
+        """
         while self._signals:
-            number = self._signals.pop(0)
+            self._signals.pop(0)
             self._stopping = True
             for child, _ in self._children.values():
                 with suppress(ProcessLookupError):
-                    child.send_signal(number)
+                    child.send_signal(signal.SIGTERM)
 
     def _begin_missing(self) -> None:
         for place in range(self._count):
             if place not in self._children and not self._stopping and time.monotonic() >= self._begin_at[place]:
-                self._children[place] = (subprocess.Popen(self._command), time.monotonic())
+                self._children[place] = (
+                    subprocess.Popen(self._command, stdin=subprocess.PIPE),
+                    time.monotonic(),
+                )
 
     def _wait(self) -> None:
         """Until a child ends, a signal comes, or it is time to begin one again."""
@@ -169,6 +311,8 @@ class Parent:
             if child.poll() is None:
                 continue
             del self._children[place]
+            assert child.stdin is not None
+            child.stdin.close()
             self._remember(place, child, time.monotonic() - began)
 
     def _remember(self, place: int, child: subprocess.Popen[bytes], lived: float) -> None:

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from leasehold.model.definition import Change, described
+from leasehold.model.hidden import escaped
 from leasehold.model.job import Claim, Line
 from leasehold.model.outcome import Outcome, Raised, Released, TimedOut, Verdict
 from leasehold.model.status import Status
@@ -41,7 +42,7 @@ class Report:
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe
-        self._is_observed = observe is not nobody
+        self.is_observed = observe is not nobody
         self._began: dict[Claim, float] = {}
         self._complained = False
 
@@ -49,7 +50,7 @@ class Report:
         for change in changes:
             for text in described([change]):
                 events_log.info("%s", text)
-                if self._is_observed:
+                if self.is_observed:
                     self._tell(
                         DefinitionChanged(
                             **_of_worker(seat),
@@ -61,7 +62,7 @@ class Report:
                     )
 
     def joined(self, seat: Seat, slots: int, listens: bool) -> None:
-        if self._is_observed:
+        if self.is_observed:
             self._tell(
                 WorkerJoined(
                     **_of_worker(seat),
@@ -73,32 +74,32 @@ class Report:
             )
 
     def listening(self, seat: Seat, listens: bool) -> None:
-        if self._is_observed:
+        if self.is_observed:
             self._tell(WorkerListening(**_of_worker(seat), listens=listens))
 
     def left(self, seat: Seat) -> None:
-        if self._is_observed:
+        if self.is_observed:
             self._tell(WorkerLeft(**_of_worker(seat)))
 
     def seat_lost(self, seat: Seat, why: str) -> None:
-        if self._is_observed:
+        if self.is_observed:
             self._tell(WorkerSeatLost(**_of_worker(seat), why=why))
 
     def started(self, claim: Claim) -> None:
-        if self._is_observed:
+        if self.is_observed:
             self._began[claim] = monotonic()
             waited = (claim.started_at - claim.queued_at).total_seconds() if claim.attempt == 1 else None
             self._tell(JobStarted(**_of_job(claim), queued_at=claim.queued_at, waited=waited))
 
     def said(self, claim: Claim, line: Line) -> None:
-        if self._is_observed:
+        if self.is_observed:
             self._tell(JobSaid(**_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
 
     def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict) -> None:
         """Only once the verdict is written."""
         if verdict.error_code is not None:
             _log_failure(claim, verdict, _where(outcome))
-        if not self._is_observed:
+        if not self.is_observed:
             return
         began = self._began.pop(claim, None)
         if isinstance(outcome, Released):
@@ -117,12 +118,12 @@ class Report:
 
     def reclaimed(self, claim: Claim, verdict: Verdict, by: Seat) -> None:
         _log_failure(claim, verdict, None)
-        if self._is_observed:
+        if self.is_observed:
             self._tell(JobReclaimed(**_of_job(claim), **_decided(verdict), by=by.worker))
 
     def forgotten(self, claim: Claim) -> None:
         """What was started, and is forgotten before its end was written, is discarded, for whatever reason."""
-        if self._is_observed and self._began.pop(claim, None) is not None:
+        if self.is_observed and self._began.pop(claim, None) is not None:
             self._tell(JobDiscarded(**_of_job(claim)))
 
     def _tell(self, event: Event) -> None:
@@ -138,12 +139,12 @@ def _log_failure(claim: Claim, verdict: Verdict, where: str | None) -> None:
     again = verdict.status is Status.QUEUED
     events_log.log(
         logging.WARNING if again else logging.ERROR,
-        "job %s of %s, %s: %s at attempt %d/%d: %s: %s%s%s",
+        "job %s of %s, %s: %s at try %d/%d: %s: %s%s%s",
         claim.job,
-        claim.tenant,
-        claim.definition.key,
+        escaped(claim.tenant),
+        escaped(claim.definition.key),
         "failed" if again else verdict.status.value.replace("_", " "),
-        claim.execution,
+        claim.tries,
         claim.max_attempts,
         verdict.error_code,
         _on_one_line(verdict.error or ""),
@@ -170,7 +171,7 @@ def _of_job(claim: Claim) -> dict[str, Any]:
         "job": claim.job,
         "definition": claim.definition.key,
         "attempt": claim.attempt,
-        "execution": claim.execution,
+        "tries": claim.tries,
         "max_attempts": claim.max_attempts,
     }
 

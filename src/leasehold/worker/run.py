@@ -2,8 +2,8 @@
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,25 +15,35 @@ from leasehold.errors import InvalidInput, PayloadInvalid
 from leasehold.faults import reach
 from leasehold.model import payload as payloads
 from leasehold.model.job import Claim
-from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Snoozed, Succeeded, TimedOut
+from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Released, Snoozed, Succeeded, TimedOut
+from leasehold.worker.copies import contained, end_a_copy, generation
 from leasehold.worker.effects import give_up
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Fail, Job, RetryLater, Snooze
 from leasehold.worker.slots import Timeouts
-from leasehold.worker.traces import trace_of
+from leasehold.worker.stuck import StuckHandlers
+from leasehold.worker.threads import ThreadRefused, Threads
+from leasehold.worker.traces import message_of, trace_of
+
+log = logging.getLogger("leasehold.worker")
 
 NOTHING_RETURNED = Succeeded()
+# How long a coroutine that was canceled may take to clear up, before its attempt is decided without it.
+MARGIN = 5.0
 
 
 @dataclass(slots=True)
 class Workbench:
     """What all runs of a seat share. `may_begin` says whether the lease holds; `ended` hears what came of a run."""
 
-    threads: Executor
+    threads: Threads
+    stuck: StuckHandlers
     may_begin: Callable[[Claim], bool]
     ended: Callable[["Run", Outcome | None], None]
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    born: int = field(default_factory=generation)
+    rollbacks: set[asyncio.Task[None]] = field(default_factory=set)
     timeouts: Timeouts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,8 +54,8 @@ class Run:
     """One attempt, from waiting for a slot to its outcome. None as the outcome: its lease is lost, write nothing."""
 
     __slots__ = (
-        *("claim", "since", "begun", "started", "ended"),
-        *("_bench", "_handler", "_instead", "_job", "_stopped", "_task", "_timed_out"),
+        *("claim", "since", "begun", "started", "ended", "lost", "is_inside"),
+        *("_bench", "_handler", "_in_thread_since", "_instead", "_job", "_stopped", "_task", "_timed_out"),
     )
 
     def __init__(self, claim: Claim, handler: Handler, job: Job, bench: Workbench) -> None:
@@ -54,13 +64,21 @@ class Run:
         self.begun = False
         self.started = False
         self.ended = False
+        self.lost = False
+        self.is_inside = False
         self._handler = handler
         self._job = job
         self._bench = bench
         self._stopped = False
         self._timed_out = False
+        self._in_thread_since: float | None = None
         self._instead: Outcome | None = None
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The handler's name, for people."""
+        return self.claim.definition.key
 
     @property
     def is_written(self) -> bool:
@@ -77,10 +95,11 @@ class Run:
         """Stops the handler; the run ends as `instead`. Of several calls the first counts, but a lost lease wins.
 
         A handler in a thread can't be stopped. Canceled, it is told so and may end in its own way; otherwise it goes
-        on unheard, and its slot is free.
+        on unheard, and its slot is free. So does a coroutine that has swallowed its cancel, after a margin.
         """
         if self._stopped and instead is not None:
             return
+        self.lost = self.lost or instead is None
         self._job._request_cancel()
         may_end_in_its_own_way = self.started and isinstance(instead, Canceled) and not self._handler.is_async
         if not may_end_in_its_own_way and give_up(self._job):
@@ -89,18 +108,52 @@ class Run:
             self._cancel()
 
     def time_out(self) -> None:
+        if self.ended:
+            return
+        if (left := self._time_left()) > 0:
+            self._bench.loop.call_later(left, self.time_out)
+            return
         if not give_up(self._job):
             return
         self._timed_out = True
         self._job._request_cancel()
         self._cancel()
 
+    def leave_handler(self) -> None:
+        self.is_inside = False
+
+    def _time_left(self) -> float:
+        """Counts from the start of the handler's thread: a job that waits for a thread uses up none of its time."""
+        if self._handler.is_async:
+            return 0.0
+        timeout = self.claim.definition.timeout.total_seconds()
+        return timeout if self._in_thread_since is None else self._in_thread_since + timeout - monotonic()
+
     def _cancel(self) -> None:
         if self._task is None:
             self._end(self._instead)
-        elif self._task.cancel() and not self.started:
-            # Canceled before its first step, a task has none.
-            self._task.add_done_callback(lambda _: self._end(self._instead))
+        elif self._task.cancel():
+            if self.started:
+                self._bench.loop.call_later(MARGIN, self._abandon)
+            else:  # canceled before its first step, a task has none
+                self._task.add_done_callback(lambda _: self._end(self._instead))
+
+    def _abandon(self) -> None:
+        """Ends the attempt without its handler, which runs on; nothing that it does later counts."""
+        if self.ended:
+            return
+        log.warning(
+            "job %s of %s: its handler %s still runs %g s after it was canceled; the attempt ends without it",
+            self.claim.job,
+            self.claim.tenant,
+            self.name,
+            MARGIN,
+        )
+        if (effects := self._job._effects) is not None:
+            rollback = self._bench.loop.create_task(effects.roll_back())
+            self._bench.rollbacks.add(rollback)
+            rollback.add_done_callback(self._bench.rollbacks.discard)
+        self._end(self._instead if self._stopped else TimedOut(self.claim.definition.timeout))
 
     async def _run(self) -> None:
         """Whatever the handler does becomes an outcome."""
@@ -120,16 +173,24 @@ class Run:
                     await self._job._effects.roll_back()
             # Not stopped: it is the handler's own, as of a canceled task that it waited for, and an error like any.
             outcome = self._instead if self._stopped else _raised(error)
-        except Exception as error:  # of the end of its transaction: a run that does not end would keep its slot
+        except GeneratorExit:  # the loop was closed around it
+            raise
+        except BaseException as error:  # of the end of its transaction: a run that does not end would keep its slot
             outcome = _raised(error)
         self._end(outcome)
 
     def _end(self, outcome: Outcome | None) -> None:
-        if not self.ended:
-            self.ended = True
-            self._bench.ended(self, outcome)
+        if self.ended:
+            return
+        self.ended = True
+        if self.is_inside:
+            self._bench.stuck.add(self)
+        # A handler may swallow its cancel and return; the claim is lost all the same.
+        self._bench.ended(self, None if self.lost and not self.is_written else outcome)
 
     async def _outcome(self) -> Outcome:
+        if self.claim.unusable:
+            return Rejected("definition_unreadable", self.claim.unusable)
         try:
             payload = self._checked_payload()
         except InvalidInput as error:
@@ -140,7 +201,9 @@ class Run:
         seconds = timeout.total_seconds()
         timeouts.watch(self, seconds)
         try:
-            result = await self._called(payload)
+            return await self._called(payload)
+        except ThreadRefused:
+            return Released()
         except Snooze as snooze:
             return Snoozed(snooze.delay)
         except RetryLater as later:
@@ -155,7 +218,6 @@ class Run:
             return _raised(error)
         finally:
             timeouts.forget(self, seconds)
-        return _succeeded(result)
 
     def _checked_payload(self) -> Any:
         """Checked again: the schema is the pinned one, but whoever wrote the row may not have checked at all."""
@@ -169,42 +231,57 @@ class Run:
         self.claim.definition.check(payload)
         return text if self._handler.reads_json else payload
 
-    def _called(self, payload: Any) -> Awaitable[Any]:
+    def _called(self, payload: Any) -> Awaitable[Outcome]:
         reach("before_run")
         if self._handler.is_async:
-            coroutine: Awaitable[Any] = self._handler.call(self._job, payload)
-            return coroutine
-        call = partial(contextvars.copy_context().run, self._handler.call, self._job, payload)
+            return self._on_the_loop(payload)
+        call = partial(contextvars.copy_context().run, self._in_a_thread, payload)
         self._job._in_thread = True
-        return self._bench.loop.run_in_executor(self._bench.threads, _in_thread, call, self._job)
+        return self._bench.loop.run_in_executor(self._bench.threads, call)
 
+    async def _on_the_loop(self, payload: Any) -> Outcome:
+        self.is_inside = True
+        try:
+            return _succeeded(await contained(self._handler.call(self._job, payload), self._bench.born))
+        finally:
+            self._leave_handler()
 
-def _in_thread(call: Callable[[], Any], job: Job) -> Any:
-    """No future can hand these two on: who waits for it would wait for ever, or be closed. Coroutines do the same."""
-    try:
-        result = call()
-    except BaseException as error:
-        if job._effects is not None:
-            job._effects.roll_back_in_thread()
-        if isinstance(error, StopIteration | GeneratorExit):
-            raise RuntimeError(f"the handler raised {type(error).__name__}") from error
-        raise
-    if job._effects is not None:
-        job._effects.end_in_thread(_succeeded(result))
-    return result
+    def _in_a_thread(self, payload: Any) -> Outcome:
+        """Also turns StopIteration and GeneratorExit into RuntimeError, as coroutines do.
+
+        A future can't hand these two on: a coroutine that waits for it would wait for ever, or be closed.
+        """
+        self._in_thread_since = monotonic()
+        self.is_inside = True
+        job, born = self._job, self._bench.born
+        try:
+            if self.ended:  # stopped while its thread began
+                return NOTHING_RETURNED
+            outcome = _succeeded(self._handler.call(job, payload))
+            end_a_copy(born)
+            if job._effects is not None:
+                job._effects.end_in_thread(outcome)
+            return outcome
+        except BaseException as error:
+            end_a_copy(born, error)
+            if job._effects is not None:
+                job._effects.roll_back_in_thread()
+            if isinstance(error, StopIteration | GeneratorExit):
+                raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+            raise
+        finally:
+            self._leave_handler()
+
+    def _leave_handler(self) -> None:
+        if self.ended or not self._handler.is_async:
+            self._bench.stuck.discard(self)
+        self.is_inside = False
 
 
 def _raised(
     error: BaseException, code: str | None = None, retry_in: timedelta | None = None, final: bool = False
 ) -> Raised:
-    return Raised(code or type(error).__name__, _message(error), retry_in, final, trace_of(error))
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error) or repr(error)
-    except Exception as worse:
-        return f"it can't say what happened: its text raises {type(worse).__name__}"
+    return Raised(code or type(error).__name__, message_of(error), retry_in, final, trace_of(error))
 
 
 def _succeeded(result: Any) -> Outcome:

@@ -13,14 +13,35 @@ log = logging.getLogger("leasehold.worker")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 
 
+def log_death(name: str, error: Exception) -> None:
+    log.error("%s died and is begun again", name, exc_info=error)
+
+
+def log_wait(name: str, error: Unreachable) -> None:
+    log.info("%s waits for the database: %s", name, error)
+
+
 def kept(
-    name: str, work: Callable[[], Coroutine[Any, Any, None]], lost: Callable[[SeatLost], None]
+    name: str,
+    work: Callable[[], Coroutine[Any, Any, None]],
+    lost: Callable[[SeatLost], None],
+    died: Callable[[str, Exception], None] = log_death,
+    waits: Callable[[str, Unreachable], None] = log_wait,
 ) -> asyncio.Task[None]:
-    """Runs `work` until it is canceled: what dies is logged and begun again. A lost seat ends it."""
-    return asyncio.create_task(_keep(name, work, lost), name=f"leasehold {name}")
+    """Runs `work` until it is canceled: what dies is begun again, and `died` is told. A lost seat ends it.
+
+    `waits` is told of each error that says that the database is away.
+    """
+    return asyncio.create_task(_keep(name, work, lost, died, waits), name=f"leasehold {name}")
 
 
-async def _keep(name: str, work: Callable[[], Coroutine[Any, Any, None]], lost: Callable[[SeatLost], None]) -> None:
+async def _keep(
+    name: str,
+    work: Callable[[], Coroutine[Any, Any, None]],
+    lost: Callable[[SeatLost], None],
+    died: Callable[[str, Exception], None],
+    waits: Callable[[str, Unreachable], None],
+) -> None:
     loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
     while True:
         began = loop.time()
@@ -29,11 +50,11 @@ async def _keep(name: str, work: Callable[[], Coroutine[Any, Any, None]], lost: 
         except SeatLost as error:
             return lost(error)
         except Unreachable as error:
-            log.info("%s waits for the database: %s", name, error)
-        except Exception:
+            waits(name, error)
+        except Exception as error:
             if _is_canceled():  # and what it did to clear up has failed: closing a dead connection, say
                 return None
-            log.exception("%s died and is begun again", name)
+            died(name, error)
         pause = FIRST_PAUSE if loop.time() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
         await asyncio.sleep(pause * (0.5 + random()))
 

@@ -3,11 +3,9 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from datetime import timedelta
-from functools import partial
 from operator import attrgetter
 from random import random
 from time import monotonic
@@ -16,18 +14,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leasehold.errors import CannotListen, LeaseholdError, SeatLost, Unreachable
 from leasehold.faults import reach
 from leasehold.model.job import Claim
-from leasehold.model.outcome import Canceled, Outcome, Released, decide
-from leasehold.store import Claimed, Renewal, Seat, Store, Wake
+from leasehold.model.outcome import Canceled, Outcome, Released, decided
+from leasehold.store import Claimed, DueWork, Renewal, Seat, Store, Wake
 from leasehold.worker.burial import bury
+from leasehold.worker.copies import end_a_copy
 from leasehold.worker.effects import Ends
 from leasehold.worker.fence import was_written
+from leasehold.worker.finish import finish_all
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
+from leasehold.worker.outage import Outage
 from leasehold.worker.report import Report
-from leasehold.worker.run import Run, Workbench
+from leasehold.worker.run import MARGIN, Run, Workbench
 from leasehold.worker.slots import Slots, Window
+from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.tasks import canceled, first_of, kept
+from leasehold.worker.threads import Threads
 from leasehold.worker.voice import Voice
 from leasehold.worker.wake import Reason, WakeChain
 
@@ -38,12 +41,14 @@ log = logging.getLogger("leasehold.worker")
 T = TypeVar("T")
 
 FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
-LISTEN_AGAIN = 300.0
+LISTEN_AGAIN = 60.0
+# A heartbeat's own notification comes back within milliseconds. A loop that a handler blocked gets time to read it.
+PROBE_LIMIT, LOOP_LIMIT = 5.0, 0.5
 FIRST_HESITATION, LONGEST_HESITATION = 0.005, 0.25
 LINGER = 0.003
 PRUNED_AT_ONCE = 1000
 LAST_CLAIM, LAST_WORDS = 2.0, 5.0
-DISCARDED = "LH-4001: job %s attempt %d lost its lease; it was given to another worker, this result is discarded"
+DISCARDED = "LH-4001: job %s try %d lost its lease; it was given to another worker, this result is discarded"
 
 
 class Tenure:
@@ -54,16 +59,19 @@ class Tenure:
         store: Store,
         seat: Seat,
         handlers: Handlers,
-        threads: Executor,
+        threads: Threads,
         settings: "WorkerSettings",
         open_store: Callable[[], Awaitable[Store]],
         report: Report,
+        stuck: StuckHandlers,
+        outage: Outage,
     ) -> None:
         self._store = store
         self._seat = seat
         self._handlers = handlers
         self._settings = settings
         self._report = report
+        self._outage = outage
         self._loop = asyncio.get_running_loop()
         self._to_start: deque[Claim] = deque()
         self._any_claimed = asyncio.Event()
@@ -72,16 +80,22 @@ class Tenure:
         self._any_done = asyncio.Event()
         self._freed = asyncio.Event()
         self._orphans = asyncio.Event()
+        self._strays = asyncio.Event()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._slots = Slots(settings.slots)
-        self._bench = Workbench(threads, self._may_begin, self._ended)
+        self._bench = Workbench(threads, stuck, self._may_begin, self._ended)
         self._window = Window(settings.slots)
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
+        self._may_be_chosen = True
+        self._heard_at = float("-inf")
+        self._listener_lost = asyncio.Event()
         self._strays_may_come = False
         self._cancel_may_be_of_the_next = False
         self._leaves = False
-        self._voice = Voice(self._lost_claim, report.said)
+        self._voice = Voice(
+            self._lost_claim, report.said if report.is_observed else None, may_speak=self._runs.__contains__
+        )
         self._chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
         self._set_listening(settings.notify and store.abilities.wakes)
         self._heartbeat = Heartbeat(
@@ -89,12 +103,14 @@ class Tenure:
             seat,
             settings.leases,
             held=lambda: tuple(self._runs),
-            on_renewal=lambda renewal: self._post(self._renewed, renewal),
+            asks=lambda: {"look": self._chain.waiting > 0, "probe": self._listens},
+            on_renewal=lambda renewal, sent: self._post(self._renewed, renewal, sent),
             on_lost=lambda why: self._post(
                 self._end,
                 SeatLost(f"worker {seat.worker} lost its seat: {why}.", fix="It stops its runs and joins again."),
             ),
             on_broken=lambda error: self._post(self._end, error),
+            on_missed=lambda error: self._post(self._outage.begin, error),
         )
         self._ends = Ends(
             store,
@@ -106,7 +122,7 @@ class Tenure:
 
     async def serve(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
         """Works until told to stop, then drains. Raises SeatLost, or what keeps the heartbeat from beating."""
-        keep = partial(kept, lost=self._end)
+        keep = self._keep
         claiming = [keep("dispatcher", self._dispatch) for _ in range(self._settings.dispatchers)]
         ahead = [keep("starter", self._start_on)]
         if self._listens:
@@ -115,6 +131,7 @@ class Tenure:
             keep("finisher", self._finish_on),
             keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
             keep("burial", self._bury_on),
+            keep("reconciler", self._reconcile_on),
             keep("pruning", self._prune_on),
         ]
         self._heartbeat.start()
@@ -122,16 +139,29 @@ class Tenure:
         try:
             await first_of(stopping.wait(), asyncio.shield(self._over))
             await canceled(ahead)  # nothing more is started, and no producer takes us for one that it could wake
-            await self._end_claiming(claiming)
+            listened = self._listens
+            self._set_listening(False)  # it is closed: each heartbeat would warn that it is lost
+            await self._end_claiming(claiming, listened)
             if not self._seat_is_lost():
                 await self._drain(at_once)
         finally:
             self._chain.disarm()
+            self._chain.stand_down()
             self._stop_runs()
             await canceled([*claiming, *ahead, *others])
-            await asyncio.to_thread(self._heartbeat.stop)
+            self._forget_all()
+            await self._end_heartbeat()
         if self._over.done():
             self._over.result()
+
+    def _keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        return kept(name, work, lost=self._end, waits=self._outage.loop_waits)
+
+    async def _end_heartbeat(self) -> None:
+        try:
+            await asyncio.to_thread(self._heartbeat.stop)
+        except RuntimeError:  # the system has refused the thread
+            self._heartbeat.stop()
 
     def wake(self) -> None:
         self._chain.wake()
@@ -146,21 +176,21 @@ class Tenure:
     async def _dispatch(self) -> None:
         """One claim loop. A token is passed on only by who was woken and found work, never from the tight loop.
 
-        Between workers the same, by who fills its window: once it has settled, a producer may have chosen this worker
-        and no other. It may take two claims, since one that raced with others brings less than there is.
+        Between workers the same, by who fills its window: see `_pass_wake_on`. It may take two claims, since one that
+        raced with others brings less than there is.
         """
-        woken, chosen, hesitation = False, True, FIRST_HESITATION
+        woken, hesitation = False, FIRST_HESITATION
         while True:
             claimed = await self._claim(self._store.claim, await self._room())
             if not claimed.claims and self._listens:
-                chosen = True
+                self._may_be_chosen = True
                 claimed = await self._claim(self._store.settle, await self._room())
             if claimed.claims:
                 if woken:
                     self._chain.pass_on()
-                if chosen and claimed.more:
-                    await self._in_time(self._store.rouse(self._seat))
-                woken, chosen, hesitation = False, chosen and not claimed.more, FIRST_HESITATION
+                if claimed.more:
+                    await self._pass_wake_on()
+                woken, hesitation = False, FIRST_HESITATION
                 if not claimed.more:
                     await asyncio.sleep(LINGER)
             elif claimed.more:
@@ -170,14 +200,27 @@ class Tenure:
                 await self._sleep(claimed)
                 woken, hesitation = True, FIRST_HESITATION
 
+    async def _pass_wake_on(self) -> None:
+        """Wakes other workers for what this one leaves ready, if a producer may have chosen this one and no other."""
+        if self._may_be_chosen:
+            self._may_be_chosen = False
+            await self._in_time(self._store.rouse(self._seat))
+
     async def _sleep(self, settled: Claimed) -> None:
-        """Until a wake or a due time. The fallback looks once and, finding nothing, goes on with the same sleep."""
+        """Until a wake or a due time. A fallback or a deputy looks once and, finding nothing, sleeps on.
+
+        Producers rely on the due time that `settle` wrote down: this worker looks then, whatever it learns later.
+        """
         self._chain.arm(settled.next_due)
-        while await self._chain.wait() is Reason.FALLBACK:
+        promised = None if settled.next_due is None else self._loop.time() + settled.next_due.total_seconds()
+        while (reason := await self._chain.wait()) in (Reason.FALLBACK, Reason.DEPUTY):
             claimed = await self._claim(self._store.claim, await self._room())
             if claimed.claims or claimed.more:
                 return
-            self._chain.arm(claimed.next_due)
+            if reason is Reason.FALLBACK:
+                self._chain.arm(_earlier(claimed.next_due, promised, self._loop.time()))
+            else:
+                self._chain.stand_in(claimed.next_due)
 
     async def _claim(self, ask: Callable[[Seat, int], Awaitable[Claimed]], room: int) -> Claimed:
         """Claims, and leaves the start to another: the server has the next claim before these are made ready."""
@@ -185,6 +228,7 @@ class Tenure:
             if self._claims_in_doubt or self._strays_may_come:
                 await self._in_time(self._settle_doubts())
             self._claims_in_doubt = True
+            self._chain.stand_down()
             claimed = await self._in_time(ask(self._seat, room))
             if claimed.claims:
                 reach("after_claim")
@@ -194,10 +238,13 @@ class Tenure:
         return claimed
 
     async def _room(self) -> int:
-        """How many to claim, as soon as there is room for them."""
+        """How many to claim, as soon as there is room. A wake that comes before that is passed on."""
         while not (room := self._window.room(self.held)):
             self._freed.clear()
+            await self._pass_wake_on()
             await self._freed.wait()
+        if pause := self._bench.threads.pause:
+            await asyncio.sleep(pause)
         return room
 
     async def _start_on(self) -> None:
@@ -238,11 +285,13 @@ class Tenure:
 
     def _ended(self, run: Run, outcome: Outcome | None) -> None:
         self._slots.leave(run)
+        if self._runs.get(run.claim) is not run:  # its end was told when this seat ended
+            return
         self._window.took(monotonic() - run.since)
         if outcome is None:
             self._forget(run.claim)
         elif run.is_written:
-            self._report.ended(run.claim, outcome, decide(outcome, run.claim, random()))
+            self._report.ended(run.claim, outcome, decided(outcome, run.claim, random()))
             self._forget(run.claim)
         else:
             self._done.append((run.claim, outcome))
@@ -268,18 +317,10 @@ class Tenure:
     async def _give_strays_back(self) -> None:
         held = set(await self._store.held(self._seat))
         for claim in self._runs.keys() - held:
-            self._drop(claim)
+            self._lost_claim(claim)
         strays = [claim for claim in held if claim not in self._runs]
         if strays:
-            await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
-
-    def _drop(self, claim: Claim) -> None:
-        """Nor does its outcome count: a crash may have undone the claim, and the next may have the same fence."""
-        self._done = [(other, outcome) for other, outcome in self._done if other != claim]
-        run = self._runs[claim]
-        run.stop(None)
-        if run.ended:
-            self._forget(claim)
+            await finish_all(self._store.finish, [(claim, decided(Released(), claim, random())) for claim in strays])
 
     def _look_for_strays(self) -> None:
         self._strays_may_come = True
@@ -301,17 +342,21 @@ class Tenure:
                 raise
 
     async def _finish(self, batch: Sequence[tuple[Claim, Outcome]]) -> None:
+        """Sends no outcome of a claim that is lost, but asks if an earlier try, whose answer was lost, wrote it."""
         if batch and self._heartbeat.holds:
             await self._voice.write(self._store, [claim for claim, _ in batch])
             reach("before_finish")
-            done = [(claim, decide(outcome, claim, random())) for claim, outcome in batch]
-            fenced = await self._store.finish(done)
+            done = [(claim, decided(outcome, claim, random())) for claim, outcome in batch]
+            lost = frozenset(claim for claim, _ in done if self._runs[claim].lost)
+            written, fenced = await finish_all(self._store.finish, [each for each in done if each[0] not in lost])
+            verdicts, fenced = dict(written), fenced | lost
+            done = [(claim, verdicts.get(claim, verdict)) for claim, verdict in done]
             reach("after_finish")
             for (claim, outcome), (_, verdict) in zip(batch, done, strict=True):
                 if not fenced or claim not in fenced or await was_written(self._store, claim, verdict):
                     self._report.ended(claim, outcome, verdict)
                 else:
-                    log.warning(DISCARDED, claim.job, claim.attempt)
+                    log.warning(DISCARDED, claim.job, claim.tries)
         for claim, _ in batch:
             self._forget(claim)
 
@@ -321,31 +366,74 @@ class Tenure:
         self._report.forgotten(claim)
         self._freed.set()
 
+    def _forget_all(self) -> None:
+        """At the end of this seat: nothing more is written of what still runs."""
+        for claim in list(self._runs):
+            self._forget(claim)
+
     # --------------------------------------------------------------------------------------------- while it lasts
 
     async def _listen(self) -> None:
         """Who can't listen says so once and polls; now and then it tries again: a busy server may just be late."""
         while True:
             try:
-                async with aclosing(self._store.wakes(self._seat)) as wakes:
-                    async for wake in wakes:
-                        self._now_listening(True)
-                        self._hear(wake)
+                await self._hear_until_lost()
             except CannotListen as error:
                 log.log(logging.WARNING if self._listens else logging.DEBUG, "%s", error)
                 self._now_listening(False)
                 self._chain.wake()
                 await asyncio.sleep(LISTEN_AGAIN)
 
-    def _hear(self, wake: Wake) -> None:
-        if wake is Wake.CANCEL:
+    async def _hear_until_lost(self) -> None:
+        """Listens on one connection after the other, until none of them hears any more. Raises CannotListen."""
+        self._listener_lost.clear()
+        hearing = asyncio.create_task(self._hear_on())
+        try:
+            await first_of(asyncio.shield(hearing), self._listener_lost.wait())
+        finally:
+            await canceled([hearing])
+        if not hearing.cancelled():
+            hearing.result()
+
+    async def _hear_on(self) -> None:
+        async with aclosing(self._store.wakes(self._seat)) as wakes:
+            async for wake in wakes:
+                self._heard_at = monotonic()
+                self._now_listening(True)
+                self._hear(wake)
+
+    def _hear(self, wake: Wake | DueWork) -> None:
+        if isinstance(wake, DueWork):
+            if wake.definition in self._seat.serves.definitions:
+                self._chain.stand_in(wake.wait)
+        elif wake is Wake.CANCEL:
             self._heartbeat.hurry()
             self._cancel_may_be_of_the_next = self._claiming.locked() or bool(self._to_start)
-        else:
+        elif wake is Wake.WORK:
+            self._may_be_chosen = True
+            self._chain.wake()
+            self._freed.set()  # a worker that waits for room looks whether it has to pass this wake on
+
+    def _require_hearing(self, sent: float) -> None:
+        """The heartbeat sent then must have come back, or something that was sent later."""
+        if self._listens and self._heard_at < sent:
+            self._loop.call_later(LOOP_LIMIT, self._lose_listener, sent)
+
+    def _lose_listener(self, sent: float) -> None:
+        if self._listens and self._heard_at < sent:
+            log.warning(
+                "the listener is lost: a heartbeat's notification did not come back within %g s. No job is lost: "
+                "this worker polls until it can listen again.",
+                PROBE_LIMIT,
+            )
+            self._now_listening(False)
+            self._listener_lost.set()
             self._chain.wake()
 
     def _now_listening(self, listens: bool) -> None:
         if listens != self._listens:
+            if listens:
+                log.info("the listener is back: this worker hears wakes again")
             self._set_listening(listens)
             self._report.listening(self._seat, listens)
 
@@ -364,6 +452,14 @@ class Tenure:
         for claim, verdict in await bury(self._store, self._in_time):
             self._report.reclaimed(claim, verdict, by=self._seat)
 
+    async def _reconcile_on(self) -> None:
+        """Gives back what the store holds for this worker and no run knows, as a claim that arrived very late."""
+        while True:
+            await self._strays.wait()
+            self._strays.clear()
+            async with self._claiming:
+                await self._in_time(self._settle_doubts())
+
     async def _prune_on(self) -> None:
         while True:
             await asyncio.sleep(self._settings.prune_every.total_seconds() * (0.5 + random()))
@@ -371,7 +467,8 @@ class Tenure:
             while pruned == PRUNED_AT_ONCE:
                 pruned = await self._in_time(self._store.prune(PRUNED_AT_ONCE))
 
-    def _renewed(self, renewal: Renewal) -> None:
+    def _renewed(self, renewal: Renewal, sent: float) -> None:
+        self._outage.end()
         for claim in renewal.lost:
             self._lost_claim(claim)
         for claim in renewal.cancels:
@@ -379,6 +476,14 @@ class Tenure:
                 self._runs[claim].stop(Canceled())
         if renewal.orphans:
             self._orphans.set()
+        if renewal.strays:
+            self._strays.set()
+        if self._listens:
+            self._chain.stand_in(renewal.next_due)
+            if self._heard_at < sent:
+                self._loop.call_later(PROBE_LIMIT, self._require_hearing, sent)
+        if renewal.work_waits and self._chain.waiting and self._window.room(self.held):
+            self._chain.wake(Reason.DEPUTY)
 
     def _lost_claim(self, claim: Claim) -> None:
         if claim in self._runs:
@@ -407,16 +512,19 @@ class Tenure:
 
     async def _in_time(self, asked: Awaitable[T]) -> T:
         """No answer for a whole lease: on that connection none will come. The store gives it up when canceled."""
+        end_a_copy(self._bench.born)
         lease = self._settings.leases.busy.total_seconds()
         try:
             async with asyncio.timeout(lease):
-                return await asked
+                answer = await asked
         except TimeoutError as error:
             raise Unreachable(f"the database did not answer for {lease:g} s.", fix="It is asked again.") from error
+        self._outage.end()
+        return answer
 
     # ------------------------------------------------------------------------------------------------------- drain
 
-    async def _end_claiming(self, claiming: Sequence[asyncio.Future[None]]) -> None:
+    async def _end_claiming(self, claiming: Sequence[asyncio.Future[None]], listened: bool) -> None:
         """Lets a claim that is under way be answered, so that its jobs are given back at once.
 
         Cut off, it is done all the same: they would wait for the drain's end; or, written after we left, for their
@@ -427,7 +535,7 @@ class Tenure:
                 async with asyncio.timeout(LAST_CLAIM):
                     await self._claiming.acquire()
         await canceled(claiming)
-        if self._listens and not self._seat_is_lost():  # a producer may have chosen us, and nobody else
+        if listened and not self._seat_is_lost():  # a producer may have chosen us, and nobody else
             with suppress(TimeoutError, LeaseholdError):
                 async with asyncio.timeout(LAST_CLAIM):
                     await self._store.rouse(self._seat)
@@ -443,7 +551,7 @@ class Tenure:
         for run in list(self._runs.values()):
             run.stop(Released())
         with suppress(TimeoutError, LeaseholdError):
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout(MARGIN + LAST_WORDS):
                 await self._nothing_runs()
                 if self._claims_in_doubt or self._strays_may_come:
                     await self._settle_doubts()
@@ -458,3 +566,11 @@ class Tenure:
 
     def _seat_is_lost(self) -> bool:
         return self._over.done() and isinstance(self._over.exception(), SeatLost)
+
+
+def _earlier(next_due: timedelta | None, promised: float | None, now: float) -> timedelta | None:
+    """The next due time, or the one that was promised to producers, if that is still to come and earlier."""
+    if promised is None or promised <= now:
+        return next_due
+    left = timedelta(seconds=promised - now)
+    return left if next_due is None else min(next_due, left)

@@ -1,14 +1,23 @@
 """Threads for handlers that are no coroutines."""
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
+from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
+log = logging.getLogger("leasehold.worker")
 P = ParamSpec("P")
 T = TypeVar("T")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
+
+
+class ThreadRefused(RuntimeError):
+    """The system has refused to start a thread. The call was taken back: it will not be made."""
 
 
 class Threads(Executor):
@@ -25,16 +34,31 @@ class Threads(Executor):
         self._count = 0
         self._free = 0
         self._ended = False
+        self._pauses = 0
+        self._paused_until = float("-inf")
         self._changed = threading.Condition()
 
+    @property
+    def pause(self) -> float:
+        """For how many seconds nothing more should be submitted: the system has refused a thread just now."""
+        return max(0.0, self._paused_until - monotonic())
+
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """Raises ThreadRefused if a thread is needed and can't be started; the call is not made then."""
         future: Future[T] = Future()
         with self._changed:
             if self._ended:
                 raise RuntimeError("the worker has ended: its threads take no calls")
             self._calls.append((future, partial(fn, *args, **kwargs)))
             if self._free < len(self._calls) and self._count < self._most:
-                self._begin()
+                try:
+                    self._begin()
+                except (RuntimeError, MemoryError) as error:
+                    self._calls.pop()  # or a thread that is busy now would make it later, beside the next attempt
+                    self._count -= 1
+                    self._lengthen_pause(error)
+                    raise ThreadRefused(f"the system has refused to start a thread: {error}") from error
+                self._pauses = 0
             else:
                 self._changed.notify()
         return future
@@ -53,6 +77,20 @@ class Threads(Executor):
     def _begin(self) -> None:
         self._count += 1
         threading.Thread(target=self._work, name=f"{self._name}-{self._count}", daemon=True).start()
+
+    def _lengthen_pause(self, error: BaseException) -> None:
+        if self.pause:
+            return
+        seconds = min(FIRST_PAUSE * 2**self._pauses, LONGEST_PAUSE)
+        self._pauses = min(self._pauses + 1, 10)
+        self._paused_until = monotonic() + seconds
+        log.warning(
+            "the system has refused to start a thread for a handler (%s), with %d threads running; its job is given "
+            "back at no cost, and the worker claims nothing for %g s",
+            error,
+            self._count,
+            seconds,
+        )
 
     def _work(self) -> None:
         while call := self._next():

@@ -7,17 +7,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from time import monotonic
 
 from leasehold.errors import InvalidInput, LeaseholdError, SeatLost
+from leasehold.model.bounds import problems_of_integer
 from leasehold.model.status import AttemptStatus
 from leasehold.store import Serves, Store, WorkerFacts
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.outage import Outage
 from leasehold.worker.report import Report
-from leasehold.worker.tasks import canceled, kept
+from leasehold.worker.stuck import StuckHandlers
+from leasehold.worker.tasks import canceled
 from leasehold.worker.tenure import FIRST_HESITATION, LONGEST_HESITATION, PRUNED_AT_ONCE, Tenure
 from leasehold.worker.threads import Threads
 from leasehold.worker.worker import MOST_ABANDONED, WorkerSettings
@@ -52,10 +54,12 @@ async def tick(
     max_seconds: float,
 ) -> Ticked:
     """Reclaims, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves."""
-    if not (max_jobs >= 1 and max_seconds > 0):
+    problems = list(problems_of_integer("max_jobs", max_jobs, 1))
+    if max_seconds <= 0:
+        problems.append(f"max_seconds={max_seconds} is not more than zero")
+    if problems:
         raise InvalidInput(
-            f"a tick can't be of max_jobs={max_jobs}, max_seconds={max_seconds}: each is more than zero. "
-            "Nothing was run.",
+            f"The tick can't be run: {'; '.join(problems)}. Nothing was run.",
             fix="Give it at least one job and some time.",
         )
     until = monotonic() + max_seconds
@@ -65,7 +69,7 @@ async def tick(
     facts = WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, {"tick": "yes"})
     seat = await store.join(Serves(handlers.keys, settings.tenants), facts, LEASE.busy)
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
-    turn = _Turn(store, seat, handlers, threads, settings, open_store, Report(count))
+    turn = _Turn(store, seat, handlers, threads, settings, open_store, Report(count), StuckHandlers(), Outage())
     try:
         more = await turn.take(max_jobs, until)
     finally:
@@ -97,7 +101,7 @@ class _Turn(Tenure):
 
     async def take(self, max_jobs: int, until: float) -> bool:
         """Whether there may be more."""
-        keep = partial(kept, lost=self._end)
+        keep = self._keep
         others = [
             keep("finisher", self._finish_on),
             keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
@@ -115,8 +119,9 @@ class _Turn(Tenure):
         finally:
             self._stop_runs()
             await canceled([*others])
+            self._forget_all()
             if self._beats:
-                await asyncio.to_thread(self._heartbeat.stop)
+                await self._end_heartbeat()
             with suppress(LeaseholdError):  # the tick is over, whatever the heartbeat had to say
                 if self._over.done():
                     self._over.result()

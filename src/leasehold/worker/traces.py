@@ -22,6 +22,14 @@ _LIBRARIES = tuple(
 _MADE_WITHOUT_A_FILE = "<"
 
 
+def message_of(error: BaseException) -> str:
+    """Returns the exception's text. A text that raises, be it SystemExit, harms nothing but the message."""
+    try:
+        return str(error) or repr(error)
+    except BaseException as worse:
+        return f"it can't say what happened: its text raises {type(worse).__name__}"
+
+
 def trace_of(error: BaseException) -> Trace | None:
     """None where no code but our own was on the way. Whatever an exception may do to its reader, none comes out."""
     try:
@@ -30,7 +38,7 @@ def trace_of(error: BaseException) -> Trace | None:
             each.stack = _without_the_house(each.stack)
         stack = next(each.stack for each in _chain(told) if each.stack)
         return Trace(_where(stack), _shortened("".join(told.format())))
-    except Exception:
+    except BaseException:
         return None
 
 

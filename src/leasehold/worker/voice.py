@@ -1,7 +1,10 @@
-"""What handlers say: gathered, and written in small batches, at most one a second; none for who says nothing."""
+"""Buffers log lines and progress of handlers, and writes them in batches; jobs that log nothing cost nothing."""
 
 import asyncio
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from leasehold.faults import reach
@@ -12,27 +15,55 @@ from leasehold.store import Fleet
 INTERVAL = 1.0
 MOST_LINES = 1000
 LONGEST_LINE = 10_000
+DROPPED = "… {count:,} lines were dropped here: a job keeps at most {most:,} unwritten lines."
 
 
 @dataclass
 class _Said:
     count: int = 0
+    dropped: int = 0
     unwritten: list[Line] = field(default_factory=list)
 
 
 class Voice:
-    """May be spoken to from any thread; writes from the worker's loop."""
+    """May be spoken to from any thread; writes from the worker's loop.
 
-    def __init__(self, lost: Callable[[Claim], None], heard: Callable[[Claim, Line], None]) -> None:
+    A line is in the buffer when `say` returns, so a finish that comes later writes it first. The loop is woken once
+    for all lines since its last wake: a million lines posted one by one took its memory and its time.
+    """
+
+    def __init__(
+        self,
+        lost: Callable[[Claim], None],
+        heard: Callable[[Claim, Line], None] | None,
+        may_speak: Callable[[Claim], bool],
+    ) -> None:
+        """`heard` is told of each kept line, on the loop. Lines of claims that may not speak are ignored."""
         self._said: dict[Claim, _Said] = {}
         self._lost = lost
         self._heard = heard
+        self._may_speak = may_speak
+        self._to_hear: deque[tuple[Claim, Line]] = deque()
         self._spoken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._loop_is_woken = False
 
     def say(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
-        """A handler in a thread comes here too. Past 1,000 unwritten lines of a job, the newest are left out."""
-        self._loop.call_soon_threadsafe(self._gather, claim, text, kind, progress)
+        """Keeps at most 1,000 unwritten lines of a job; one line in place of the others says how many they were."""
+        if not self._may_speak(claim):
+            return
+        with self._lock:
+            said = self._said.get(claim) or self._said.setdefault(claim, _Said())
+            if len(said.unwritten) >= MOST_LINES:
+                said.dropped += 1
+                return
+            self._note_dropped(claim, said)
+            self._keep(claim, said, made_storable(text[: LONGEST_LINE + 1], LONGEST_LINE), kind, progress)
+            wakes, self._loop_is_woken = not self._loop_is_woken, True
+        if wakes:
+            with suppress(RuntimeError):  # the loop is closed, and with it the worker
+                self._loop.call_soon_threadsafe(self._wake)
 
     async def write_on(self, store: Fleet, in_time: Callable[[Awaitable[None]], Awaitable[None]]) -> None:
         """Writes now and then, for as long as it runs."""
@@ -40,7 +71,7 @@ class Voice:
             await self._spoken.wait()
             self._spoken.clear()
             try:
-                await in_time(self.write(store, tuple(self._said)))
+                await in_time(self.write(store, self._speakers()))
             except BaseException:
                 self._spoken.set()
                 raise
@@ -48,35 +79,63 @@ class Voice:
 
     async def write(self, store: Fleet, claims: Iterable[Claim]) -> None:
         """Writes what these claims said; before their finish, since afterwards their fence is gone."""
-        lines = [(claim, line) for claim in claims for line in self._unwritten(claim)] if self._said else []
+        if not self._said:
+            return
+        with self._lock:
+            lines = [(claim, line) for claim in claims for line in self._unwritten(claim)]
+        self._tell()
         if not lines:
             return
         reach("before_say")
         lost = await store.say(lines)
-        for claim, line in lines:
-            self._written(claim, line.number)
+        last = {claim: line.number for claim, line in lines}
+        with self._lock:
+            for claim, number in last.items():
+                self._written(claim, number)
         for claim in lost:
             self.forget(claim)
             self._lost(claim)
 
     def forget(self, claim: Claim) -> None:
         if self._said:
-            self._said.pop(claim, None)
+            with self._lock:
+                self._said.pop(claim, None)
 
-    def _gather(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
-        said = self._said.setdefault(claim, _Said())
-        if len(said.unwritten) >= MOST_LINES:
-            return
+    def _speakers(self) -> tuple[Claim, ...]:
+        with self._lock:
+            return tuple(self._said)
+
+    def _keep(self, claim: Claim, said: _Said, text: str, kind: LineKind, progress: float | None) -> None:
         said.count += 1
-        line = Line(said.count, made_storable(text, LONGEST_LINE), kind, progress)
+        line = Line(said.count, text, kind, progress)
         said.unwritten.append(line)
+        if self._heard is not None:
+            self._to_hear.append((claim, line))
+
+    def _note_dropped(self, claim: Claim, said: _Said) -> None:
+        if said.dropped:
+            text = DROPPED.format(count=said.dropped, most=MOST_LINES)
+            said.dropped = 0
+            self._keep(claim, said, text, LineKind.LOG, None)
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._loop_is_woken = False
         self._spoken.set()
-        self._heard(claim, line)
+        self._tell()
+
+    def _tell(self) -> None:
+        while self._heard is not None and self._to_hear:
+            self._heard(*self._to_hear.popleft())
 
     def _unwritten(self, claim: Claim) -> list[Line]:
         """Numbered lines are kept once, so what may not have been written is simply written again."""
-        return list(self._said[claim].unwritten) if claim in self._said else []
+        said = self._said.get(claim)
+        if said is None:
+            return []
+        self._note_dropped(claim, said)
+        return list(said.unwritten)
 
-    def _written(self, claim: Claim, number: int) -> None:
+    def _written(self, claim: Claim, last: int) -> None:
         if said := self._said.get(claim):
-            said.unwritten = [line for line in said.unwritten if line.number > number]
+            said.unwritten = [line for line in said.unwritten if line.number > last]

@@ -4,6 +4,9 @@
     due time ─┼─▶ token ─▶ one dispatcher claims ─▶ found work? ─▶ token ─▶ the next dispatcher …
     fallback ─┘
 
+The worker that was woken for a future job looks exactly when it is due. All others are its deputies: they look up to
+a second later, in case that worker has died.
+
 A dispatcher in its tight loop neither takes nor sends tokens. So a burst of any size costs about one token for each
 dispatcher, and an idle worker costs none. There are never more tokens than dispatchers: a token says "look", and one
 who looks sees everything.
@@ -13,16 +16,24 @@ import asyncio
 from collections import deque
 from datetime import timedelta
 from enum import Enum, auto
+from random import uniform
+
+# How many seconds after a due time a deputy looks: late enough for the worker that looks exactly then.
+EARLIEST_DEPUTY, LATEST_DEPUTY = 0.2, 0.9
 
 
 class Reason(Enum):
     NEWS = auto()
     DUE = auto()
     FALLBACK = auto()
+    DEPUTY = auto()
 
 
 class WakeChain:
-    """Tokens, and one timer for the next due time or the fallback. The due time always comes from the store."""
+    """Tokens, a timer for the next due time or the fallback, and one for due times that another worker looks after.
+
+    A due time always comes from the store.
+    """
 
     def __init__(self, dispatchers: int, fallback: timedelta) -> None:
         self._tokens: deque[Reason] = deque()
@@ -30,6 +41,9 @@ class WakeChain:
         self._most = dispatchers
         self.fallback = fallback
         self._timer: asyncio.TimerHandle | None = None
+        self._deputy: asyncio.TimerHandle | None = None
+        self._lag = uniform(EARLIEST_DEPUTY, LATEST_DEPUTY)
+        self.waiting = 0
 
     def wake(self, reason: Reason = Reason.NEWS) -> None:
         """Wakes one dispatcher; with a token for each already there, nothing is gained by one more."""
@@ -55,8 +69,32 @@ class WakeChain:
             self._timer.cancel()
             self._timer = None
 
+    def stand_in(self, next_due: timedelta | None) -> None:
+        """Sets the deputy's timer, unless it is set for an earlier time: who looks then learns of later ones."""
+        if next_due is None:
+            return
+        loop = asyncio.get_running_loop()
+        moment = loop.time() + max(0.0, next_due.total_seconds()) + self._lag
+        if self._deputy is None or moment < self._deputy.when():
+            self.stand_down()
+            self._deputy = loop.call_at(moment, self._look_as_deputy)
+
+    def stand_down(self) -> None:
+        """Before a claim: it sees all that was announced before, and says when the next job is due."""
+        if self._deputy is not None:
+            self._deputy.cancel()
+            self._deputy = None
+
+    def _look_as_deputy(self) -> None:
+        self._deputy = None
+        self.wake(Reason.DEPUTY)
+
     async def wait(self) -> Reason:
-        await self._available.acquire()
+        self.waiting += 1
+        try:
+            await self._available.acquire()
+        finally:
+            self.waiting -= 1
         return self._tokens.popleft()
 
     async def wait_at_most(self, seconds: float) -> None:

@@ -8,14 +8,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import random
+from typing import TYPE_CHECKING
 
 from leasehold.errors import InvalidInput, LeaseholdError, SeatLost, Unreachable
+from leasehold.model.bounds import problems_of_duration, problems_of_integer, problems_of_text
+from leasehold.model.duration import Duration, as_duration
 from leasehold.model.job import TenantId
 from leasehold.store import Serves, Store, WorkerFacts
 from leasehold.telemetry import Observer, nobody
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.outage import Outage
 from leasehold.worker.report import Report
+from leasehold.worker.stuck import StuckHandlers, TooManyStuck
 from leasehold.worker.tenure import Tenure
 from leasehold.worker.threads import Threads
 
@@ -24,6 +29,8 @@ log = logging.getLogger("leasehold.worker")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 # Handlers in threads that nobody waits for any more, after a timeout or a lost lease, keep their thread to the end.
 MOST_ABANDONED = 1000
+# A worker with more stuck handlers than this and its slots ends. Each slot then still has a thread for its handler.
+MOST_STUCK = 100
 SHORTEST_FALLBACK = timedelta(seconds=0.1)
 
 
@@ -42,17 +49,44 @@ class WorkerSettings:
     version: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
 
+    if TYPE_CHECKING:  # the constructor also takes the durations as text and as seconds
+
+        def __init__(
+            self,
+            slots: int = ...,
+            dispatchers: int = ...,
+            leases: Leases = ...,
+            notify: bool = ...,
+            fallback: Duration | None = ...,
+            grace: Duration = ...,
+            prune_every: Duration = ...,
+            tenants: tuple[TenantId, ...] | None = ...,
+            version: str = ...,
+            metadata: dict[str, str] = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        for name in ("fallback", "grace", "prune_every"):
+            object.__setattr__(self, name, as_duration(getattr(self, name)))
         if problems := list(self._problems()):
             raise InvalidInput(
                 f"A worker can't work so: {'; '.join(problems)}.", fix="Nothing was started. Correct the settings."
             )
 
     def _problems(self) -> Iterator[str]:
-        for name, number in (("slots", self.slots), ("dispatchers", self.dispatchers)):
-            if number < 1:
-                yield f"{name}={number} is not at least 1"
-        if self.fallback is not None and self.fallback < SHORTEST_FALLBACK:
+        yield from problems_of_integer("slots", self.slots, 1)
+        yield from problems_of_integer("dispatchers", self.dispatchers, 1)
+        yield from problems_of_duration("grace", self.grace)
+        yield from problems_of_duration("prune_every", self.prune_every)
+        yield from problems_of_text("version", self.version)
+        for name, value in self.metadata.items():
+            yield from problems_of_text("metadata", name)
+            yield from problems_of_text("metadata", value)
+        if self.fallback is None:
+            return
+        if problems := list(problems_of_duration("fallback", self.fallback)):
+            yield from problems
+        elif self.fallback < SHORTEST_FALLBACK:
             shortest = SHORTEST_FALLBACK.total_seconds()
             yield f"fallback={self.fallback} is shorter than {shortest:g} s, it would ask the database all the time"
 
@@ -60,12 +94,14 @@ class WorkerSettings:
 class Worker:
     """Runs the jobs of the definitions that it has handlers for.
 
-        worker = Worker(lambda: open_store(url), handlers)
+        worker = Worker(engine_for(url).open, handlers)
         await worker.run()      # until worker.stop()
 
     `stop` lets running jobs end within the grace, gives the rest back without costing an attempt, and `run` returns.
     A second `stop` ends the grace at once. What breaks meanwhile is mended: a lost database is waited for; a lost
     seat is replaced, and the jobs that ran under it are stopped, since somebody else may have them now.
+    A handler that can't be stopped is left behind, with a warning in the log; if more than slots + 100 are, the
+    worker drains and `run` raises TooManyStuck.
     `observe` is told what happens (leasehold.telemetry), on the loop that `run` runs on.
     """
 
@@ -80,7 +116,10 @@ class Worker:
         self._handlers = handlers
         self._settings = settings or WorkerSettings()
         self._report = Report(observe)
+        self._outage = Outage()
         self._threads = Threads(self._settings.slots + MOST_ABANDONED, "leasehold-handler")
+        self._stuck = StuckHandlers(min(MOST_ABANDONED, self._settings.slots + MOST_STUCK), self._give_up)
+        self._failure: TooManyStuck | None = None
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         self._tenure: Tenure | None = None
@@ -97,28 +136,44 @@ class Worker:
             self._tenure.wake()
 
     @property
+    def grace(self) -> timedelta:
+        return self._settings.grace
+
+    @property
     def running(self) -> int:
         """How many jobs it has claimed and not finished."""
         return 0 if self._tenure is None else self._tenure.held
 
     async def run(self) -> None:
-        pause, away = FIRST_PAUSE, False
+        pause = FIRST_PAUSE
         try:
             while not self._stopping.is_set():
                 try:
                     await self._serve_one_tenure()
-                    pause, away = FIRST_PAUSE, False
+                    pause = FIRST_PAUSE
                 except Unreachable as error:
-                    if not away:
-                        log.warning("the database is away, the worker waits for it: %s", error)
-                    away = True
+                    self._outage.begin(error)
                     await self._pause(pause * (0.5 + random()))
                     pause = min(2 * pause, LONGEST_PAUSE)
                 except SeatLost as error:
                     log.warning("%s Joining again.", error.happened)
-                    pause, away = FIRST_PAUSE, False
+                    pause = FIRST_PAUSE
         finally:
             self._threads.shutdown(cancel_futures=True)
+            if self._stuck:
+                log.warning("the worker has ended, but these handlers still run in its process: %s", self._stuck)
+        if self._failure is not None:
+            raise self._failure
+
+    def _give_up(self) -> None:
+        """Drains and ends, so that a supervisor starts the process again."""
+        self._failure = TooManyStuck(
+            f"{len(self._stuck)} handlers still run although their attempts are over: {self._stuck}. The worker "
+            "claims nothing more, drains, and ends, since only the end of its process frees their threads and tasks. "
+            "Give what these handlers wait for a time limit of its own."
+        )
+        log.error("%s", self._failure)
+        self._stopping.set()
 
     async def _serve_one_tenure(self) -> None:
         store = await self._open_store()
@@ -126,9 +181,18 @@ class Worker:
             changes = await store.sync_definitions(self._handlers.definitions)
             serves = Serves(self._handlers.keys, self._settings.tenants)
             seat = await store.join(serves, self._facts(), self._settings.leases.busy)
+            self._outage.end()
             self._report.synced(seat, changes)
             tenure = Tenure(
-                store, seat, self._handlers, self._threads, self._settings, self._open_store, self._report
+                store,
+                seat,
+                self._handlers,
+                self._threads,
+                self._settings,
+                self._open_store,
+                self._report,
+                self._stuck,
+                self._outage,
             )
             self._tenure = tenure
             self.joined.set()

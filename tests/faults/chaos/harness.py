@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+from tests.detours import through_a_pooler
 from tests.faults.chaos import nemesis, witnesses
 from tests.faults.chaos.checker import Findings, check
 from tests.faults.chaos.history import Event, History
@@ -24,7 +25,7 @@ from tests.postgres.crashes import own_server
 from tests.store.bench import new_id
 from tests.worker.proxy import Proxy
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import Unreachable
 from leasehold.model.job import NewJob, TenantId
@@ -38,7 +39,10 @@ SERVER_SETTINGS = {"max_connections": "200", "shared_buffers": "64MB"}
 
 @dataclass(frozen=True)
 class Chaos:
-    """What a run is made of. `payload` draws a job's; the shares say which faults, and how often."""
+    """What a run is made of. `payload` draws a job's; the shares say which faults, and how often.
+
+    `pooled`: producers and workers connect through a pgbouncer in transaction mode.
+    """
 
     seed: int
     jobs: int
@@ -46,6 +50,7 @@ class Chaos:
     lease: float = 2.0
     slots: int = 12
     mutant: bool = False
+    pooled: bool = False
     shares: dict[Fault, int] | None = None
     payload: Callable[[random.Random, float], dict[str, Any]] | None = None
     drain: timedelta = timedelta(seconds=120)
@@ -92,13 +97,15 @@ async def run(chaos: Chaos) -> Report:
         server = stack.enter_context(own_server(SERVER_SETTINGS))
         await migrate(server.url)
         await witnesses.install(server.url)
-        store = await open_store(server.url)
+        pooler = through_a_pooler(server.url, size=40) if chaos.pooled else nullcontext(server.url)
+        url = await stack.enter_async_context(pooler)
+        store = await engine_for(url).open()
         stack.push_async_callback(store.close)
         await store.sync_definitions([WORK, FRAGILE])
         processes = stack.enter_context(ended_afterwards())
         victims = []
         for number in range(WORKERS):
-            proxy = await stack.enter_async_context(Proxy(server.url).open())
+            proxy = await stack.enter_async_context(Proxy(url).open())
             setup = Setup(
                 proxy.url,
                 str(folder / f"worker{number}"),

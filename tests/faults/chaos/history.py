@@ -56,8 +56,10 @@ class History:
 
 
 def read(path: Path) -> Iterator[Entry]:
+    """Read every whole line. A line under way is left out: a write is atomic to writers, but not to a reader."""
     if not path.exists():
         return
-    for line in path.read_text().splitlines():
-        facts = json.loads(line)
-        yield Entry(**{**facts, "event": Event(facts["event"])})
+    for line in path.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            facts = json.loads(line)
+            yield Entry(**{**facts, "event": Event(facts["event"])})

@@ -20,7 +20,7 @@ from tests.faults.chaos.history import Event, History
 
 from leasehold import faults
 from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.migrate import standing
+from leasehold.engines.postgres.migrate import schema_status
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
@@ -32,7 +32,7 @@ from leasehold.worker.heartbeat import Leases
 from leasehold.worker.process import leave, serve
 
 SCHEMA = "leasehold"
-FENCE = " and j.attempt = v.attempt and j.worker_id = v.worker_id"
+FENCE = " and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch"
 WORK = Definition("work", max_attempts=100, backoff=Steps(0))
 FRAGILE = Definition("fragile", max_attempts=2, backoff=Steps(0))
 STEP, LONGEST_WAIT_IN_STEPS = 0.02, 1500
@@ -90,9 +90,9 @@ class WitnessedStore(PostgresStore):
             self._note(Event.CLAIMED, claim)
         return claimed
 
-    async def finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+    async def finish(self, done: Sequence[tuple[Claim, Verdict]], *, reclaimed: bool = False) -> frozenset[Claim]:
         """What was sent is heard to its end, even if the worker gives it up: a stale finish does reach the fence."""
-        finishing = asyncio.ensure_future(self._finish(done))
+        finishing = asyncio.ensure_future(self._finish(done, reclaimed))
         self._under_way.add(finishing)
         finishing.add_done_callback(self._under_way.discard)
         return await asyncio.shield(finishing)
@@ -103,13 +103,13 @@ class WitnessedStore(PostgresStore):
             await asyncio.wait(self._under_way, timeout=TO_ITS_END)
         await super().close()
 
-    async def _finish(self, done: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
+    async def _finish(self, done: Sequence[tuple[Claim, Verdict]], reclaimed: bool) -> frozenset[Claim]:
         """Burying the dead is finishing, too, but nobody's own."""
         own = [(claim, verdict) for claim, verdict in done if claim.worker in self._seats]
         for claim, verdict in own:
             self._note(Event.FINISHING, claim, verdict.status)
         try:
-            refused = await super().finish(done)
+            refused = await super().finish(done, reclaimed=reclaimed)
         except Exception:
             for claim, verdict in own:
                 self._note(Event.UNKNOWN, claim, verdict.status)
@@ -165,7 +165,7 @@ def make_worker(setup: Setup) -> Worker:
     seats: set[WorkerId] = set()
 
     async def open_witnessed() -> Store:
-        (await standing(setup.url, SCHEMA)).require_usable()
+        (await schema_status(setup.url, SCHEMA)).require_usable()
         database = Database(setup.url, SCHEMA)
         if setup.mutant:
             finish = database.statement("fleet/finish")

@@ -1,0 +1,80 @@
+"""Contains the copy of a worker that os.fork() in a handler makes."""
+
+import os
+from collections.abc import Awaitable, Generator
+from contextlib import suppress
+from types import CoroutineType, coroutine
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+
+class _Process:
+    """How many forks lie between the first process and this one."""
+
+    generation = 0
+
+
+def _count_fork() -> None:
+    _Process.generation += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def generation() -> int:
+    """Differs between a process and the copies that os.fork() makes of it."""
+    return _Process.generation
+
+
+def end_a_copy(born: int, error: BaseException | None = None) -> None:
+    """Ends this process if it is a copy of the one where `born` was the generation.
+
+    The copy shares the worker's connections and its loop's files: a copy that went on would finish the job a second
+    time, on a connection that the worker is using. A handler's own child that ends by os._exit or exec never comes
+    here, nor does one of multiprocessing.
+    """
+    if born != _Process.generation:
+        _end(error)
+
+
+def _end(error: BaseException | None) -> NoReturn:
+    code = 1
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        code = error.code or 0
+    else:
+        with suppress(OSError):
+            os.write(
+                2,
+                b"leasehold: a process that a handler made by os.fork() has returned from the handler; it ends here. "
+                b"The job goes on in the worker. End such a process by os._exit().\n",
+            )
+    os._exit(code)
+
+
+@coroutine
+def contained(handler: Awaitable[T], born: int) -> Generator[Any, Any, T]:
+    """Awaits the handler's coroutine; a copy of this process ends as soon as the coroutine returns or waits."""
+    steps: Any = handler if type(handler) is CoroutineType else handler.__await__()
+    step, value = steps.send, None
+    while True:
+        try:
+            awaited = step(value)
+        except StopIteration as returned:
+            end_a_copy(born)
+            result: T = returned.value
+            return result
+        except BaseException as error:
+            end_a_copy(born, error)
+            raise
+        finally:
+            value = None  # an exception would know this frame, and the frame the exception
+        end_a_copy(born)
+        try:
+            value = yield awaited
+            step = steps.send
+        except GeneratorExit:
+            steps.close()
+            raise
+        except BaseException as error:
+            step, value = steps.throw, error

@@ -1,0 +1,40 @@
+"""The database is away: said once when it goes, and once when it is back."""
+
+import logging
+from time import monotonic
+
+from leasehold.errors import Unreachable
+from leasehold.worker.tasks import log_wait
+
+log = logging.getLogger("leasehold.worker")
+
+
+class Outage:
+    """Logs the beginning and the end of each outage, however many statements fail meanwhile.
+
+    Each loop of a worker tries again by itself: one lost database was twenty lines. Outlives the worker's tenures.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def loop_waits(self, name: str, error: Unreachable) -> None:
+        """Takes the word of one loop. A statement that is too slow is the matter of its loop, and not an outage."""
+        if error.too_slow:
+            log_wait(name, error)
+        else:
+            self.begin(error)
+
+    def begin(self, error: Exception) -> None:
+        if self._since is None:
+            self._since = monotonic()
+            is_held = isinstance(error, Unreachable) and error.code != Unreachable.code
+            how = "is there, but a lock is held" if is_held else "is away"
+            log.warning("the database %s, the worker waits for it: %s", how, str(error) or "no answer")
+        else:
+            log.debug("the database is still away: %s", error)
+
+    def end(self) -> None:
+        if self._since is not None:
+            log.warning("the database is back after %.1f s", monotonic() - self._since)
+            self._since = None

@@ -1,0 +1,532 @@
+"""The doors of the poison run: every way in which a value can reach the database."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import product
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+from tests.cli.terminal import CommandLine
+from tests.conftest import eventually
+from tests.faults import poison_app
+from tests.faults.poison_app import DEEDS, NUMBERS, OBJECTS, TEXTS
+from tests.faults.poison_run import VILLAIN, Call, Door, Run, require_answered
+from tests.faults.poison_values import (
+    ARGUMENTS,
+    BAD_JOBS,
+    COMMANDS,
+    COUNTS,
+    DEFINITIONS_BY_HAND,
+    DOCUMENTS,
+    ENDED_JOBS_BY_HAND,
+    LIMITS_BY_HAND,
+    LINES_BY_HAND,
+    MOMENTS,
+    NEW_JOBS,
+    NOT_TRANSACTIONS,
+    PAYLOADS,
+    SPANS,
+    TENANTS_BY_HAND,
+    TRIES_BY_HAND,
+    VERBS,
+    WAITING_JOBS_BY_HAND,
+    WORDS,
+    WORKER_OPTIONS,
+    WORKERS_BY_HAND,
+)
+from tests.worker.shop import Process, Processes, Raw
+
+from leasehold import Leasehold
+from leasehold.app.repository import EnqueueJobInput, JobsRepository
+from leasehold.errors import Conflict, InvalidInput, PartlyEnqueued
+from leasehold.model.backoff import Exponential, Steps
+from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within
+from leasehold.model.definition import Definition, Retention
+from leasehold.model.job import JobId, NewJob, tenant_id
+from leasehold.model.limits import Limits, Pause, Rate, Scope, ScopeKind
+from leasehold.store import Filter
+
+APP = Path(f"{poison_app.__file__}:app")
+TICKS = f"{poison_app.__name__}:ticks"
+LIMITED = (Scope(ScopeKind.TENANT, VILLAIN), Scope(ScopeKind.DEFINITION, "strange"))
+
+
+@dataclass
+class Doors:
+    run: Run
+    url: str
+    connection: Raw
+    leasehold: CommandLine
+    processes: Processes
+
+    @property
+    def all(self) -> dict[str, Door]:
+        return {
+            "verdicts": self.verdicts,
+            "python": self.python,
+            "app": self.app,
+            "bulk": self.bulk,
+            "within": self.within,
+            "ticks": self.ticks,
+            "repository": self.repository,
+            "definitions": self.definitions,
+            "limits": self.limits,
+            "sql": self.sql,
+            "tables": self.tables,
+            "commands": self.commands,
+            "verbs": self.verbs,
+            "workers": self.workers,
+        }
+
+    # --------------------------------------------------------------------------------------------------------- Python
+
+    async def verdicts(self) -> None:
+        async def enqueue(definition: str, index: int) -> None:
+            await self.run.enqueue(VILLAIN, definition=definition, payload={"index": index})
+
+        for definition, index in product(("hostile", "hostile_in_thread"), range(len(DEEDS))):
+            await self.run.put("verdicts", enqueue, definition, index)
+
+    async def python(self) -> None:
+        run = self.run
+        door = run.store.tenant(VILLAIN)
+        (waiting,) = await door.enqueue([NewJob(definition="taken", delay=timedelta(hours=1))])
+        verbs: list[tuple[list[Any], list[Call]]] = [
+            (NEW_JOBS, [lambda values: run.enqueue(VILLAIN, **values)]),
+            (SPANS, [
+                lambda span: run.enqueue(VILLAIN, dedupe=Dedupe("k", Within(span))),
+                lambda span: run.enqueue(VILLAIN, dedupe=Dedupe("k", Always(span))),
+            ]),
+            (WORDS, [
+                lambda word: run.enqueue(VILLAIN, dedupe=Dedupe(word, WhileActive())),
+                lambda word: run.enqueue(tenant_id(word)),
+                lambda word: door.find(Filter(correlation_id=word), None, 5),
+                lambda word: door.find(Filter(), word, 5),
+                door.get,
+                lambda word: door.cancel([word]),
+                lambda word: run.store.activate(word, True),
+            ]),
+            (MOMENTS, [lambda moment: door.find(Filter(created_after=moment), None, 5)]),
+            (SPANS, [lambda span: door.reschedule([waiting.id], delay=span)]),
+            (COUNTS, [
+                lambda count: door.reschedule([waiting.id], priority=count),
+                lambda count: door.find(Filter(), None, count),
+                door.counts,
+                lambda count: door.lines(waiting.id, count),
+                lambda count: door.retry({waiting.id: count}),
+            ]),
+        ]  # fmt: skip
+        await self._put_all("python", verbs)
+
+    async def app(self) -> None:
+        """Passes arguments of a typed handler, options and payloads through the app's own calls."""
+        async with self._opened(poison_app.app) as app:
+            door = app.tenant(VILLAIN)
+            (waiting,) = await door.jobs.enqueue([NewJob(definition="taken", delay=timedelta(hours=1))])
+
+            async def typed(**arguments: Any) -> None:
+                placed = await door.aenqueue(poison_app.typed, **arguments)
+                await self.run.accepted(VILLAIN, placed.id)
+
+            async def chosen(**options: Any) -> None:
+                placed = await door.options(**options).aenqueue(poison_app.typed)
+                await self.run.accepted(VILLAIN, placed.id)
+
+            async def by_key(key: Any, payload: Any) -> None:
+                placed = await door.aenqueue_key(key, payload)
+                await self.run.accepted(VILLAIN, placed.id)
+
+            def named(call: Call, name: str) -> Call:
+                return lambda value: call(**{name: value})
+
+            verbs: list[tuple[list[Any], list[Call]]] = [
+                ([*COUNTS, *NUMBERS], [named(typed, "number"), named(typed, "real")]),
+                (WORDS, [named(typed, "text")]),
+                (MOMENTS, [named(typed, "moment")]),
+                (SPANS, [named(typed, "span")]),
+                ([*OBJECTS, *TEXTS], [named(typed, "anything"), named(typed, "listed")]),
+                (SPANS, [named(chosen, "delay")]),
+                (MOMENTS, [named(chosen, "at"), named(chosen, "deadline")]),
+                (COUNTS, [named(chosen, "priority"), named(chosen, "max_attempts")]),
+                (WORDS, [
+                    *(named(chosen, name) for name in ("dedupe_key", "correlation_id", "created_by", "id")),
+                    named(chosen, "on_conflict"),
+                    named(chosen, "dedupe"),
+                    lambda word: by_key(word, {}),
+                    door.aget,
+                    door.acancel,
+                    door.aretry,
+                    door.arun_now,
+                ]),
+                (PAYLOADS, [lambda payload: by_key("taken", payload), lambda payload: by_key("typed", payload)]),
+                ([*WORDS, *OBJECTS[:8]], [lambda other: door.aenqueue(other)]),
+            ]  # fmt: skip
+            await self._put_all("app", verbs)
+            await door.acancel(waiting.id)
+
+    async def bulk(self) -> None:
+        """Puts one hostile job between two good ones: all of them are stored or none, or it is said which are."""
+        async with self._opened(poison_app.app) as app:
+            door = app.tenant(VILLAIN)
+
+            async def several(bad: Callable[[], Any], atomic: bool) -> None:
+                mark = f"bulk {self.run.counts['bulk']}"
+                good = [NewJob(definition="taken", correlation_id=mark) for _ in range(2)]
+                refusal: InvalidInput | Conflict | None = None
+                expected = 3
+                try:
+                    await door.aenqueue_many([good[0], bad(), good[1]], chunk=1, atomic=atomic)
+                except (InvalidInput, Conflict) as error:
+                    refusal, expected = error, 0
+                except PartlyEnqueued as error:
+                    if not isinstance(error.__cause__, InvalidInput | Conflict):
+                        raise
+                    refusal, expected = error.__cause__, len(error.placed)
+                stored = (await door.jobs.find(Filter(correlation_id=mark), None, 5)).jobs
+                for job in stored:
+                    await self.run.accepted(VILLAIN, job.id)
+                assert len(stored) == min(expected, 2), (refusal, stored)  # the bad one has no mark
+                if refusal is not None:
+                    raise refusal
+
+            for make, atomic in product(BAD_JOBS, (True, False)):
+                await self.run.put("bulk", several, make, atomic)
+            for count in COUNTS:
+                call = [NewJob(definition="taken", payload={"chunk": True})]
+                await self.run.put("bulk", lambda chunk, jobs=call: door.aenqueue_many(jobs, chunk=chunk), count)
+
+    async def within(self) -> None:
+        """Enqueues hostile values within a transaction of the caller's, which a refusal leaves usable."""
+        async with self._opened(poison_app.app) as app:
+            door = app.tenant(VILLAIN)
+
+            async def place(key: Any, payload: Any) -> None:
+                async with self.connection.transaction():
+                    try:
+                        placed = await door.within(self.connection).aenqueue_key(key, payload)
+                    finally:
+                        assert await self.connection.fetchval("select 1") == 1
+                await self.run.accepted(VILLAIN, placed.id)
+
+            async def many(bad: Callable[[], Any]) -> None:
+                good = NewJob(definition="taken")
+                async with self.connection.transaction():
+                    try:
+                        many = await door.within(self.connection).aenqueue_many([good, bad(), good])
+                    finally:
+                        assert await self.connection.fetchval("select 1") == 1
+                for placed in many:
+                    await self.run.accepted(VILLAIN, placed.id)
+
+            verbs: list[tuple[list[Any], list[Call]]] = [
+                (WORDS, [lambda word: place(word, {})]),
+                (PAYLOADS, [lambda payload: place("taken", payload)]),
+                (BAD_JOBS, [many]),
+                (NOT_TRANSACTIONS, [lambda other: door.within(other).aenqueue(poison_app.typed)]),
+            ]
+            await self._put_all("within", verbs)
+
+    async def ticks(self) -> None:
+        async with self._opened(poison_app.ticks) as app:
+            await app.store.sync_definitions(app.handlers.definitions)
+
+            def ticked(name: str) -> Call:
+                async def tick(value: Any) -> None:
+                    await self.run.enqueue(VILLAIN, definition="ticked")
+                    await app.atick(**{"max_seconds": 5, name: value})
+
+                return tick
+
+            await self._put_all(
+                "ticks",
+                [([*COUNTS, *NUMBERS], [ticked("max_jobs"), ticked("slots")]), (SPANS, [ticked("max_seconds")])],
+            )
+            await app.atick(1000)
+
+    async def repository(self) -> None:
+        # Left out, since their bounds are checked elsewhere: the lease of a repository, and the limit of a claim.
+        app = poison_app.app
+        async with self._opened(app), JobsRepository(app, types=["by_hand"]) as jobs:
+
+            async def enqueue(**values: Any) -> None:
+                await self._end_by_hand(jobs, EnqueueJobInput(**{"type": "by_hand", "org_id": VILLAIN} | values))
+
+            def named(name: str) -> Call:
+                return lambda value: enqueue(**{name: value})
+
+            async def succeed(result: Any) -> None:
+                job = EnqueueJobInput("by_hand", VILLAIN)
+                await self._end_by_hand(jobs, job, lambda claim: jobs.mark_success(claim, result))
+
+            async def fail(error: Any, code: Any) -> None:
+                job = EnqueueJobInput("by_hand", VILLAIN)
+                await self._end_by_hand(
+                    jobs, job, lambda claim: jobs.mark_failure(claim, error, code=code, final=True)
+                )
+
+            verbs: list[tuple[list[Any], list[Call]]] = [
+                (WORDS, [named("type"), named("org_id"), named("dedupe_key"), named("dedupe")]),
+                (MOMENTS, [named("run_at")]),
+                (PAYLOADS, [named("payload")]),
+                ([*TEXTS, *NUMBERS, *OBJECTS], [succeed]),
+                (WORDS, [lambda word: fail(word, "error"), lambda word: fail("why", word)]),
+                (WORDS, [lambda word: _open_repository(app, word)]),
+            ]
+            await self._put_all("repository", verbs)
+
+    async def _end_by_hand(self, jobs: JobsRepository, job: EnqueueJobInput, mark: Call | None = None) -> None:
+        """Enqueues the job, claims it, and marks it; if the mark is refused, with one that is not."""
+        placed = await jobs.enqueue(job)
+        tenant = tenant_id(job.org_id) if job.org_id else tenant_id("default")
+        await self.run.accepted(tenant, placed)
+        for claim in await jobs.claim(10):
+            try:
+                await (mark or jobs.mark_success)(claim)
+            except Exception:
+                await jobs.mark_failure(claim, "refused", final=True)
+                raise
+
+    async def _put_all(self, door: str, verbs: Sequence[tuple[Sequence[Any], Sequence[Call]]]) -> None:
+        for values, calls in verbs:
+            for value, call in product(values, calls):
+                await self.run.put(door, call, value)
+
+    def _opened(self, app: Leasehold) -> Any:
+        app.configure(url=self.url)
+        return app.open()
+
+    # ------------------------------------------------------------------------------------------------- administration
+
+    async def definitions(self) -> None:
+        async def sync(make: Callable[[Any], Definition], value: Any) -> None:
+            await self.run.store.sync_definitions([make(value)])
+
+        makers: list[tuple[Callable[[Any], Definition], list[Any]]] = [
+            (Definition, WORDS),
+            (lambda word: Definition("strange", description=word), WORDS),
+            (lambda span: Definition("strange", timeout=span), SPANS),
+            (lambda count: Definition("strange", max_attempts=count), COUNTS),
+            (lambda count: Definition("strange", priority=count), COUNTS),
+            (lambda span: Definition("strange", retention=Retention(span, span, span, span)), SPANS),
+            (lambda number: Definition("strange", backoff=Exponential(base=number)), [*COUNTS, *NUMBERS]),
+            (lambda number: Definition("strange", backoff=Steps(number)), [*COUNTS, *NUMBERS]),
+            (lambda schema: Definition("strange", schema=schema), PAYLOADS),
+        ]
+        for make, values in makers:
+            for value in values:
+                await self.run.put("definitions", sync, make, value)
+        await self.run.store.sync_definitions([Definition("strange")])
+
+    async def limits(self) -> None:
+        store = self.run.store
+        changes: list[tuple[Call, list[Any]]] = [
+            (lambda scope, count: store.limit(scope, Limits(max_running=count)), COUNTS),
+            (lambda scope, span: store.limit(scope, Limits(rate=Rate(1, span))), SPANS),
+            (lambda scope, moment: store.pause(scope, Pause("why", moment)), MOMENTS),
+            (lambda scope, word: store.pause(scope, Pause(word)), WORDS),
+        ]
+        for scope in LIMITED:
+            for change, values in changes:
+                for value in values:
+                    await self.run.put("limits", change, scope, value)
+        for kind, word in product(ScopeKind, WORDS):
+            await self.run.put(
+                "limits", lambda kind, word: store.limit(Scope(kind, word), Limits(max_running=1)), kind, word
+            )
+        await store.scopes()
+        await self._lift_limits()
+
+    async def _lift_limits(self) -> None:
+        for scope in LIMITED:
+            await self.run.store.pause(scope, None)
+            await self.run.store.limit(scope, Limits())
+
+    # ------------------------------------------------------------------------------------------------------------ SQL
+
+    async def sql(self) -> None:
+        async def one(arguments: str) -> None:
+            job = await self.connection.fetchval(
+                f"select job_id from leasehold.enqueue('villain', 'taken', {arguments})"  # noqa: S608
+            )
+            await self.run.accepted(VILLAIN, JobId(str(job)))
+
+        async def several(document: str) -> None:
+            for row in await self.connection.fetch("select * from leasehold.enqueue_jobs('villain', $1)", document):
+                if row["code"] is not None:
+                    assert row["code"].startswith("L1"), row
+                    raise InvalidInput(row["happened"], fix=row["fix"])
+                await self.run.accepted(VILLAIN, JobId(str(row["job_id"])))
+
+        await self._put_all("sql", [(ARGUMENTS, [one]), (DOCUMENTS, [several])])
+
+    async def tables(self) -> None:
+        """Changes rows by hand: of definitions, limits, jobs, attempts, lines, tenants and workers."""
+        for changes, change in (
+            (DEFINITIONS_BY_HAND, self._change_definition),
+            (LIMITS_BY_HAND, self._change_limits),
+            (ENDED_JOBS_BY_HAND, self._change_ended_job),
+            (WAITING_JOBS_BY_HAND, self._change_waiting_job),
+            (LINES_BY_HAND, self._add_line),
+            (TRIES_BY_HAND, self._add_attempt),
+            (TENANTS_BY_HAND, self._add_tenant),
+            (WORKERS_BY_HAND, self._add_worker),
+        ):
+            for column, value in changes:
+                await self.run.put("tables", change, column, value)
+        await self._commands(["jobs", "-n", "1000"], ["jobs", "-n", "1000", "--json"], ["counts", "-t", VILLAIN])
+
+    async def _change_definition(self, column: str, value: str) -> None:
+        """Enqueues a job that fails once under the changed row."""
+        await self.connection.execute(
+            f"update leasehold.definition_versions set {column} = {value} where key = 'odd'"  # noqa: S608
+        )
+        await self.run.enqueue(VILLAIN, definition="odd")
+        await self.run.store.definitions()
+        await self._commands(["definitions"])
+
+    async def _change_limits(self, column: str, value: str) -> None:
+        """Holds a job back by the changed row, if that does so, until the limits are lifted."""
+        await self.connection.execute("delete from leasehold.limits where key = 'villain'")
+        await self._insert("limits", {"kind": "'tenant'", "key": "'villain'", column: value})
+        try:
+            await self.run.enqueue(VILLAIN)
+            await self.run.store.scopes()
+            await self._commands(["limits"])
+        finally:
+            await self._lift_limits()
+
+    async def _change_ended_job(self, column: str, value: str) -> None:
+        job = await self._ended()
+        await self.connection.execute(
+            f"update leasehold.jobs_done set {column} = {value} where tenant_id = 'villain' and id = $1::uuid",  # noqa: S608
+            job,
+        )
+        await self._show(job)
+        if column == "definition":
+            return  # after a retry the job would wait until such a definition is registered
+        seen = await self.run.store.tenant(VILLAIN).get(job)
+        assert seen is not None
+        await self.run.store.tenant(VILLAIN).retry({job: seen.attempt})
+
+    async def _change_waiting_job(self, column: str, value: str) -> None:
+        door = self.run.store.tenant(VILLAIN)
+        job = await self.run.enqueue(VILLAIN, delay=timedelta(hours=1))
+        await self.connection.execute(
+            f"update leasehold.jobs set {column} = {value} where tenant_id = 'villain' and id = $1::uuid",  # noqa: S608
+            job,
+        )
+        await self._show(job)
+        await door.reschedule([job], delay=timedelta())
+
+    async def _add_line(self, column: str, value: str) -> None:
+        job = await self._ended()
+        columns = {"attempt": "1", "number": "1", "at": "now()", "kind": "'log'", "text": "'by hand'"} | {
+            column: value
+        }
+        await self._insert("job_lines", {"tenant_id": "'villain'", "job_id": f"'{job}'"} | columns)
+        await self._show(job)
+        await self._commands(["logs", job], ["logs", job, "--json"])
+
+    async def _add_attempt(self, column: str, value: str) -> None:
+        job = await self._ended()
+        columns = {"attempt": "2", "status": "'failed'", "started_at": "now()", "finished_at": "now()"}
+        await self._insert(
+            "job_attempts", {"tenant_id": "'villain'", "job_id": f"'{job}'"} | columns | {column: value}
+        )
+        await self._show(job)
+
+    async def _add_tenant(self, column: str, value: str) -> None:
+        name = f"'by hand {self.run.counts['tables']}'"
+        await self._insert("tenants", {"id": name, "created_at": "now()"} | {column: value})
+        await self.run.store.tenants()
+        await self._commands(["tenants"])
+
+    async def _add_worker(self, column: str, value: str) -> None:
+        columns = {"id": "gen_random_uuid()", "host": "'by hand'", "pid": "1", "version": "''", "slots": "1"}
+        moments = {"started_at": "now()", "last_seen_at": "now()", "lease_expires_at": "now() + interval '1 hour'"}
+        await self._insert("workers", columns | moments | {"definitions": "'{taken}'"} | {column: value})
+        try:
+            await self.run.store.workers()
+            await self._commands(["workers"])
+            await self.run.enqueue(VILLAIN)
+        finally:
+            await self.connection.execute("delete from leasehold.workers where host = 'by hand' or pid = 1")
+
+    async def _insert(self, table: str, values: dict[str, str]) -> None:
+        await self.connection.execute(
+            f"insert into leasehold.{table} ({', '.join(values)}) values ({', '.join(values.values())})"  # noqa: S608
+        )
+
+    async def _ended(self) -> JobId:
+        job = await self.run.enqueue(VILLAIN)
+        assert await self.run.store.tenant(VILLAIN).ended(job, timedelta(seconds=30)) is not None
+        return job
+
+    async def _show(self, job: JobId) -> None:
+        """Reads the job by every way that there is."""
+        door = self.run.store.tenant(VILLAIN)
+        assert await door.get(job) is not None
+        assert job in {each.id for each in (await door.find(Filter(), None, 20)).jobs}
+        assert job in {each.id for each in (await self.run.store.everywhere(Filter(), None, 200)).jobs}
+        for attempt in await door.attempts(job):
+            await door.lines(job, attempt.number)
+        await self._commands(["job", job])
+
+    # --------------------------------------------------------------------------------------------------- command line
+
+    async def _commands(self, *lines: Sequence[str]) -> None:
+        """Types commands, each of which has to succeed."""
+        for words in lines:
+            answer = await self.leasehold(*words)
+            assert answer.code == 0, f"{words}: {answer}"
+
+    async def commands(self) -> None:
+        async def enqueue(words: Sequence[str]) -> None:
+            answer = await self.leasehold("enqueue", "taken", *words, "--json", LEASEHOLD_TENANT=VILLAIN, stdin="")
+            require_answered(answer)
+            tenant = words[1] if words[0] == "--tenant" else VILLAIN
+            await self.run.accepted(tenant_id(tenant), JobId(answer.document["id"]))
+
+        await self._put_all("commands", [(COMMANDS, [enqueue])])
+
+    async def verbs(self) -> None:
+        """Types every other verb: those that change something for the villain alone."""
+        job = await self._ended()
+
+        async def typed(words: Sequence[str]) -> None:
+            named = [{"JOB": job, "TICKS": TICKS}.get(word, word) for word in words]
+            require_answered(await self.leasehold(*named, stdin=""))
+
+        try:
+            await self._put_all("verbs", [(VERBS, [typed])])
+        finally:
+            await self._lift_limits()
+
+    async def workers(self) -> None:
+        """Starts workers with hostile options: each refuses them, or works until it is stopped."""
+
+        async def started(words: Sequence[str]) -> None:
+            worker = self.processes.worker(*words, handlers=Path(f"{poison_app.__file__}:ticks"))
+            await eventually(lambda: _refused_or_works(worker), what=f"the start of a worker with {words}")
+            worker.send(SIGTERM)
+            if (code := await worker.code()) == 0:
+                return
+            assert code == 2, worker.said
+            assert "LH-1" in worker.said or "Usage" in worker.said, worker.said
+            raise InvalidInput(worker.said, fix="")
+
+        for words in WORKER_OPTIONS:
+            await self.run.put("workers", started, words)
+
+
+async def _refused_or_works(worker: Process) -> bool:
+    return worker.ended or "✓ worker" in worker.said
+
+
+async def _open_repository(app: Leasehold, word: Any) -> None:
+    """Opens a repository of the type that the word names."""
+    async with asyncio.timeout(30), JobsRepository(app, types=[word]):
+        pass
