@@ -296,8 +296,27 @@ def test_an_option_that_jobs_do_not_have_is_refused_with_the_nearest() -> None:
 def test_two_handlers_can_not_have_one_key() -> None:
     app = Leasehold()
     app.job(sync_folder)
-    with pytest.raises(LeaseholdError, match="'sync_folder' has a handler already"):
+    here = r".*test_arguments\.py:\d+"
+    with pytest.raises(LeaseholdError, match=f"the key 'sync_folder': the one in {here} and the one in {here}"):
         app.job(sync_folder)
+    assert app.handlers.keys == ("sync_folder",)
+
+
+class Counting:
+    @classmethod
+    def payload_model(cls) -> type[Order]:
+        return Order
+
+    def handle(self, payload: Order) -> int:
+        return payload.number
+
+
+def test_a_handler_class_is_named_by_the_place_of_its_method() -> None:
+    app = Leasehold()
+    app.add("count", Counting)
+    line = Counting.handle.__code__.co_firstlineno
+    with pytest.raises(LeaseholdError, match=rf"the one in .*test_arguments\.py:{line} and"):
+        app.add("count", Counting)
 
 
 def test_a_definition_is_described_by_the_docstring_and_called_like_the_function() -> None:

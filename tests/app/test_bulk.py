@@ -136,6 +136,18 @@ def test_an_answer_is_a_sequence_of_what_an_enqueue_gives(app: Leasehold, bound:
     assert repr(answer) == "<5 jobs enqueued: 5 created, 0 duplicates>"
 
 
+def test_a_definition_among_the_jobs_is_refused_with_what_to_write(app: Leasehold, enqueue_many: Many) -> None:
+    definition = app.job(note)
+    with pytest.raises(InvalidInput, match=r"got <definition 'note'>.*Pass what note\.bind\(…\) returns"):
+        enqueue_many([definition.bind(1), definition])
+    assert asyncio.run(_count(app)) == 0
+
+
+async def _count(app: Leasehold) -> int:
+    async with app.open():
+        return sum((await app.tenant("acme").jobs.counts(10)).values())
+
+
 def test_what_was_there_before_is_a_duplicate(app: Leasehold, bound: Callable[[int], NewJob]) -> None:
     door = app.tenant("acme").options(dedupe_key="once")
     answer = door.enqueue_many([bound(number) for number in range(5)], chunk=2)

@@ -342,7 +342,7 @@ def test_a_scheduled_job_can_be_made_due(app: Leasehold) -> None:
 # ------------------------------------------------------------------------------------------------------- wrong types
 
 WRONG: list[tuple[str, Enqueue]] = [
-    ("a number as delay", lambda app: door(app).options(delay=300)),
+    ("a list as delay", lambda app: door(app).options(delay=[300])),
     ("a text as moment", lambda app: door(app).options(at="2030-01-01")),
     ("a text as priority", lambda app: door(app).options(priority="10")),
     ("a number as correlation id", lambda app: door(app).options(correlation_id=5)),
@@ -363,7 +363,7 @@ def test_a_value_of_a_wrong_type_is_an_error_of_ours_too(what: str, call: Enqueu
 
 
 REGISTERED_WRONG: list[tuple[str, dict[str, Any]]] = [
-    ("a number as timeout", {"timeout": 600}),
+    ("a list as timeout", {"timeout": [600]}),
     ("a text as max_attempts", {"max_attempts": "5"}),
     ("a number as backoff", {"backoff": 30}),
     ("a timedelta as retention", {"retention": timedelta(days=1)}),

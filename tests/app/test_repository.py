@@ -12,6 +12,7 @@ from tests.conftest import Clock
 from leasehold import EnqueueJobInput, InvalidInput, Job, JobsRepository, Leasehold, PayloadInvalid, Status
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.errors import SeatLost, Unreachable
+from leasehold.model.duration import Duration
 from leasehold.model.job import tenant_id
 
 
@@ -127,7 +128,7 @@ async def test_whoever_lost_its_claim_is_told_and_writes_nothing(app: Leasehold,
             (claim,) = await second.claim()
             assert (claim.job, claim.attempt) == (job, 2)
             for mark in (first.mark_success(stale), first.mark_failure(stale, "late")):
-                with pytest.raises(SeatLost, match=r"LH-4001.*attempt 1 lost its lease.*Nothing was written"):
+                with pytest.raises(SeatLost, match=r"LH-4001.*try 1 lost its lease.*Nothing was written"):
                     await mark
             with pytest.raises(SeatLost, match="evicted"):
                 await first.claim()
@@ -168,7 +169,7 @@ async def test_what_a_claim_took_whose_answer_was_lost_is_given_back_at_no_cost(
         with answers_lost(monkeypatch, "claim"), pytest.raises(Unreachable):
             await jobs.claim(10)
         (again,) = await jobs.claim(10)
-        assert (again.job, again.attempt, again.forgiven) == (job, 2, 1)
+        assert (again.job, again.attempt, again.free_attempts) == (job, 2, 1)
         for claim in (held, again):
             await jobs.mark_success(claim)
 
@@ -254,3 +255,44 @@ def test_what_can_be_retried(status: str, attempts: int, expected: bool) -> None
 )
 def test_the_dedupe_key_character_by_character(org: str | None, payload: dict[str, Any], key: str) -> None:
     assert JobsRepository.dedupe_key("mail", org, payload) == key
+
+
+@pytest.mark.parametrize("lease", [0, "500ms", timedelta(hours=-1), "3651d", timedelta.max, "long", None], ids=repr)
+def test_a_lease_beyond_the_bounds_is_refused(app: Leasehold, lease: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"lease=.* is not (between 1 s and 3650 days|a duration)"):
+        JobsRepository(app, types=["send_mail"], lease=lease)
+
+
+@pytest.mark.parametrize("lease", [1, "1m30s", timedelta(days=3650)], ids=repr)
+async def test_a_lease_is_any_duration_in_the_bounds(app: Leasehold, lease: Duration) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"], lease=lease) as jobs:
+        await jobs.renew()
+
+
+@pytest.mark.parametrize("payload", [None, 7, "text", [1], [("to", "ada")]])
+async def test_a_payload_that_is_not_a_mapping_is_refused(app: Leasehold, payload: Any) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        with pytest.raises(PayloadInvalid, match=r"is not a mapping. Nothing was enqueued"):
+            await jobs.enqueue(EnqueueJobInput("send_mail", payload=payload))
+
+
+@pytest.mark.parametrize("key", [7, b"send_mail", None, ["send_mail"]])
+async def test_a_type_that_is_not_text_is_refused(app: Leasehold, key: Any) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        with pytest.raises(InvalidInput, match="is not"):
+            await jobs.enqueue(EnqueueJobInput(key))
+
+
+@pytest.mark.parametrize(
+    "words", [{"error": 7}, {"error": b"no"}, {"error": "no", "code": 7}, {"error": ValueError("no")}]
+)
+async def test_a_failure_that_is_not_told_in_text_is_refused_and_can_be_marked_again(
+    app: Leasehold, words: dict[str, Any]
+) -> None:
+    async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
+        job = await jobs.enqueue(MAIL)
+        (claim,) = await jobs.claim()
+        with pytest.raises(InvalidInput, match=r"is not text. Nothing was written, and the claim is still held"):
+            await jobs.mark_failure(claim, **words)
+        await jobs.mark_failure(claim, "no such address", final=True)
+        assert (await app.tenant("acme").aget(job)).status is Status.FAILED

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from importlib import import_module
 from typing import Any
 
@@ -18,9 +19,11 @@ from leasehold.errors import BlockingCall, Unreachable
 from leasehold.model.job import Claim
 from leasehold.model.status import AttemptStatus
 from leasehold.store import Claimed, Renewal, Seat, Serves, Store, WorkerFacts
+from leasehold.worker.heartbeat import Leases
 from leasehold.worker.tenure import Tenure
 
 LONG = PATIENCE.total_seconds()
+SECOND = timedelta(seconds=1)
 
 
 async def workers(url: str) -> int:
@@ -35,10 +38,12 @@ def freeze_heartbeats_after_one(monkeypatch: pytest.MonkeyPatch) -> threading.Ev
     """Set once that one is written: none is under way then, and none comes after it."""
     renew, written = PostgresStore.renew, threading.Event()
 
-    async def once(store: PostgresStore, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+    async def once(
+        store: PostgresStore, seat: Seat, held: Sequence[Claim], lease: timedelta, **asks: bool
+    ) -> Renewal:
         if written.is_set():
             raise Unreachable("frozen.", fix="Nothing was changed.")
-        renewal = await renew(store, seat, held, lease)
+        renewal = await renew(store, seat, held, lease, **asks)
         written.set()
         return renewal
 
@@ -180,7 +185,7 @@ async def test_when_the_time_is_over_what_runs_is_given_back_at_no_cost(
         assert (ticked.ran, ticked.given_back, ticked.more) == (0, 2, True)
         records = [await acme.aget(each.id) for each in placed]
         assert {record.status for record in records} == {Status.QUEUED}
-        assert sorted((record.attempt, record.forgiven) for record in records) == [(0, 0), (1, 1), (1, 1)]
+        assert sorted((record.attempt, record.free_attempts) for record in records) == [(0, 0), (1, 1), (1, 1)]
     assert await workers(database_url) == 0
 
 
@@ -233,7 +238,33 @@ async def test_many_may_tick_at_once_and_each_job_runs_once(app: Leasehold) -> N
     assert set(ran.values()) == {1}
 
 
-async def test_effects_and_cancels_work_in_a_tick_as_in_a_worker(app: Leasehold, database_url: str) -> None:
+async def test_a_cancel_reaches_a_job_that_a_tick_runs(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the next heartbeat, for a tick does not listen."""
+    monkeypatch.setattr(import_module("leasehold.worker.tick"), "LEASE", Leases(busy=1.5 * SECOND, idle=1.5 * SECOND))
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    @app.job
+    async def endless(job: Job) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with app.open():
+        acme = app.tenant("acme")
+        placed = await acme.aenqueue(endless)
+        ticking = asyncio.create_task(app.atick(max_seconds=LONG))
+        await began.wait()
+        await acme.acancel(placed.id)
+        ticked = await ticking
+        assert (ticked.ran, ticked.succeeded, ticked.failed, ticked.given_back) == (1, 0, 0, 0)
+        assert stopped.is_set()
+        assert (await acme.aget(placed.id)).status is Status.CANCELED
+        assert [each.status for each in await acme.jobs.attempts(placed.id)] == [AttemptStatus.CANCELED]
+
+
+async def test_effects_work_in_a_tick_as_in_a_worker(app: Leasehold, database_url: str) -> None:
     @app.job
     async def write(job: Job) -> None:
         async with job.transaction() as connection:
@@ -247,11 +278,18 @@ async def test_effects_and_cancels_work_in_a_tick_as_in_a_worker(app: Leasehold,
     await connection.close()
 
 
-@pytest.mark.parametrize("limits", [{"max_jobs": 0}, {"max_seconds": 0}, {"max_seconds": float("nan")}])
+@pytest.mark.parametrize("limits", [{"max_jobs": 0}, {"max_seconds": 0}, {"max_seconds": "0s"}])
 async def test_a_tick_without_jobs_or_time_is_refused(app: Leasehold, limits: dict[str, Any]) -> None:
     greeter(app)
-    with pytest.raises(InvalidInput, match="more than zero"):
+    with pytest.raises(InvalidInput, match=r"is not (more than zero|at least 1)"):
         await app.atick(**limits)
+
+
+@pytest.mark.parametrize("count", ["3", 1.5, True, None, Decimal("NaN"), 1j, 2**31, 2**70])
+async def test_a_tick_of_other_than_a_number_of_jobs_is_refused(app: Leasehold, count: Any) -> None:
+    greeter(app)
+    with pytest.raises(InvalidInput, match=r"max_jobs=.* is not .*Nothing was run"):
+        await app.atick(max_jobs=count)
 
 
 async def test_whoever_dies_in_a_tick_leaves_nothing_but_a_lease(

@@ -58,6 +58,7 @@ acme.enqueue(greet, Order(number=1))
 acme.enqueue_many([resize.bind(width=width) for width in (1, 2)])
 acme.enqueue_key("resize", {"width": 3})
 acme.options(delay=timedelta(minutes=5))
+acme.options(delay=300)
 
 
 async def producer() -> None:
@@ -79,7 +80,7 @@ WRONG = [
     'acme.enqueue("resize", width=5)',
     "resize.bind()",
     'acme.options(dely="5m")',
-    "acme.options(delay=5)",
+    "acme.options(delay=[5])",
     "app.job(retries=5)",
     "wrong: Enqueued[str] = acme.enqueue(sync_folder, provider_id='x')",
     "@app.job\ndef without_a_job(width: int) -> None: ...",

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from leasehold.app.tenant import Enqueued
 from leasehold.errors import InvalidInput, UnusableHandler
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
+from leasehold.worker import worker
 from leasehold.worker.tenure import Tenure
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -315,6 +317,32 @@ async def test_a_worker_that_dies_is_begun_again(
     assert "the worker in this process died" in caplog.text
 
 
+async def test_a_worker_with_too_many_stuck_handlers_is_not_begun_again(
+    app: Leasehold, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new worker would count from 0, and their threads would pile up in this process."""
+    monkeypatch.setattr(resident, "PAUSE", 0.01)
+    monkeypatch.setattr(worker, "MOST_STUCK", -1)
+    let_go = threading.Event()
+
+    @app.job(timeout="100ms", max_attempts=1)
+    def hang(job: Job) -> None:
+        assert let_go.wait(3 * PATIENCE.total_seconds())
+
+    async def has_ended() -> bool:
+        return "leasehold worker" not in {task.get_name() for task in asyncio.all_tasks()}
+
+    try:
+        async with app.open(worker=WorkerSettings(slots=1)):
+            await app.tenant("acme").aenqueue(hang)
+            await eventually(has_ended, what="the end of the worker")
+            assert await app.store.workers() == []
+    finally:
+        let_go.set()
+    (said,) = [record for record in caplog.records if "is not begun again" in record.getMessage()]
+    assert said.levelno == logging.ERROR
+
+
 async def test_a_coroutine_under_an_ordinary_decorator_is_awaited(app: Leasehold) -> None:
     def ordinary(handler: Any) -> Any:
         @functools.wraps(handler)
@@ -348,6 +376,19 @@ async def test_a_result_that_contains_itself_is_final_and_not_retried(app: Lease
     assert (job.status, runs) == (Status.FAILED, [1])
 
 
+async def test_a_huge_typed_result_is_refused_before_all_of_it_is_seen(app: Leasehold) -> None:
+    """Ten billion numbers: turning them into JSON would take the loop an hour."""
+
+    @app.job
+    async def report(job: Job) -> dict[str, list[list[int]]]:
+        return {"rows": [[0] * 100_000] * 100_000}
+
+    async with app.open(worker=True):
+        job = await ended(app, await app.tenant("acme").aenqueue(report))
+    assert (job.status, job.last_error_code) == (Status.FAILED, "result_invalid")
+    assert "far more than 262,144 bytes of JSON" in (job.last_error or "")
+
+
 def test_generators_are_no_handlers() -> None:
     def produces(job: Job) -> Any:
         yield 1
@@ -362,10 +403,17 @@ def test_what_is_no_handler_class_is_refused(handler: Any) -> None:
         Leasehold().add("wrong", handler)
 
 
-@pytest.mark.parametrize("handler", ["name", functools.partial(print)], ids=["text", "partial"])
+@pytest.mark.parametrize(
+    "handler", ["name", functools.partial(print), lambda job: None], ids=["text", "partial", "lambda"]
+)
 def test_what_has_no_name_is_no_handler(handler: Any) -> None:
-    with pytest.raises(UnusableHandler, match="is no function with a name"):
+    with pytest.raises(UnusableHandler, match="is not a function with a name"):
         Leasehold().job(handler)
+
+
+def test_an_empty_key_is_refused_and_not_replaced() -> None:
+    with pytest.raises(InvalidInput, match="key is empty"):
+        Leasehold().job(key="")(lambda job: None)
 
 
 async def test_the_environment_counts_beside_what_is_said_about_the_worker(

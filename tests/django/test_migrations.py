@@ -6,7 +6,7 @@ from tests.cli.test_migrate import leasehold as leasehold_command
 from tests.django.conftest import Shop
 
 import leasehold.django.migrations
-from leasehold.engines import standing
+from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrations
 
 
@@ -18,7 +18,7 @@ def test_each_of_our_migrations_is_one_of_djangos() -> None:
 async def test_migrate_makes_the_schema_that_this_code_needs(empty: Shop) -> None:
     said = empty.must("migrate")
     assert "Applying leasehold.0001_foundation... OK" in said
-    assert (await standing(empty.url)).current
+    assert (await engine_for(empty.url).schema_status()).current
 
 
 def test_what_was_migrated_before_is_left_as_it_is(empty: Shop) -> None:

@@ -33,14 +33,14 @@ def test_a_planted_double_charge_is_found(leasehold: Rehearsal) -> None:
         charge_order for acme, stopped in 8 places: 3 × once, 5 × DOUBLED. An undisturbed run makes 1 effect.
 
           stopped                                              effects           the job
-          killed: before it begins                             1        once     succeeded, attempt 2
-          killed: before charge                                1        once     succeeded, attempt 2
-          killed: in charge, its effect made                   2        DOUBLED  succeeded, attempt 2
-          answer lost: in charge, its effect made              2        DOUBLED  succeeded, attempt 2
-          killed: returned, its result not yet written         2        DOUBLED  succeeded, attempt 2
-          killed: its result written, the worker not yet told  1        once     succeeded, attempt 1
-          lease lost: before charge                            2        DOUBLED  succeeded, attempt 2
-          lease lost: returned, its result not yet written     2        DOUBLED  succeeded, attempt 2
+          killed: before it begins                             1        once     succeeded, try 2
+          killed: before charge                                1        once     succeeded, try 2
+          killed: in charge, its effect made                   2        DOUBLED  succeeded, try 2
+          answer lost: in charge, its effect made              2        DOUBLED  succeeded, try 2
+          killed: returned, its result not yet written         2        DOUBLED  succeeded, try 2
+          killed: its result written, the worker not yet told  1        once     succeeded, try 1
+          lease lost: before charge                            2        DOUBLED  succeeded, try 2
+          lease lost: returned, its result not yet written     2        DOUBLED  succeeded, try 2
 
         Doubled: hand job.idempotency_key to whoever makes the effect, so that a second call is known to be one; or \
 make it in a transaction that is committed with the job's own end, or not at all."""
@@ -97,10 +97,11 @@ def test_of_several_effects_each_has_its_boundaries(leasehold: Rehearsal) -> Non
     assert verdicts(found)["killed: in send_mail, its effect made"] == "DOUBLED"
 
 
+@pytest.mark.faults
 def test_a_handler_that_asks_again_by_itself_is_found_by_a_lost_answer(leasehold: Rehearsal) -> None:
     found = leasehold.crashes("acme", payments.charge_stubbornly.bind(7), effects=[charge])
     lost = found["answer lost: in charge, its effect made"]
-    assert (lost.verdict, lost.seen, lost.attempts) == ("DOUBLED", 2, 1)
+    assert (lost.verdict, lost.seen, lost.tries) == ("DOUBLED", 2, 1)
 
 
 @pytest.mark.faults
@@ -156,6 +157,7 @@ def test_rows_of_a_transaction_without_a_key_are_doubled(leasehold: Rehearsal, b
     }
 
 
+@pytest.mark.faults
 def test_rows_of_a_transaction_that_knows_the_job_are_there_once(leasehold: Rehearsal, bookings: Bookings) -> None:
     """While its lease is lost, the first run's open transaction makes the second one wait."""
     effects = [payments.last_thought]

@@ -9,7 +9,7 @@ import pytest
 from tests.testing.shop import app, close_month, send_invoice, sync_folder
 
 from leasehold import InvalidInput, NewJob, Status, UnknownJob
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.testing import Rehearsal
 
 acme = app.tenant("acme")
@@ -154,7 +154,7 @@ def test_none_means_none_of_the_definition_and_the_tenant(leasehold: Rehearsal) 
 
 
 async def test_what_was_rolled_back_was_never_enqueued(leasehold: Rehearsal) -> None:
-    store = await open_store(leasehold.url)
+    store = await engine_for(leasehold.url).open()
     connection = await asyncpg.connect(leasehold.url)
     try:
         await store.sync_definitions(app.handlers.definitions)

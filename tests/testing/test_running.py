@@ -183,7 +183,7 @@ def test_a_drain_ends_though_something_is_held_back(leasehold: Rehearsal) -> Non
 
 def test_a_drain_that_would_go_on_for_ever_is_stopped(leasehold: Rehearsal) -> None:
     acme.enqueue(wait_for_the_carrier)
-    with pytest.raises(AssertionError, match=r"stopped after 20 executions: does a job enqueue itself, or snooze"):
+    with pytest.raises(AssertionError, match=r"stopped after 20 runs: does a job enqueue itself, or snooze"):
         leasehold.drain(advance=True, max_jobs=20)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 from leasehold import embedded
 from leasehold.app.opened import Opened
 from leasehold.config import Settings
-from leasehold.engines import open_store, prepare_store
+from leasehold.engine import Engine
+from leasehold.engines import DEFAULT_URL, engine_for
+from leasehold.store import Store
 from leasehold.worker import Handlers
 
 log = logging.getLogger("leasehold")
@@ -43,19 +45,30 @@ class Access:
         if settings.url:
             yield settings.url
             return
+        settings.require_embedded()
         new = not settings.home.exists()
         with embedded.postgres(settings.home) as server:
             if new:  # someone may just have forgotten the URL, and would look for these jobs elsewhere
                 log.warning("LEASEHOLD_URL is not set: a new database was made in %s", settings.home.resolve())
             with ThreadPoolExecutor(1) as aside:  # whoever asks may have a loop running
-                aside.submit(asyncio.run, prepare_store(server.url, settings.schema)).result()
+                aside.submit(asyncio.run, engine_for(server.url, settings.schema).prepare()).result()
             yield server.url
+
+    async def open_at(self, url: str) -> Store:
+        """Opens a store there, under the settings that hold now."""
+        return await self.engine_at(url).open(statement_timeout=self.settings.statement_timeout)
+
+    def engine_at(self, url: str | None = None) -> Engine:
+        """Returns the engine at that URL, by default at the one of the settings, under the settings that hold now."""
+        settings = self.settings
+        listen_url = settings.listen_url if settings.url else None
+        return engine_for(url or settings.url or DEFAULT_URL, settings.schema, listen_url)
 
     @asynccontextmanager
     async def open(self, handlers: Handlers) -> AsyncIterator[Opened]:
         with ExitStack() as running:
             url = await asyncio.to_thread(running.enter_context, self.database())
-            store = await open_store(url, self.settings.schema)
+            store = await self.open_at(url)
             try:
                 yield Opened(store, url, handlers)
             finally:

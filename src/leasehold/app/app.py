@@ -1,11 +1,11 @@
 """Leasehold: what a user creates. It knows the jobs, opens the doors, and says where the database is."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
-from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -21,16 +21,19 @@ from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of
 from leasehold.app.opened import Opened, Shared
 from leasehold.app.resident import working
 from leasehold.app.tenant import Enqueued, Tenant
-from leasehold.config import VERSION, Settings, read_duration
-from leasehold.engines import open_store
+from leasehold.config import VERSION, Settings
+from leasehold.engine import Engine
 from leasehold.errors import BlockingCall, InvalidInput, NoTenant, UnusableHandler
-from leasehold.model.backoff import Backoff
+from leasehold.model.backoff import Backoff, Preset
 from leasehold.model.definition import Definition, Retention
+from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import tenant_id
-from leasehold.store import Store
+from leasehold.store import Caller, Store
 from leasehold.telemetry import Observer, nobody
 from leasehold.worker import Handlers, Job, Ticked, Worker, WorkerSettings, tick
 from leasehold.worker.handlers import Call
+
+log = logging.getLogger("leasehold")
 
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
@@ -86,6 +89,7 @@ class Leasehold:
         self._open_store = partial(_open_store, self._access, ref(self.handlers))
         self._shared: WeakKeyDictionary[asyncio.AbstractEventLoop, Shared] = WeakKeyDictionary()
         self._background = Background(self._open_store)
+        self._engine: Engine | None = None  # of within(…), which is called for each enqueue
         finalize(self, self._background.close)
 
     def configure(self, *, url: str | None = None, schema: str | None = None, home: Path | str | None = None) -> None:
@@ -96,6 +100,7 @@ class Leasehold:
                 fix="Configure it before: async with app.open(): …",
             )
         self._access.configure(url, schema, home)
+        self._engine = None
         self._background.close()
 
     @property
@@ -115,9 +120,9 @@ class Leasehold:
         /,
         *,
         key: str | None = None,
-        timeout: str | timedelta = ...,
+        timeout: Duration = ...,
         max_attempts: int = ...,
-        backoff: Backoff = ...,
+        backoff: Backoff | Preset = ...,
         priority: int = ...,
         retention: Retention = ...,
         on_exhausted: Literal["dead_letter", "failed"] = ...,
@@ -126,21 +131,22 @@ class Leasehold:
     def job(self, handler: Callable[..., Any] | None = None, /, *, key: str | None = None, **options: Any) -> Any:
         """Makes a function a job. Its key is its name, unless given; its arguments are those after the job.
 
-        timeout       how long one execution may take, as in "10m"; default 1 hour
-        max_attempts  how many executions there may be, the first included; default 5
-        backoff       how long a failed one waits: Exponential() or Steps(); default 5 s, doubled up to 1 h, jittered
+        timeout       how long one try may take, as in "10m"; default 1 hour
+        max_attempts  how many tries there may be, the first included; default 5
+        backoff       how long a failed one waits: Exponential() or Steps(); default 5 s, doubled up to 1 h, jittered.
+                      A preset (OUTBOX, SCHEDULED, SMALL_TEAM) also sets max_attempts, unless that is given
         priority      lower runs first; default 100
         retention     how long ended jobs are kept; default 30 days, dead letters and failed ones for ever
-        on_exhausted  "dead_letter" or "failed": what a job becomes when its attempts are used up
+        on_exhausted  "dead_letter" or "failed": what a job becomes when its tries are used up
         description   for people; default the first paragraph of its docstring
         """
 
         def decorate(handler: Callable[..., Any]) -> TypedDefinition[Any, Any]:
-            name = key or getattr(handler, "__name__", None)
-            if name is None or not callable(handler):
+            name = getattr(handler, "__name__", None) if key is None else key
+            if name is None or name == "<lambda>" or not callable(handler):
                 raise UnusableHandler(
-                    f"{handler!r} is no function with a name of its own. Nothing was registered.",
-                    fix='Write @app.job above a function, with options as in @app.job(key="sync-folder").',
+                    f"{handler!r} is not a function with a name of its own. Nothing was registered.",
+                    fix='Write @app.job above a function; or give it a key, as in @app.job(key="sync-folder").',
                 )
             return self._add(of_function(_definition(name, options), handler))
 
@@ -157,6 +163,12 @@ class Leasehold:
         return self._definitions.get(key)
 
     def _add(self, definition: TypedDefinition[Any, Any]) -> TypedDefinition[Any, Any]:
+        if (known := self._definitions.get(definition.key)) is not None:
+            raise InvalidInput(
+                f"two handlers have the key {definition.key!r}: the one in {known.place} and the one in "
+                f"{definition.place}. Nothing was registered under it a second time.",
+                fix='Rename one of them, or give it another key: @app.job(key="…").',
+            )
         self.handlers.add(definition.definition, reads_json=True)(self._around(definition.call))
         self._definitions[definition.key] = definition
         return definition
@@ -200,11 +212,15 @@ class Leasehold:
         async with AsyncExitStack() as stack:
             opened = await stack.enter_async_context(shared.used())
             if worker:
+                if not self.settings.url:
+                    log.info(
+                        "LEASEHOLD_URL is not set: this worker runs the jobs of %s", self.settings.home.resolve()
+                    )
                 make = partial(self._make_worker, worker, opened.url)
                 await stack.enter_async_context(working(make))
             yield self
 
-    def tick(self, max_jobs: int = 100, max_seconds: float = 10.0, *, slots: int = 10) -> Ticked:
+    def tick(self, max_jobs: int = 100, max_seconds: Duration = 10.0, *, slots: int = 10) -> Ticked:
         """Runs what is due, here and now, and returns: for a cron, a serverless function or a test.
 
         Claims of workers that are gone are taken from them; then up to `max_jobs` are run, `slots` at once, those
@@ -220,13 +236,13 @@ class Leasehold:
             )
         return asyncio.run(self.atick(max_jobs, max_seconds, slots=slots))
 
-    async def atick(self, max_jobs: int = 100, max_seconds: float = 10.0, *, slots: int = 10) -> Ticked:
-        settings = replace(self.worker_settings(), slots=slots)
+    async def atick(self, max_jobs: int = 100, max_seconds: Duration = 10.0, *, slots: int = 10) -> Ticked:
+        settings, seconds = replace(self.worker_settings(), slots=slots), read_duration(max_seconds).total_seconds()
         async with self.open():
             opened = self._opened_here()
             assert opened is not None
-            again = partial(open_store, opened.url, self.settings.schema)
-            return await tick(opened.store, again, self.handlers, settings, max_jobs, max_seconds)
+            again = partial(self._access.open_at, opened.url)
+            return await tick(opened.store, again, self.handlers, settings, max_jobs, seconds)
 
     @property
     def store(self) -> Store:
@@ -254,7 +270,7 @@ class Leasehold:
         """A worker for a process of its own, on whose loop the app is open for its handlers."""
 
         async def open_and_lend() -> Store:
-            store = await open_store(url, self.settings.schema)
+            store = await self._access.open_at(url)
             shared = self._shared.setdefault(asyncio.get_running_loop(), Shared(self._open_store))
             shared.opened = Opened(store, url, self.handlers)
             return store
@@ -267,9 +283,21 @@ class Leasehold:
         if isinstance(how, WorkerSettings):
             notify, fallback = how.notify and own.notify, how.fallback or own.fallback
             own = replace(how, notify=notify, fallback=fallback, version=how.version or own.version)
-        return Worker(partial(open_store, url, self.settings.schema), self.handlers, own)
+        return Worker(partial(self._access.open_at, url), self.handlers, own)
 
     # ------------------------------------------------------------------------------------------------ for its doors
+
+    def _join(self, connection: object) -> Caller:
+        """Wraps a caller's connection. Raises InvalidInput if the engine has no transactions that it could join."""
+        if self._engine is None:
+            self._engine = self._access.engine_at()
+        if not self._engine.abilities.caller_transaction:
+            raise InvalidInput(
+                "within(…) needs an engine whose jobs a transaction of yours can hold, and the engine of "
+                f"{self._engine.url.partition('://')[0]}:// has none. Nothing was enqueued.",
+                fix="Enqueue without within(…), after your own commit; options(id=…) makes the call repeatable.",
+            )
+        return self._engine.join(connection)
 
     async def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
         """On this loop where the app is open, else in the background, which opens it there for good."""
@@ -331,5 +359,6 @@ def _definition(key: str, options: Mapping[str, Any]) -> Definition:
             f'{key}: a job has no option "{name}".' + (f' Did you mean "{near[0]}"?' if near else ""),
             fix=f"Nothing was registered. Options are: {', '.join(sorted(OPTIONS))}.",
         )
-    timeout = options.get("timeout")
-    return Definition(key, **{**options, **({"timeout": read_duration(timeout)} if isinstance(timeout, str) else {})})
+    if isinstance(preset := options.get("backoff"), Preset):
+        options = {"max_attempts": preset.max_attempts, **options, "backoff": preset.backoff}
+    return Definition(key, **options)

@@ -139,7 +139,7 @@ class Arguments:
         changed = [
             f"{name}{place}: {_shown(was)} would come back from JSON as {_shown(now)}"
             for name, before in self._fields(passed)
-            for place, was, now in _changes(before, after.get(name), "")
+            for place, was, now in changes(before, after.get(name), "")
         ]
         if changed:
             raise NotJson(
@@ -247,16 +247,16 @@ def _field(parameter: inspect.Parameter) -> Any:
     return Field(default, alias=parameter.name, title=parameter.name)
 
 
-def _changes(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
+def changes(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
     """Where what came back is not what went in. Classes that can't compare themselves are told apart by type only."""
     if isinstance(before, BaseModel) and type(before) is type(after):
         before, after = before.__dict__, after.__dict__
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         for name in before:
-            yield from _changes(before[name], after[name], f"{place}[{name!r}]")
+            yield from changes(before[name], after[name], f"{place}[{name!r}]")
     elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
         for index, (was, now) in enumerate(zip(before, after, strict=True)):
-            yield from _changes(was, now, f"{place}[{index}]")
+            yield from changes(was, now, f"{place}[{index}]")
     elif before != after and (type(before) is not type(after) or _compares(before)):
         yield place, before, after
 

@@ -13,14 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
+from leasehold.app.definition import TypedDefinition
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyEnqueued, Unreachable
+from leasehold.model.bounds import described
 from leasehold.model.job import AllCreated, JobId, NewJob, Placed
 from leasehold.store import TenantJobs
 
 if TYPE_CHECKING:
     from leasehold.app.tenant import Enqueued
+
+T = TypeVar("T")
 
 # Of one transaction: smaller ones take more round trips, larger ones leave the server idle while they are made.
 CHUNK = 250
@@ -138,6 +142,17 @@ class Chunks(Protocol):
     def written(self, done: int) -> None: ...
 
 
+_JOBS = frozenset({NewJob})
+
+
+def _not_a_job(found: object) -> InvalidInput:
+    name = found.key if isinstance(found, TypedDefinition) else "definition"
+    return InvalidInput(
+        f"enqueue_many got {described(found)}, which is not a job. Of its chunk nothing was enqueued.",
+        fix=f"Pass what {name}.bind(…) returns, one for each set of arguments.",
+    )
+
+
 class Order:
     """What was asked for."""
 
@@ -160,6 +175,8 @@ class Order:
     def take(self, most: int) -> list[NewJob]:
         jobs, self._ahead = self._ahead[:most], self._ahead[most:]
         jobs.extend(islice(self._jobs, most - len(jobs)))
+        if not _JOBS.issuperset(map(type, jobs)):
+            raise _not_a_job(next(each for each in jobs if type(each) is not NewJob))
         return jobs
 
     def chunk_of(self, jobs: list[NewJob]) -> Chunk:
@@ -303,6 +320,7 @@ async def _send(
     when that is done with the one before, the server would wait 4 of the 24 µs that a job takes.
     """
     under_way: deque[tuple[Chunk, asyncio.Task[Sequence[Placed]]]] = deque()
+    before = 0
 
     async def arrived() -> None:
         sent, sending = under_way.popleft()
@@ -313,8 +331,9 @@ async def _send(
     try:
         while chunk.jobs:
             # Before it is handed over: whoever has to look up versions first would be overtaken by the next one.
-            pinned = await pin(chunk.jobs)
-            under_way.append((chunk, asyncio.create_task(put(chunk.jobs, pinned))))
+            pinned = await _numbered(pin(chunk.jobs), before, len(chunk.jobs))
+            under_way.append((chunk, asyncio.create_task(_numbered(put(chunk.jobs, pinned), before, len(pinned)))))
+            before += len(pinned)
             await asyncio.sleep(0)
             if len(under_way) > 1:
                 await arrived()
@@ -332,6 +351,16 @@ async def _send(
         for sent, sending in under_way:
             with suppress(Exception):
                 answer._add(sent.jobs, await sending)
+        raise
+
+
+async def _numbered(step: Awaitable[T], before: int, count: int) -> T:
+    """Awaits a step of a chunk's way. A refusal says which of all jobs it is about, not which of its chunk."""
+    try:
+        return await step
+    except InvalidInput as error:
+        if error.number is not None or (before and count == 1):
+            error.number = before + (error.number or 1)
         raise
 
 

@@ -2,17 +2,14 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, get_type_hints
 
-import orjson
-from pydantic import BaseModel, TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
-from pydantic_core import PydanticSerializationError
+from pydantic import BaseModel
 
 from leasehold.app.arguments import Arguments, arguments_of, arguments_of_model
+from leasehold.app.return_type import ReturnType
 from leasehold.errors import UnusableHandler
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
@@ -47,6 +44,12 @@ class TypedDefinition(Generic[P, R_co]):
     def key(self) -> str:
         return self.definition.key
 
+    @property
+    def place(self) -> str:
+        """Returns where the handler stands, as in `app.py:14`."""
+        code = getattr(inspect.unwrap(self._handler), "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(self._handler)
+
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A job for these arguments, to be enqueued with others. Raises PayloadInvalid where they don't fit."""
         payload, fits = self._arguments.payload(args, kwargs)
@@ -56,7 +59,11 @@ class TypedDefinition(Generic[P, R_co]):
 
     def of_payload(self, payload: Mapping[str, Any]) -> NewJob:
         """A job with this as its payload, as `bind` would make it, for whoever has no arguments but JSON."""
-        return NewJob(definition=self.key, payload=self._arguments.filled(payload))
+        return NewJob.of(self.key, self._arguments.filled(payload))
+
+    def fit(self, job: NewJob) -> NewJob:
+        """Returns the job with its payload validated and completed by the defaults of the parameters."""
+        return job.with_fields(job.version, {"payload": self._arguments.filled(job.payload), "fits": True})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._handler(*args, **kwargs)
@@ -82,27 +89,16 @@ class TypedDefinition(Generic[P, R_co]):
         return call
 
     def _result(self, returned: Any) -> Any:
-        """As JSON, by the type that the handler says it returns. What can't be so is for the worker to refuse."""
-        if self._returns is not None and returned is not None:
-            with suppress(PydanticSerializationError, ValueError):  # a ValueError is a value that contains itself
-                return self._returns.dump_python(returned, mode="json", round_trip=True, warnings="none")
-        return returned
+        """As JSON, by the type that the handler declares to return; the worker refuses a result that does not fit."""
+        return returned if self._returns is None else self._returns.write(returned)
 
     def read_result(self, stored: Any) -> Any:
         """What the handler returned, from the JSON that was kept of it."""
-        return (
-            stored if self._returns is None or stored is None else self._returns.validate_json(orjson.dumps(stored))
-        )
+        return stored if self._returns is None or stored is None else self._returns.read(stored)
 
     @cached_property
-    def _returns(self) -> TypeAdapter[Any] | None:
-        hint = get_type_hints(self._handler, include_extras=True).get("return", Any)
-        if hint in (Any, None, type(None)):
-            return None
-        try:
-            return TypeAdapter(hint)
-        except (PydanticSchemaGenerationError, PydanticUserError):
-            return None
+    def _returns(self) -> ReturnType | None:
+        return ReturnType.of(self.key, get_type_hints(self._handler, include_extras=True).get("return", Any))
 
 
 class ClassHandler(Protocol[M_co]):
@@ -140,10 +136,11 @@ def of_class(definition: Definition, handler: type[ClassHandler[M]]) -> TypedDef
             f"{definition.key}: {handler.__name__}.payload_model() returns {model!r}, which is no Pydantic model.",
             fix="Nothing was registered. Return the class of the payload.",
         )
-    return _described(definition, arguments_of_model(definition.key, model), _called_anew(handler))
+    return _described(definition, arguments_of_model(definition.key, model), _method_of_a_new_instance(handler))
 
 
-def _called_anew(handler: type[ClassHandler[Any]]) -> Callable[..., Any]:
+def _method_of_a_new_instance(handler: type[ClassHandler[Any]]) -> Callable[..., Any]:
+    """Returns a function that makes an instance for each call. It has the place and the return type of `handle`."""
     wants_job = len(inspect.signature(handler.handle).parameters) > 2
     if inspect.iscoroutinefunction(handler.handle):
 
@@ -159,7 +156,13 @@ def _called_anew(handler: type[ClassHandler[Any]]) -> Callable[..., Any]:
 
         chosen = handle
     chosen.__name__, chosen.__doc__ = handler.__name__, handler.__doc__
+    chosen.__wrapped__ = handler.handle  # type: ignore[attr-defined]
+    chosen.__annotations__ = {name: hint for name, hint in _annotations(handler.handle).items() if name == "return"}
     return chosen
+
+
+def _annotations(method: object) -> Mapping[str, Any]:
+    return getattr(method, "__annotations__", {})
 
 
 def _described(
@@ -167,5 +170,5 @@ def _described(
 ) -> TypedDefinition[Any, Any]:
     description = definition.description or (inspect.getdoc(handler) or "").partition("\n\n")[0]
     whole = replace(definition, schema=arguments.schema, description=description)
-    whole.check_schema()
+    whole.check_registrable()
     return TypedDefinition(whole, arguments, handler)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from time import monotonic
 
-from leasehold.model.definition import Registered, described, unknown_definition
+from leasehold.model.definition import Definition, Registered, described, unknown_definition
 from leasehold.store import Store
 from leasehold.worker import Handlers
 
@@ -25,6 +25,7 @@ class Opened:
         self._handlers = handlers
         self.versions: dict[str, int] = {}
         self._registered: dict[str, Registered] = {}
+        self._versions: dict[tuple[str, int], Definition] = {}
         self._looked_at = float("-inf")
         self._turn = asyncio.Lock()
 
@@ -42,6 +43,7 @@ class Opened:
         """The database knows nothing of these versions any more: it was made anew."""
         self.versions.clear()
         self._registered.clear()
+        self._versions.clear()
 
     async def _sync(self) -> None:
         changes = await self.store.sync_definitions(self._handlers.definitions)
@@ -59,6 +61,17 @@ class Opened:
         if key not in self._registered:
             raise unknown_definition(key, tuple(self._registered))
         return self._registered[key]
+
+    async def stored(self, key: str, version: int | None) -> Definition | None:
+        """Returns a definition as the database has it, in the version that is current or named; None: no such one."""
+        if version is None:
+            return (await self.registered(key)).definition
+        if (key, version) not in self._versions:
+            found = await self.store.definition_version(key, version)
+            if found is None:
+                return None
+            self._versions[key, version] = found
+        return self._versions[key, version]
 
 
 class Shared:

@@ -11,33 +11,41 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.config import VERSION
-from leasehold.errors import InvalidInput, SeatLost
+from leasehold.errors import InvalidInput, PayloadInvalid, SeatLost
 from leasehold.model.backoff import SMALL_TEAM
-from leasehold.model.dedupe import canonical_key
+from leasehold.model.bounds import described, problems_of_duration
+from leasehold.model.dedupe import DEFAULT_TENANT, Mode, WhileActive, canonical_key
 from leasehold.model.definition import Definition, OnExhausted
-from leasehold.model.job import Claim, JobId, NewJob, tenant_id
+from leasehold.model.duration import Duration, as_duration
+from leasehold.model.job import Claim, JobId
 from leasehold.model.outcome import Outcome, Raised, Released, Succeeded, decide
 from leasehold.model.payload import encode_result
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Seat, Serves, Store, WorkerFacts
 from leasehold.worker.burial import bury
 from leasehold.worker.fence import was_written
+from leasehold.worker.heartbeat import SHORTEST_LEASE
 
 if TYPE_CHECKING:
     from leasehold.app.app import Leasehold
 
 LEASE = timedelta(seconds=60)
-DEFAULT_TENANT = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueueJobInput:
-    """What `JobsRepository.enqueue` takes. Without `org_id` it is for the app's own tenant, or for `default`."""
+    """What `JobsRepository.enqueue` takes. Without `org_id` it is for the app's own tenant, or for `default`.
+
+    `dedupe_key` or `dedupe`: no second job while one with this key is active, or for as long as `dedupe` says. A
+    `dedupe` without a key uses the one that `JobsRepository.dedupe_key` makes.
+    """
 
     type: str
     org_id: str | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
     run_at: datetime | None = None
+    dedupe_key: str | None = None
+    dedupe: Mode | None = None
 
 
 class JobsRepository:
@@ -56,10 +64,10 @@ class JobsRepository:
     that were not marked: whoever claims next takes them for crashed.
     """
 
-    def __init__(self, app: "Leasehold", types: Sequence[str] = (), lease: timedelta = LEASE) -> None:
+    def __init__(self, app: "Leasehold", types: Sequence[str] = (), lease: Duration = LEASE) -> None:
         self._app = app
         self._types = tuple(types) or tuple(app.handlers.keys)
-        self._lease = lease
+        self._lease = _lease(lease)
         self._seat: Seat | None = None
         self._claiming = asyncio.Lock()
         self._unmarked: set[Claim] = set()
@@ -85,11 +93,22 @@ class JobsRepository:
             await self._store.leave(seat)
 
     async def enqueue(self, job: EnqueueJobInput) -> JobId:
-        """The id of the new job."""
-        tenant = tenant_id(job.org_id or self._app._tenant or DEFAULT_TENANT)
-        new = NewJob(definition=job.type, payload=dict(job.payload), at=job.run_at)
-        (placed,) = await self._store.tenant(tenant).enqueue([new])
-        return placed.id
+        """Returns the id of the new job, or of the one that holds the dedupe key.
+
+        Raises PayloadInvalid if the payload does not fit the type.
+        """
+        if not isinstance(job.payload, Mapping):
+            raise PayloadInvalid(
+                f"payload={described(job.payload)} is not a mapping. Nothing was enqueued.",
+                fix="Pass a dict with a value for each argument.",
+            )
+        tenant = self._app.tenant(job.org_id or self._app._tenant or DEFAULT_TENANT)
+        key, mode = job.dedupe_key, job.dedupe
+        if key is not None and key == self.dedupe_key(job.type, job.org_id, dict(job.payload)):
+            # The database makes this key itself, by the tenant and with the handler's defaults in the payload.
+            key, mode = None, mode or WhileActive()
+        options = tenant.options(at=job.run_at, dedupe_key=key, dedupe=mode)
+        return (await options.aenqueue_key(job.type, dict(job.payload))).id
 
     async def claim(self, limit: int = 1) -> Sequence[Claim]:
         """Up to `limit` due jobs. Before that, claims of workers that are gone are taken from them.
@@ -113,6 +132,12 @@ class JobsRepository:
 
     async def mark_failure(self, claim: Claim, error: str, *, code: str = "error", final: bool = False) -> None:
         """Queued again after its backoff, or ended when its attempts are used up, or at once if it is `final`."""
+        for name, value in (("error", error), ("code", code)):
+            if not isinstance(value, str):
+                raise InvalidInput(
+                    f"{name}={described(value)} is not text. Nothing was written, and the claim is still held.",
+                    fix=f"Mark it again with {name} as text, such as str(error).",
+                )
         await self._mark(claim, Raised(code, error, final=final))
 
     async def renew(self) -> None:
@@ -140,7 +165,7 @@ class JobsRepository:
         fenced = await self._store.finish([(claim, verdict)])
         self._unmarked.discard(claim)
         if fenced and not await was_written(self._store, claim, verdict):
-            raise _lost(f"job {claim.job} attempt {claim.attempt} lost its lease.")
+            raise _lost(f"job {claim.job} try {claim.tries} lost its lease.")
         await self._store.renew(self._held_seat(), (), self._lease)
 
     @property
@@ -169,13 +194,26 @@ class JobsRepository:
 
     @staticmethod
     def dedupe_key(type: str, org_id: str | None, payload: Mapping[str, Any]) -> str:  # noqa: A002
-        """`<type>::<org_id or global>::<payload as JSON with sorted keys>`: the same for equal jobs."""
+        """`<type>::<org_id or global>::<payload as JSON with sorted keys>`: the same for equal jobs.
+
+        At most 1,000 characters: of a longer one, the JSON is written as `sha256:` and its hash.
+        """
         return canonical_key(type, org_id, payload)
 
 
 def _by_hand(key: str) -> Definition:
     preset = SMALL_TEAM
     return Definition(key, backoff=preset.backoff, max_attempts=preset.max_attempts, on_exhausted=OnExhausted.FAILED)
+
+
+def _lease(given: Duration) -> timedelta:
+    lease: timedelta = as_duration(given)
+    if problems := list(problems_of_duration("lease", lease, least=SHORTEST_LEASE)):
+        raise InvalidInput(
+            f"The repository can't be used: {problems[0]}.",
+            fix="Nothing was opened. Correct the lease; 60s is the default.",
+        )
+    return lease
 
 
 def _lost(happened: str) -> SeatLost:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from leasehold.worker import Worker
+from leasehold.worker.stuck import TooManyStuck
 
 log = logging.getLogger("leasehold")
 
@@ -16,7 +17,8 @@ PAUSE = 5.0
 async def working(make: Callable[[], Worker]) -> AsyncIterator[None]:
     """Works while the block lasts, then drains. One that can't even begin raises; later there is nobody to raise to.
 
-    Nor is there a supervisor that would start the process again: a worker that dies is begun again here.
+    No supervisor would start the process again, so a worker that dies is begun again here. One that ends because too
+    many of its handlers are stuck is not: a new one would count from 0, while their threads stay in this process.
     """
     resident = _Resident(make)
     running = asyncio.create_task(resident.run(), name="leasehold worker")
@@ -49,6 +51,13 @@ class _Resident:
         while not self._stopping.is_set():
             try:
                 await self._worker.run()
+            except TooManyStuck:
+                log.error(
+                    "the worker in this process has ended and is not begun again: too many of its handlers are "
+                    "stuck, and only the end of the process frees their threads and tasks. Other workers run the "
+                    "jobs meanwhile. Restart this process."
+                )
+                return
             except Exception:
                 if not self.joined.is_set():
                     raise

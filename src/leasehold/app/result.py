@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from leasehold.app.opened import Opened
-from leasehold.config import read_duration
-from leasehold.errors import InvalidInput, JobFailed, PayloadInvalid, ResultTimeout, UnknownJob
-from leasehold.model.backoff import LONGEST
+from leasehold.errors import JobFailed, PayloadInvalid, ResultTimeout, UnknownJob
+from leasehold.model.bounds import LONGEST
+from leasehold.model.duration import read_duration
 from leasehold.model.job import JobRecord
 from leasehold.model.status import Status
 
@@ -27,16 +27,9 @@ def limit_of(timeout: object) -> timedelta:
     match timeout:
         case None:
             return LONGEST
-        case str():
-            return read_duration(timeout)
-        case timedelta():
-            return min(timeout, LONGEST)
-        case int() | float() if not isinstance(timeout, bool) and timeout == timeout:
-            return timedelta(seconds=min(timeout, LONGEST.total_seconds()))
-    raise InvalidInput(
-        f"timeout={timeout!r:.80} is no time to wait. Nothing was changed.",
-        fix='Pass seconds, a text such as "5m", a timedelta, or None to wait as long as it takes.',
-    )
+        case int() | float() if not isinstance(timeout, bool) and abs(timeout) > LONGEST.total_seconds():
+            return LONGEST if timeout > 0 else timedelta()
+    return min(max(read_duration(timeout), timedelta()), LONGEST)
 
 
 async def awaited_result(placed: "Enqueued[Any]", limit: timedelta, opened: Opened) -> Any:

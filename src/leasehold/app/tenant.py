@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -14,18 +15,19 @@ from leasehold.app.definition import TypedDefinition
 from leasehold.app.opened import Opened
 from leasehold.app.result import awaited_result, limit_of
 from leasehold.app.within import Within as WithinCaller
-from leasehold.config import read_duration
-from leasehold.engines import caller
 from leasehold.errors import (
     DuplicateJob,
     InvalidInput,
     LeaseholdError,
+    PayloadInvalid,
     UnknownDefinition,
     UnknownJob,
     Unreachable,
     WrongState,
 )
+from leasehold.model.bounds import described
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
+from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import JobId, JobRecord, NewJob, Placed, TenantId, job_id
 from leasehold.store import CancelAnswer, Prepared, RescheduleAnswer, RetryAnswer, TenantJobs
 
@@ -37,7 +39,7 @@ R = TypeVar("R")
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    "delay": (str, timedelta),
+    "delay": (str, timedelta, int, float),
     "at": (datetime,),
     "priority": (int,),
     "max_attempts": (int,),
@@ -51,6 +53,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 # What is said last about when it is due counts.
 _OTHER = {"delay": ("at",), "at": ("delay",)}
+_fits = attrgetter("fits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Enqueued(Generic[R]):
     _app: "Leasehold" = field(repr=False, compare=False)
     replaced: bool = False
 
-    def result(self, timeout: float | str | timedelta | None = None) -> R:
+    def result(self, timeout: Duration | None = None) -> R:
         """What the handler returns, once it has: the caller is woken, nobody asks again and again. None: no limit.
 
         Raises JobFailed for a job that ends in any other way, ResultTimeout when it has not ended in time (and goes
@@ -76,7 +79,7 @@ class Enqueued(Generic[R]):
         waited: R = self._app._wait(partial(awaited_result, self, limit_of(timeout)), "aresult")
         return waited
 
-    async def aresult(self, timeout: float | str | timedelta | None = None) -> R:
+    async def aresult(self, timeout: Duration | None = None) -> R:
         waited: R = await self._app._ask(partial(awaited_result, self, limit_of(timeout)))
         return waited
 
@@ -95,7 +98,7 @@ class Tenant:
     _fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _within: WithinCaller | None = field(default=None, repr=False)
 
-    def within(self, transaction: object, *, atomic: bool = True) -> "Tenant":
+    def within(self, transaction: object, *, atomic: bool = True, wakes: bool = True) -> "Tenant":
         """This door, for enqueues that are a part of your own transaction: rolled back, there was never a job.
 
         `transaction` is what you write your own data with: an asyncpg or psycopg connection, a SQLAlchemy session or
@@ -104,13 +107,16 @@ class Tenant:
 
         An autocommit connection commits the job by itself, and warns so (NotInTransaction); `atomic=False` says that
         this is meant. Of many jobs it commits each chunk, and PartlyEnqueued says which are there after an error.
+
+        `wakes=False` is for PREPARE TRANSACTION, which Postgres refuses if a worker was woken. Sleeping workers then
+        find the job when they next look; after COMMIT PREPARED the SQL function wake_workers wakes them at once.
         """
-        return replace(self, _within=WithinCaller(caller(transaction), atomic))
+        return replace(self, _within=WithinCaller(self._app._join(transaction), atomic, wakes))
 
     def options(
         self,
         *,
-        delay: str | timedelta | None = None,
+        delay: Duration | None = None,
         at: datetime | None = None,
         priority: int | None = None,
         max_attempts: int | None = None,
@@ -124,7 +130,7 @@ class Tenant:
     ) -> "Tenant":
         """This door, with options for what is enqueued through it. What is not given stays as it was.
 
-        delay, at       due after so long (`"5m"` or a timedelta), or at that moment
+        delay, at       due after so long (`"5m"`, a timedelta, or seconds), or at that moment
         priority        lower runs first; default the definition's, 100
         deadline        past it the job is not begun any more, it ends as failed
         dedupe_key      no second job while one with this key is active
@@ -204,6 +210,9 @@ class Tenant:
     ) -> EnqueuedMany:
         """Enqueues what `definition.bind(…)` made, a hundred thousand as well as two: all of it, or nothing.
 
+        A `NewJob` made by hand is validated like those: by the parameters of the app's handler, or by the schema in
+        the database if only other code knows the definition.
+
         jobs      any iterable; it is asked for a chunk at a time, in this thread, while the one before is written
         chunk     how many go at a time; by default 250, or 2,000 where each chunk is a transaction
         atomic    False: each chunk is there as soon as it is written. After an error those before it stay, and
@@ -256,11 +265,16 @@ class Tenant:
         return await self._enqueue(await self._job_of(key, payload, opened), opened)
 
     async def _job_of(self, key: str, payload: Mapping[str, Any], opened: Opened) -> NewJob:
+        if not isinstance(key, str):
+            raise UnknownDefinition(
+                f"{described(key)} is not the key of a definition, which is text. Nothing was enqueued.",
+                fix="Pass the key of a definition; leasehold definitions lists them.",
+            )
         if own := self._app.definition(key):
             return own.of_payload(payload)
         registered = await opened.registered(key)
         registered.definition.check(payload)
-        return NewJob(definition=key, payload=payload, version=registered.version)
+        return NewJob.of(key, payload).with_fields(registered.version, {})
 
     async def _put(
         self, opened: Opened, place: Place, jobs: Sequence[NewJob], pinned: Sequence[NewJob]
@@ -269,14 +283,38 @@ class Tenant:
             return await place(pinned)
         except UnknownDefinition:
             opened.forget()
-            return await place(await self._looked_up(jobs, opened))
+            return await place(await self._pin(opened, jobs))
 
     async def _pin(self, opened: Opened, jobs: Sequence[NewJob]) -> list[NewJob]:
-        """With the door's options, and each pinned to the version that its definition has now."""
+        """With the door's options, and each pinned to the version that its definition has now.
+
+        Validates jobs that `bind(…)` did not make.
+        """
+        if not all(map(_fits, jobs)):
+            jobs = await self._fitting(jobs, opened)
         try:
             return self._with_versions(jobs, opened.versions)
         except KeyError:
             return await self._looked_up(jobs, opened)
+
+    async def _fitting(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
+        fitting: list[NewJob] = []
+        for job in jobs:
+            try:
+                fitting.append(job if job.fits else await self._fit(job, opened))
+            except PayloadInvalid as error:
+                error.number = len(fitting) + 1 if len(jobs) > 1 else None
+                raise
+        return fitting
+
+    async def _fit(self, job: NewJob, opened: Opened) -> NewJob:
+        """By the parameters of the app's own handler; a definition or version of other code by its stored schema."""
+        own = self._app.definition(job.definition)
+        if own is not None and job.version in (None, await opened.version_of(job.definition)):
+            return own.fit(job)
+        if (definition := await opened.stored(job.definition, job.version)) is not None:
+            definition.check(job.payload)
+        return job
 
     async def _looked_up(self, jobs: Sequence[NewJob], opened: Opened) -> list[NewJob]:
         keys = {job.definition for job in jobs if not job.version}
@@ -341,7 +379,8 @@ class Tenant:
             return await caller.aplace(await self._app._ask(partial(self._prepared_anew, jobs)))
 
     async def _prepared(self, jobs: Sequence[NewJob], opened: Opened) -> Prepared:
-        return await opened.store.tenant(self.id).prepare(await self._pin(opened, jobs))
+        wakes = self._within is None or self._within.wakes
+        return await opened.store.tenant(self.id).prepare(await self._pin(opened, jobs), wakes=wakes)
 
     async def _prepared_anew(self, jobs: Sequence[NewJob], opened: Opened) -> Prepared:
         opened.forget()
@@ -386,7 +425,7 @@ class Tenant:
         return answer
 
     def retry(self, job: str | UUID) -> None:
-        """Queues a job that has ended once more: same id, history kept, all its attempts anew.
+        """Queues a job that has ended once more: same id, history kept, all its tries anew.
 
         Raises WrongState for one that has not ended, DuplicateJob if another job holds its dedupe key now.
         """
@@ -430,6 +469,8 @@ def _telling_what_stays(answer: EnqueuedMany, commits_at_once: bool) -> Iterator
     try:
         yield
     except Exception as failure:
+        if isinstance(failure, InvalidInput) and failure.number is not None:
+            failure.number += len(answer)
         if not commits_at_once or not answer:
             raise
         in_doubt = isinstance(failure, Unreachable) or not isinstance(failure, LeaseholdError)
@@ -443,7 +484,7 @@ def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
     on_conflict = _on_conflict(fields.pop("on_conflict", None), deduped=key is not None or mode is not None)
     if key is not None or mode is not None:
         fields["dedupe"] = Dedupe(key, mode or WhileActive(), on_conflict)
-    if isinstance(fields.get("delay"), str):
+    if "delay" in fields:
         fields["delay"] = read_duration(fields["delay"])
     if "id" in fields:
         fields["id"] = job_id(fields["id"])
@@ -480,7 +521,7 @@ def _bound(definition: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     """Before anything is opened: what does not fit is said at once."""
     if not isinstance(definition, TypedDefinition):
         raise InvalidInput(
-            f"{definition!r} is no definition. Nothing was enqueued.",
+            f"{described(definition)} is no definition. Nothing was enqueued.",
             fix="Pass a function that @app.job made one; by key alone, use enqueue_key(key, payload).",
         )
     return definition.bind(*args, **kwargs)

@@ -17,6 +17,7 @@ _AUTOCOMMIT = (
 class Within:
     caller: Caller
     atomic: bool
+    wakes: bool = True
 
     def require_blocking(self, verb: str) -> None:
         if not self.caller.blocking:
@@ -40,10 +41,10 @@ class Within:
 
     def _warn(self) -> None:
         said = _AUTOCOMMIT % (self.caller.described, self.caller.begin)
-        warnings.warn(said, NotInTransaction, stacklevel=_frames_of_ours())
+        warnings.warn(said, NotInTransaction, stacklevel=frames_of_ours())
 
 
-def _frames_of_ours() -> int:
+def frames_of_ours() -> int:
     """How far up the caller's own code is: the warning is about that line."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("leasehold."):

@@ -6,7 +6,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations.base import Operation
 
 from leasehold.django.place import Place
-from leasehold.engines import migration_steps
+from leasehold.engines import DEFAULT_URL, engine_for
 
 
 class ApplyMigration(Operation):
@@ -30,7 +30,8 @@ class ApplyMigration(Operation):
         place = Place.of_settings()
         if schema_editor.connection.alias != place.alias:
             return
-        step = migration_steps(place.schema)[self.number - 1]
+        step = engine_for(DEFAULT_URL, place.schema).scripts().migration_steps()[self.number - 1]
+        schema_editor.execute(step.lock_limit, params=None)
         schema_editor.execute(step.opening, params=None)
         if schema_editor.collect_sql or not _returns_true(schema_editor, step.applied):
             schema_editor.execute(step.script, params=None)

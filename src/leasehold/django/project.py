@@ -19,7 +19,6 @@ from leasehold.app.opened import Opened
 from leasehold.app.tenant import Enqueued, Tenant
 from leasehold.app.within import Within
 from leasehold.django.place import Place
-from leasehold.engines import caller
 from leasehold.model.job import NewJob, tenant_id
 from leasehold.worker.handlers import Call
 from leasehold.worker.job import Job
@@ -38,9 +37,10 @@ class Door(Tenant):
     async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         return await sync_to_async(self.enqueue_key)(key, payload)
 
-    def within(self, transaction: object, *, atomic: bool = True) -> Tenant:
+    def within(self, transaction: object, *, atomic: bool = True, wakes: bool = True) -> Tenant:
         """On any other connection the door is as in any other app: what is awaited is awaited."""
-        return Tenant(self.id, self._app, self._options, self._fields).within(transaction, atomic=atomic)
+        plain = Tenant(self.id, self._app, self._options, self._fields)
+        return plain.within(transaction, atomic=atomic, wakes=wakes)
 
     def enqueue_many(
         self,
@@ -79,7 +79,7 @@ class Project(Leasehold):
     def tenant(self, tenant: str | UUID) -> Tenant:
         """The tenant's door, for the current connection of the alias, whichever thread uses it."""
         current = ConnectionProxy(connections, Place.of_settings().alias)
-        return Door(tenant_id(tenant), self, _within=Within(caller(current), atomic=False))
+        return Door(tenant_id(tenant), self, _within=Within(self._join(current), atomic=False))
 
     def _only_tenant(self, verb: str) -> Tenant:
         self._tenant = None if (only := Place.of_settings().tenant) is None else tenant_id(only)

@@ -3,7 +3,8 @@
 from leasehold.testing.clock import Clock
 from leasehold.testing.crashes import Crash, Crashes
 from leasehold.testing.effects import Effect
+from leasehold.testing.inline import NotRunInline
 from leasehold.testing.process import WorkerProcess
 from leasehold.testing.rehearsal import Rehearsal
 
-__all__ = ["Clock", "Crash", "Crashes", "Effect", "Rehearsal", "WorkerProcess"]
+__all__ = ["Clock", "Crash", "Crashes", "Effect", "NotRunInline", "Rehearsal", "WorkerProcess"]

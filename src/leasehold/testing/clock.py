@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from leasehold.config import read_duration
-from leasehold.engines import scratch_clock
+from leasehold.engines import engine_for
 from leasehold.errors import InvalidInput
+from leasehold.model.duration import Duration, read_duration
 from leasehold.testing.server import aside
 
 
@@ -17,14 +17,14 @@ class Clock:
     """
 
     def __init__(self, url: str, schema: str) -> None:
-        self._clock = scratch_clock(url, schema)
+        self._clock = engine_for(url, schema).test_kit().clock()
 
     def now(self) -> datetime:
         return aside(self._clock.now())
 
-    def advance(self, by: str | timedelta) -> datetime:
+    def advance(self, by: Duration) -> datetime:
         """Moves it forward, as in "90s", "1h", "2d"; returns what time it is then."""
-        length = read_duration(by) if isinstance(by, str) else by
+        length = read_duration(by)
         if length < timedelta():
             raise InvalidInput(
                 f"the clock can't go back by {-length}: leases and jobs rely on that. Nothing was moved.",

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold.engines import scratch_is_stuck
+from leasehold.engines import engine_for
 from leasehold.errors import InvalidInput
 from leasehold.model.job import NewJob
 from leasehold.testing.boundaries import Boundary, Ledger, Watch, boundaries_of
@@ -49,7 +49,7 @@ class Crash:
     seen: int
     expected: int
     status: str
-    attempts: int
+    tries: int
 
     @property
     def verdict(self) -> str:
@@ -80,7 +80,7 @@ class Crashes:
 
     def __str__(self) -> str:
         rows = [("stopped", "effects", "", "the job")]
-        rows += [(str(c.boundary), str(c.seen), c.verdict, f"{c.status}, attempt {c.attempts}") for c in self.crashes]
+        rows += [(str(c.boundary), str(c.seen), c.verdict, f"{c.status}, try {c.tries}") for c in self.crashes]
         verdicts = Counter(crash.verdict for crash in self.crashes)
         told = ", ".join(f"{count} × {verdict}" for verdict, count in verdicts.items())
         head = (
@@ -141,7 +141,7 @@ class CrashKit:
         return Crashes(first.definition, self._tenant, first.seen, found)
 
     def _judged(self, boundary: Boundary, first: "_Run", run: "_Run") -> Crash:
-        return Crash(boundary, run.reached, run.seen, first.seen, run.status, run.attempts)
+        return Crash(boundary, run.reached, run.seen, first.seen, run.status, run.tries)
 
     def _stopped_at(self, boundary: Boundary | None, folder: Path) -> "_Run":
         """One job, from its enqueue to its end, with one stop on the way."""
@@ -162,7 +162,7 @@ class CrashKit:
             reached=bool(ledger.read("reached")),
             seen=self._count() - before if self._count else _distinct(calls),
             status=str(record.display),
-            attempts=record.attempt,
+            tries=record.tries,
             error=record.last_error,
         )
 
@@ -182,7 +182,7 @@ class CrashKit:
     def _is_stuck(self) -> bool:
         """Not by the clock: the second one may just be slow, and then the first would be let go too soon."""
         rehearsal = self._rehearsal
-        return aside(scratch_is_stuck(rehearsal.url, rehearsal.app.settings.schema))
+        return aside(engine_for(rehearsal.url, rehearsal.app.settings.schema).test_kit().is_stuck())
 
     @contextmanager
     def _forked(
@@ -218,7 +218,7 @@ class _Run:
     reached: bool
     seen: int
     status: str
-    attempts: int
+    tries: int
     error: str | None
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from leasehold.app import Leasehold
-from leasehold.engines import open_store, scratch_clock
+from leasehold.engines import engine_for
 from leasehold.store import Claimed, Seat, Store
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, nobody
 from leasehold.worker import Worker, WorkerSettings
@@ -25,8 +25,7 @@ class Drain:
         self, app: Leasehold, url: str, *, slots: int = 1, max_jobs: int = 10_000, observe: Observer = nobody
     ) -> None:
         self._app = app
-        self._url = url
-        self._schema = app.settings.schema
+        self._engine = engine_for(url, app.settings.schema)
         self._settings = WorkerSettings(slots=slots, leases=Leases(LEASE, LEASE))
         self._max_jobs = max_jobs
         self._observe = observe
@@ -39,7 +38,7 @@ class Drain:
 
     async def until_nothing_is_left(self) -> int:
         """Moves the clock to whatever is due next, again and again."""
-        clock = scratch_clock(self._url, self._schema)
+        clock = self._engine.test_kit().clock()
         async with self._app.open():
             while (next_due := await self._round()) is not None:
                 await clock.move(max(next_due, timedelta()))
@@ -56,7 +55,7 @@ class Drain:
         await working
         if self._runs > self._max_jobs:
             raise AssertionError(
-                f"the drain was stopped after {self._max_jobs} executions: does a job enqueue itself, or snooze for "
+                f"the drain was stopped after {self._max_jobs} runs: does a job enqueue itself, or snooze for "
                 "ever? If there are so many, say drain(max_jobs=…)."
             )
         return quiet.result()
@@ -78,7 +77,7 @@ class Drain:
                 quiet.set_result(claimed.next_due)
 
         async def open_watched() -> Store:
-            store = await open_store(self._url, self._schema)
+            store = await self._engine.open()
             return cast(Store, _Watched(store, lambda: worker.running, looked))
 
         worker = Worker(open_watched, self._app.handlers, self._settings, observe)

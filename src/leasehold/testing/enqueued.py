@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from leasehold.config import read_duration
 from leasehold.errors import InvalidInput
+from leasehold.model.duration import as_duration
 from leasehold.model.job import JobRecord, job_id
 
 SHOWN_JOBS = 20
@@ -160,8 +160,8 @@ def _readable(name: str, value: Any) -> Any:
             f'a job has no option "{name}" to look at.' + (f' Did you mean "{near[0]}"?' if near else ""),
             fix=f"Nothing was changed. There are: {', '.join(_OPTIONS)}; arguments belong into payload={{…}}.",
         )
-    if name == "delay" and isinstance(value, str):
-        return read_duration(value)
+    if name == "delay":
+        return as_duration(value)  # or an object that compares itself, such as mock.ANY
     return job_id(value) if name == "id" else value
 
 

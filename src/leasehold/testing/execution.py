@@ -75,11 +75,12 @@ def made_up_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Clai
         job=JobId(str(uuid7())),
         attempt=1,
         worker=WorkerId("nobody"),
+        batch=0,
         definition=definition,
         version=1,
         payload=payloads.encode(dict(job.payload)),
         max_attempts=job.max_attempts or definition.max_attempts,
-        forgiven=0,
+        free_attempts=0,
         queued=now,
         started=now,
     )

@@ -1,4 +1,4 @@
-"""Errors in place of executions."""
+"""Errors in place of handler runs."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,6 @@
 """Enqueues that run at once, where the caller stands: in its thread or on its loop."""
 
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,10 +12,16 @@ from unittest import mock
 from leasehold.app import Enqueued, Leasehold, Tenant
 from leasehold.app.bulk import EnqueuedMany
 from leasehold.app.opened import Opened
+from leasehold.app.within import frames_of_ours
 from leasehold.model.job import Claim
 from leasehold.model.outcome import decide
 from leasehold.store import Seat, Serves, Store, WorkerFacts
 from leasehold.testing.execution import Execution, Ran
+
+
+class NotRunInline(UserWarning):
+    """A job was enqueued within a transaction while `inline()` lasted, and waits for its commit and a worker."""
+
 
 T = TypeVar("T")
 Ask = Callable[[Opened], Coroutine[Any, Any, T]]
@@ -28,11 +35,13 @@ FACTS = WorkerFacts("inline", 0)
 def inline(app: Leasehold) -> Iterator[None]:
     """While it lasts, a door's enqueue returns when its jobs have run, and raises what the first of them raised.
 
-    They are enqueued, claimed and finished for real. What is not due yet waits as ever; so does what was enqueued
-    within a transaction, for its commit.
+    They are enqueued, claimed and finished for real. What is not due yet waits as ever. A job that was enqueued
+    within a transaction is not run, because nothing here hears of the commit: it waits, and a NotRunInline warning
+    says so. On a connection in autocommit it runs at once.
     """
     wait, ask = app._wait, app._ask
     many, amany = Tenant.enqueue_many, Tenant.aenqueue_many
+    within, awithin = Tenant._enqueue_within, Tenant._aenqueue_within
 
     def run(placed: Iterable[Enqueued[Any]], instead: str) -> None:
         for each in placed:
@@ -62,19 +71,32 @@ def inline(app: Leasehold) -> Iterator[None]:
 
     def many_and_run(door: Tenant, /, *args: Any, **options: Any) -> EnqueuedMany:
         answer = many(door, *args, **options)
-        if _commits(door, app):
+        if door._app is app and _is_committed(door):
             run(_created(answer), "aenqueue_many")
         return answer
 
     async def amany_and_run(door: Tenant, /, *args: Any, **options: Any) -> EnqueuedMany:
         answer = await amany(door, *args, **options)
-        if _commits(door, app):
+        if door._app is app and await _ais_committed(door):
             await arun(_created(answer))
+        return answer
+
+    def within_and_run(door: Tenant, /, *args: Any) -> Enqueued[Any]:
+        answer = within(door, *args)
+        if door._app is app and _is_committed(door):
+            run(_created([answer]), "aenqueue")
+        return answer
+
+    async def awithin_and_run(door: Tenant, /, *args: Any) -> Enqueued[Any]:
+        answer = await awithin(door, *args)
+        if door._app is app and await _ais_committed(door):
+            await arun(_created([answer]))
         return answer
 
     with (
         mock.patch.multiple(app, _wait=wait_and_run, _ask=ask_and_run),
         mock.patch.multiple(Tenant, enqueue_many=many_and_run, aenqueue_many=amany_and_run),
+        mock.patch.multiple(Tenant, _enqueue_within=within_and_run, _aenqueue_within=awithin_and_run),
     ):
         yield
 
@@ -119,9 +141,23 @@ class _Turn:
         await store.leave(self._seat)
 
 
-def _commits(door: Tenant, app: Leasehold) -> bool:
-    """Other apps' doors are of the same class; and within a transaction, its owner commits."""
-    return door._app is app and door._within is None
+def _is_committed(door: Tenant) -> bool:
+    """Warns if the jobs of this enqueue are part of a transaction of the caller's."""
+    return door._within is None or door._within.caller.commits_at_once() or _warn()
+
+
+async def _ais_committed(door: Tenant) -> bool:
+    return door._within is None or await door._within.caller.acommits_at_once() or _warn()
+
+
+def _warn() -> bool:
+    warnings.warn(
+        "inline() does not run jobs that were enqueued within a transaction: they are not there before its commit. "
+        "After the commit, run them with leasehold.drain(), or in async tests with await leasehold.adrain().",
+        NotRunInline,
+        stacklevel=frames_of_ours(),
+    )
+    return False
 
 
 def _created(answers: Iterable[object]) -> Iterator[Enqueued[Any]]:

@@ -13,18 +13,16 @@ from datetime import timedelta
 from functools import partial
 from inspect import iscoroutinefunction
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from leasehold.app import Leasehold
+from leasehold.engine import ClonedDatabases
 from leasehold.errors import CannotLoad, InvalidInput
 from leasehold.testing import server
 from leasehold.testing.process import WorkerProcess
 from leasehold.testing.rehearsal import Rehearsal
-
-if TYPE_CHECKING:
-    from leasehold.engines import ScratchDatabases
 
 Template = Callable[[str], Any] | None
 # Connections that the app's user has left open are none of our business.
@@ -80,12 +78,12 @@ def leasehold_template() -> Template:
 @pytest.fixture(scope="session")
 def _leasehold_databases(
     leasehold_template: Template,
-) -> "Iterator[Callable[[str], ScratchDatabases]]":
+) -> Iterator[Callable[[str], ClonedDatabases]]:
     """By schema. What was begun for the first one lasts for all of them."""
     with ExitStack() as running:
-        known: dict[str, ScratchDatabases] = {}
+        known: dict[str, ClonedDatabases] = {}
 
-        def of(schema: str) -> "ScratchDatabases":
+        def of(schema: str) -> ClonedDatabases:
             if schema not in known:
                 found = running.enter_context(server.databases(schema))
                 server.aside(found.make_template(partial(_add_more, leasehold_template)))
@@ -99,7 +97,7 @@ def _leasehold_databases(
 def leasehold(
     request: pytest.FixtureRequest,
     leasehold_app: Leasehold,
-    _leasehold_databases: "Callable[[str], ScratchDatabases]",
+    _leasehold_databases: Callable[[str], ClonedDatabases],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Rehearsal]:
     _require_own_connections(leasehold_app)

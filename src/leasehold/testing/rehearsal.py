@@ -11,8 +11,8 @@ from leasehold.app import Enqueued, Leasehold, TypedDefinition
 from leasehold.app.access import Access
 from leasehold.app.background import Background
 from leasehold.app.opened import Opened
-from leasehold.config import read_duration
 from leasehold.errors import InvalidInput, UnknownJob
+from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import Attempt, JobRecord, NewJob, tenant_id
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Filter
@@ -88,7 +88,7 @@ class Rehearsal:
         return wanted[-1]
 
     def attempts(self, job: Which | None = None) -> list[Attempt]:
-        """The executions of a job, the first one first: how each ended, and with what error."""
+        """Returns the attempts of a job, the first one first: how each ended, and with what error."""
         record = self.job(job)
 
         async def ask(opened: Opened) -> list[Attempt]:
@@ -150,11 +150,15 @@ class Rehearsal:
         return Execution(handler, claim)
 
     def inline(self) -> AbstractContextManager[None]:
-        """While the block lasts, an enqueue runs its job at once, and raises what it raises."""
+        """While the block lasts, an enqueue runs its job at once, and raises what it raises.
+
+        A job that is enqueued within a transaction is not run, and warns so (NotRunInline): drain it after the
+        commit.
+        """
         return inline(self.app)
 
     def drain(self, *, advance: bool = False, max_jobs: int = 10_000, slots: int = 1) -> int:
-        """Runs all that is due, and what that enqueues, by a real worker; returns how many executions there were.
+        """Runs all that is due, and what that enqueues, by a real worker; returns how many handlers ran.
 
         With `advance`, the clock is moved over delays and backoffs until nothing is left. Errors of handlers are in
         the jobs' records, as in production. With one slot, one job runs after the other.
@@ -168,7 +172,7 @@ class Rehearsal:
         return await (drain.until_nothing_is_left() if advance else drain.until_nothing_is_due())
 
     def fail(self, definition: Definition, error: Raises, times: int = 1) -> None:
-        """The next executions of it, so many, raise this instead of running."""
+        """The next `times` runs of it raise this instead of running."""
         self._injected.add(key_of(definition), error, times)
 
     def freeze(self, at: str | datetime | None = None) -> datetime:
@@ -176,12 +180,12 @@ class Rehearsal:
         return self.clock.freeze(at)
 
     @contextmanager
-    def worker(self, *, slots: int = 10, lease: str = "30s", grace: str = "30s") -> Iterator[WorkerProcess]:
+    def worker(self, *, slots: int = 10, lease: Duration = "30s", grace: Duration = "30s") -> Iterator[WorkerProcess]:
         """A worker in a real process of its own, for as long as the block lasts.
 
         While it is idle, and a moment after, its lease is three times as long: after two minutes it is over.
         """
-        options = ("--slots", str(slots), "--lease", lease, "--grace", grace)
+        options = ("--slots", str(slots), "--lease", _seconds(lease), "--grace", _seconds(grace))
         process = WorkerProcess(self._target or target_of(self.app), self.url, self.app.settings.schema, *options)
         try:
             process.start()
@@ -189,7 +193,7 @@ class Rehearsal:
         finally:
             process.close()
 
-    def wait_for(self, job: Which, within: str = f"{PATIENCE:g}s") -> JobRecord:
+    def wait_for(self, job: Which, within: Duration = PATIENCE) -> JobRecord:
         """The job once it has ended, whoever runs it; woken, not polled."""
         record = self.job(job)
 
@@ -200,7 +204,7 @@ class Rehearsal:
             return ended
         raise AssertionError(f"job {record.id} has not ended within {within}; it is {self.job(record).display}.")
 
-    async def await_for(self, job: Which, within: str = f"{PATIENCE:g}s") -> JobRecord:
+    async def await_for(self, job: Which, within: Duration = PATIENCE) -> JobRecord:
         return await asyncio.to_thread(self.wait_for, job, within)
 
     # --------------------------------------------------------------------------------------------------------- crash
@@ -261,3 +265,7 @@ async def _all_jobs(opened: Opened) -> list[JobRecord]:
         cursor = page.next
         if cursor is None:
             return sorted(jobs, key=lambda job: (job.queued_at, job.id))
+
+
+def _seconds(length: Duration) -> str:
+    return f"{read_duration(length).total_seconds():f}s"

@@ -13,14 +13,13 @@ from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from leasehold import embedded
-from leasehold.engines import scratch_databases
-
-if TYPE_CHECKING:
-    from leasehold.engines import ScratchDatabases
+from leasehold.config import Settings
+from leasehold.engine import ClonedDatabases
+from leasehold.engines import engine_for
 
 T = TypeVar("T")
 
@@ -32,6 +31,7 @@ SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
     "max_connections": "200",
+    "max_prepared_transactions": "16",
     "shared_buffers": "64MB",
     "autovacuum": "on",
 }
@@ -39,20 +39,21 @@ SETTINGS = {
 
 def name_the_run() -> None:
     os.environ[RUN] = uuid4().hex[:8]
-    os.environ[HOME] = str(_roomy_folder() / f"leasehold-test-{os.environ[RUN]}")
+    os.environ[HOME] = str(roomy_folder() / f"leasehold-test-{os.environ[RUN]}")
 
 
 @contextmanager
-def databases(schema: str = "leasehold") -> "Iterator[ScratchDatabases]":
+def databases(schema: str = "leasehold") -> Iterator[ClonedDatabases]:
     """The run's databases. An embedded server runs for as long as some process of the run is in here."""
     run, home = os.environ[RUN], Path(os.environ[HOME])
     if url := os.environ.get(URL):
         home.mkdir(exist_ok=True)
         (home / f"{schema}.template").touch()  # what `clear_up` has to drop
-        yield scratch_databases(url, run, schema)
+        yield engine_for(url, schema).test_kit().databases(run)
         return
+    Settings.from_environment().require_embedded(URL)
     with embedded.postgres(home, settings=SETTINGS) as server:
-        yield scratch_databases(server.url, run, schema, server.url_for)
+        yield engine_for(server.url, schema).test_kit().databases(run, server.url_for)
 
 
 def clear_up() -> None:
@@ -62,7 +63,7 @@ def clear_up() -> None:
         return
     if url := os.environ.get(URL):
         for made in home.glob("*.template"):
-            aside(scratch_databases(url, os.environ[RUN], made.stem).drop_template())
+            aside(engine_for(url, made.stem).test_kit().databases(os.environ[RUN]).drop_template())
     _wait_until_stopped(home)
     shutil.rmtree(home, ignore_errors=True)
 
@@ -73,7 +74,7 @@ def aside(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
-def _roomy_folder() -> Path:
+def roomy_folder() -> Path:
     """In memory if there is room: a clone takes 13 ms there, and 72 ms on a disk.
 
     Not pytest's own folder, which is closed to the account that Postgres runs under when we are root.
