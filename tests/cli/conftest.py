@@ -5,7 +5,7 @@ from tests.cli.terminal import CommandLine
 from tests.conftest import Clock
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.model.definition import Definition
 from leasehold.store import Store
 
@@ -32,6 +32,6 @@ async def bench(store: Store, database_url: str, clock: Clock) -> Bench:
     await store.sync_definitions([REPORT, EMAIL, ORDER])
 
     async def open_again() -> Store:
-        return await open_store(database_url, schema="leasehold")
+        return await engine_for(database_url).open()
 
     return Bench(EngineUnderTest(store, open_again, clock.move))

@@ -92,6 +92,7 @@ async def test_show_is_json_for_people_too(leasehold: CommandLine, bench: Bench)
     assert people.out.count("\n") > 10
     assert machines.document["schema"] == ORDER.schema
     assert (machines.document["timeout"], machines.document["retention"]["succeeded"]) == (3600, 30 * 86400)
+    assert not [name for name in machines.document if name.startswith("_")]
     assert machines.document["backoff"] == {"base": 5, "factor": 2, "cap": 3600, "jitter": 1}
 
 

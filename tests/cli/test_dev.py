@@ -4,11 +4,13 @@ import asyncio
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,14 +18,19 @@ import orjson
 import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.embedded.processes import no_process_of
+from tests.store.bench import LEASE
 from tests.worker.shop import ACME, Process
 
 from leasehold.cli.crew import Crew
 from leasehold.cli.dev import Options, Supervisor, _without_secrets
+from leasehold.cli.other_devs import Presence
 from leasehold.embedded.places import moved_to
+from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, JobRecord, NewJob
+from leasehold.model.outcome import Succeeded, decide
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Store, TenantJobs
+from leasehold.store import Serves, Store, TenantJobs, WorkerFacts
+from leasehold.worker.process import SAME_KEY
 
 APP = """
 import asyncio, os
@@ -46,6 +53,15 @@ async def wait(job: Job) -> None:
 async def die(job: Job) -> None:
     os._exit(9)
 """
+NO_JOBS = "from leasehold import Leasehold\napp = Leasehold()\n"
+# Root may read every folder, unless it gives up two capabilities before it starts the program in its arguments.
+WITHOUT_PRIVILEGE = """
+import ctypes, os, sys
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 Start = Callable[..., "Dev"]
 MAIN = "from leasehold.cli import main; main()"
 
@@ -55,16 +71,26 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for p
 class Dev(Process):
     """`leasehold dev app.py` in a folder of its own."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], *options: str, prelude: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: dict[str, str],
+        *options: str,
+        prelude: str = "",
+        started_by: tuple[str, ...] = (),
+    ) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
         program = f"import os; os.chdir({str(folder)!r}); {prelude}{MAIN}"
         super().__init__(
-            [sys.executable, "-c", program, "dev", "app.py", *options], kept | environment, folder / "log"
+            [*started_by, sys.executable, "-c", program, "dev", "app.py", *options],
+            kept | environment,
+            folder / "log",
         )
 
     @property
     def news(self) -> list[dict[str, Any]]:
-        return [orjson.loads(line) for line in self.said.splitlines() if line.startswith('{"') and line.endswith("}")]
+        lines = self.said.splitlines(keepends=True)
+        return [orjson.loads(line) for line in lines if line.startswith('{"') and line.endswith("}\n")]
 
     def told(self, event: str, **fields: Any) -> list[dict[str, Any]]:
         return [each for each in self.news if each.items() >= {"event": event, **fields}.items()]
@@ -76,7 +102,7 @@ class Dev(Process):
             assert not self.ended or self.told(event, **fields), f"it ended, and said: {self.said}"
             return bool(self.told(event, **fields))
 
-        await eventually(told, what=f"{event} {fields} in {self.said}")
+        await eventually(told, 2 * PATIENCE, what=f"{event} {fields}")
         return self.told(event, **fields)[0]
 
     async def is_ready(self) -> None:
@@ -236,6 +262,37 @@ async def test_several_workers_share_the_work(started: Start, store: Store) -> N
     assert await store.workers() == []
 
 
+async def test_a_job_that_another_worker_runs_is_shown_to_its_end(
+    started: Start, store: Store, door: TenantJobs, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(NO_JOBS)
+    dev = started("--json", "--no-reload")
+    await store.sync_definitions([Definition("elsewhere")])
+    other = await store.join(Serves(("elsewhere",)), WorkerFacts("host", pid=1), LEASE)
+    await dev.is_ready()
+    job = await enqueue(door, "elsewhere")
+    (claim,) = (await store.claim(other, 1)).claims
+    await dev.tells("job.changed", job=job, state="running", worker=other.worker)
+    await store.finish([(claim, decide(Succeeded(), claim, 0))])
+    assert (await dev.tells("job.changed", job=job, state="succeeded"))["attempt"] == 1
+    await dev.stop()
+    await store.leave(other)
+
+
+async def test_a_second_dev_in_the_folder_is_told_of_when_it_comes_and_goes(started: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(NO_JOBS)
+    second = Presence(tmp_path)
+    dev = started("--json", "--no-reload")
+    assert (
+        f"another leasehold dev (process {os.getpid()})" in (await dev.tells("dev.said", topic="other_dev"))["text"]
+    )
+    await dev.is_ready()
+    second.end()
+    await dev.says("the other leasehold dev")
+    assert len(dev.told("dev.said", topic="other_dev")) == 2
+    await dev.stop()
+
+
 SHOWN_URLS = {
     "postgresql://ann:secret@db:5433/jobs?password=secret": "postgresql://db:5433/jobs",
     "postgres://db:5433/jobs": "postgres://db:5433/jobs",
@@ -250,9 +307,8 @@ def test_of_a_url_the_place_is_shown_and_no_password(url: str) -> None:
     assert _without_secrets(url) == SHOWN_URLS[url]
 
 
-@pytest.mark.parametrize("url", ["postgresql://localhost:abc/db", "postgresql://[::1/db", "mysql://localhost/db"])
-async def test_a_url_that_can_not_be_used_is_an_error_and_no_traceback(started: Start, url: str) -> None:
-    dev = started("--json", "--url", url)
+async def test_a_url_that_can_not_be_used_is_an_error_and_no_traceback(started: Start) -> None:
+    dev = started("--json", "--url", "postgresql://localhost:abc/db")
     assert await dev.code() == 2, dev.said
     assert dev.news[-1]["error"]["code"] == "LH-1000"
     assert "Traceback" not in dev.said
@@ -261,7 +317,7 @@ async def test_a_url_that_can_not_be_used_is_an_error_and_no_traceback(started: 
 async def test_an_app_without_jobs_is_warned_of_until_it_has_some(
     started: Start, door: TenantJobs, store: Store, tmp_path: Path
 ) -> None:
-    (tmp_path / "app.py").write_text("from leasehold import Leasehold\napp = Leasehold()\n")
+    (tmp_path / "app.py").write_text(NO_JOBS)
     dev = started("--json")
     await dev.is_ready()
     assert "app.py has no jobs: no worker was started." in (await dev.tells("dev.said", topic="no_jobs"))["text"]
@@ -301,6 +357,24 @@ async def test_a_job_that_runs_while_the_code_changes_may_end(
     await dev.tells("dev.said", topic="ready")
     assert (await ends(door, job)).attempt == 1
     await dev.stop()
+
+
+async def test_a_folder_that_may_not_be_read_is_named_and_reload_goes_on(started: Start, tmp_path: Path) -> None:
+    for name in ("closed", "later"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "closed").chmod(0)
+    (tmp_path / "app.py").write_text("def broken(:")
+    try:
+        dev = started("--json", started_by=(sys.executable, "-ISc", WITHOUT_PRIVILEGE))
+        await dev.tells("dev.said", topic="broken")
+        assert str(tmp_path / "closed") in (await dev.tells("dev.said", topic="unreadable"))["text"]
+        (tmp_path / "later" / "fresh.py").write_text("")
+        assert "fresh.py changed" in (await dev.tells("dev.said", topic="changed"))["text"]
+        await dev.stop()
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+    assert len(dev.told("dev.said", topic="unreadable")) == 1
+    assert "Traceback" not in dev.said
 
 
 async def test_broken_code_is_told_of_with_its_line_and_works_again_when_it_is_mended(
@@ -364,8 +438,11 @@ async def test_a_worker_that_dies_is_begun_again(started: Start, door: TenantJob
     await dev.stop()
 
 
+KILL_EVERY_SECOND = "import leasehold.cli.dev as dev; dev.uniform = lambda *_: 3600 if os.path.exists('go') else 1; "
+
+
 async def test_chaos_kills_and_the_job_still_succeeds(started: Start, door: TenantJobs, tmp_path: Path) -> None:
-    dev = started("--json", "--chaos", "--workers", "1")
+    dev = started("--json", "--chaos", "--workers", "1", prelude=KILL_EVERY_SECOND)
     await dev.is_ready()
     job = await enqueue(door, "wait")
     await dev.tells("worker.killed", running=1)
@@ -395,19 +472,36 @@ async def test_ctrl_c_lets_a_running_job_end_and_leaves_nobody(
 
 
 async def test_sigterm_to_it_alone_ends_its_workers_too(started: Start, door: TenantJobs) -> None:
-    dev = started("--json")
+    dev = started("--json", prelude="import leasehold.cli.dev as dev; dev.GRACE = 0; ")
     await dev.is_ready()
     job = await enqueue(door, "wait")
     await dev.tells("job.started", job=job)
-    dev.send(signal.SIGTERM)
-    await dev.tells("dev.said", topic="stopping")
     dev.send(signal.SIGTERM)
     assert await dev.code() == 0
     assert dev.family() == []
     assert len(dev.told("job.given_back", job=job)) == 1
     record = await door.get(job)
     assert record is not None
-    assert (record.status, record.forgiven) == (Status.QUEUED, 1)
+    assert (record.status, record.free_attempts) == (Status.QUEUED, 1)
+
+
+async def test_a_second_ctrl_c_within_a_second_gives_jobs_back(started: Start, door: TenantJobs) -> None:
+    dev = started("--json")
+    await dev.is_ready()
+    job = await enqueue(door, "wait")
+    await dev.tells("job.started", job=job)
+    dev.send_to_group(signal.SIGINT)
+    await dev.tells("dev.said", topic="stopping")
+    told = monotonic()
+
+    async def is_another() -> bool:
+        return monotonic() - told > 2 * SAME_KEY
+
+    await eventually(is_another, what="a moment in which Ctrl-C is pressed again")
+    dev.send_to_group(signal.SIGINT)
+    assert await dev.code() == 0
+    assert "given back now" in dev.told("dev.said", topic="stopping")[1]["text"]
+    assert len(dev.told("job.given_back", job=job)) == 1
 
 
 async def test_it_stops_when_nobody_reads_it_any_more(started: Start, tmp_path: Path) -> None:
@@ -422,17 +516,19 @@ async def test_it_stops_when_nobody_reads_it_any_more(started: Start, tmp_path: 
     assert "Traceback" not in dev.said
 
 
-def test_a_second_signal_ends_the_grace_unless_it_comes_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C reaches the whole group, and whoever started us may pass it on as well."""
-    moments = iter([0.0, 100.0, 100.5, 101.5])
+def test_ctrl_c_ends_the_grace_the_second_and_the_process_the_third_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that started this one may pass a Ctrl-C on as well: it comes within a moment, and does not count."""
+    moments = iter([0.0, 100.0, 100.05, 100.5, 100.8])
     monkeypatch.setattr("leasehold.cli.dev.monotonic", lambda: next(moments))
     options = Options("app.py", workers=1, slots=1, chaos=False, reload=False, url=None, schema=None)
-    supervisor, crew, told = Supervisor(options, lambda _: None), Mock(spec=Crew), list[int]()
-    supervisor._crew = crew
-    for _ in range(3):
-        supervisor._told_to_stop()
-        told.append(crew.tell_to_stop.call_count)
-    assert told == [0, 0, 1]
+    supervisor, crew, ends = Supervisor(options, lambda _: None), Mock(spec=Crew, is_alive=True), Mock()
+    supervisor._crew, told = crew, list[tuple[int, int]]()
+    monkeypatch.setattr(supervisor, "_end_now", ends)
+    for _ in range(4):
+        supervisor._told_to_stop(signal.SIGINT)
+        told.append((crew.tell_to_stop.call_count, ends.call_count))
+    supervisor._presence.end()
+    assert told == [(0, 0), (0, 0), (1, 0), (1, 1)]
 
 
 async def test_it_can_be_stopped_before_it_has_begun(started: Start) -> None:
@@ -474,4 +570,21 @@ async def test_without_a_url_it_has_a_postgres_of_its_own_and_takes_it_along(tmp
         await dev.stop()
     finally:
         assert await dev.clear_up() == []
+    assert no_process_of(place)
+
+
+async def test_it_ends_with_an_error_when_its_data_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(NO_JOBS)
+    home = tmp_path / ".leasehold"
+    dev = Dev(tmp_path, {}, "--json", "--no-reload")
+    try:
+        await dev.is_ready()
+        place = moved_to(home) or home
+        shutil.rmtree(home)
+        assert await dev.code() == 7
+    finally:
+        assert await dev.clear_up() == []
+    assert dev.news[-1]["error"]["code"] == "LH-3010"
+    assert ".leasehold was deleted or moved" in dev.news[-1]["error"]["message"]
+    assert "Traceback" not in dev.said
     assert no_process_of(place)

@@ -99,6 +99,7 @@ REFUSED: dict[str, tuple[list[str], int, str, str]] = {
     "no file": (["order", "--payload", "@nowhere", *TO_ACME], 2, "LH-1000", "nowhere can't be read"),
     "both payloads": (["order", "sku=a", "--payload", "{}", *TO_ACME], 2, "LH-1000", "exclude each other"),
     "no delay": (["report", "--in", "soon", *TO_ACME], 2, "LH-1000", "'soon' is not a duration"),
+    "foreign digits": (["report", "--in", "٣h", *TO_ACME], 2, "LH-1000", r"'\u0663h' is not a duration"),
     "negative delay": (["report", "--in", "-5m", *TO_ACME], 2, "LH-1000", "'-5m' is not a duration"),
     "endless delay": (["report", "--in", "9999d", *TO_ACME], 2, "LH-1000", "is not between zero and"),
     "no time": (["report", "--at", "noon", *TO_ACME], 2, "LH-1000", "'noon' is no time"),
@@ -242,7 +243,7 @@ async def test_follow_shows_what_the_job_says_on_stderr(leasehold: CommandLine, 
     await bench.succeed(claim, "7")
     done = await waiting
     assert (done.code, done.out) == (0, f"{claim.job}\n7\n")
-    assert done.err.index("attempt 1") < done.err.index("half way") < done.err.index("✓ succeeded")
+    assert done.err.index("try 1") < done.err.index("half way") < done.err.index("✓ succeeded")
 
 
 async def test_follow_as_json_is_an_object_a_line(leasehold: CommandLine, bench: Bench) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.cli.feed import REMEMBERED, DevSaid, Feed, JobQueued, Lines, News, Topic, WorkerKilled, logfmt
+from leasehold.cli.feed import Lines, logfmt
+from leasehold.cli.news import MOST_TENANTS, REMEMBERED, DevSaid, Feed, JobQueued, News, Topic, WorkerKilled
 from leasehold.model.job import JobId, JobRecord, LineKind, Source, TenantId, WorkerId
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.telemetry import (
@@ -32,7 +33,7 @@ ABOUT: dict[str, Any] = {
     "job": JOB,
     "definition": "sync",
     "attempt": 1,
-    "execution": 1,
+    "tries": 1,
     "max_attempts": 5,
 }
 STARTED = JobStarted(**ABOUT, queued_at=NOON, waited=0.009)
@@ -85,6 +86,7 @@ def record(number: int = 1, **fields: Any) -> JobRecord:
         "status": Status.QUEUED,
         "due": True,
         "attempt": 0,
+        "free_attempts": 0,
         "scheduled_for": NOON,
         "queued_at": NOON,
         "source": Source.MANUAL,
@@ -112,16 +114,16 @@ def shown(news: News, width: int = 100) -> str:
         (replace(QUEUED, state=DisplayState.SCHEDULED, due_in=300), "◷ 6f46a1d8 sync acme  scheduled, in 5m"),
         (replace(QUEUED, state=DisplayState.BLOCKED), "⏸ 6f46a1d8 sync acme  waits for other jobs"),
         (STARTED, "◐ 6f46a1d8 sync acme  started after 9 ms"),
-        (replace(STARTED, execution=2, waited=None), "◐ 6f46a1d8 sync acme  started (attempt 2/5)"),
+        (replace(STARTED, tries=2, waited=None), "◐ 6f46a1d8 sync acme  started (try 2/5)"),
         (ENDED, "✓ 6f46a1d8 sync acme  800 ms"),
-        (FAILED, "✕ 6f46a1d8 sync acme  KeyError: no row (attempt 1/5, again in 30 s)"),
+        (FAILED, "✕ 6f46a1d8 sync acme  KeyError: no row (try 1/5, again in 30 s)"),
         (
             replace(FAILED, status=Status.FAILED, error_code="Fail", retry_in=None),
             "✕ 6f46a1d8 sync acme  failed: no row",
         ),
         (
-            replace(FAILED, status=Status.DEAD_LETTER, execution=5, retry_in=None),
-            "✕ 6f46a1d8 sync acme  dead letter: KeyError: no row (attempt 5/5)",
+            replace(FAILED, status=Status.DEAD_LETTER, tries=5, retry_in=None),
+            "✕ 6f46a1d8 sync acme  dead letter: KeyError: no row (try 5/5)",
         ),
         (replace(ENDED, status=Status.CANCELED), "⊘ 6f46a1d8 sync acme  canceled"),
         (
@@ -130,7 +132,7 @@ def shown(news: News, width: int = 100) -> str:
         ),
         (
             JobGivenBack(**ABOUT),
-            "▷ 6f46a1d8 sync acme  given back, its worker stops; the attempt costs nothing",
+            "▷ 6f46a1d8 sync acme  given back, its worker stops; no try is used",
         ),
         (
             JobDiscarded(**ABOUT),
@@ -138,11 +140,11 @@ def shown(news: News, width: int = 100) -> str:
         ),
         (
             RECLAIMED,
-            "↻ 6f46a1d8 sync acme  reclaimed: its worker died (attempt 1/5, again in 2.0 s)",
+            "↻ 6f46a1d8 sync acme  reclaimed: its worker died (try 1/5, again in 2.0 s)",
         ),
         (
-            replace(RECLAIMED, status=Status.DEAD_LETTER, execution=5, retry_in=None),
-            "✕ 6f46a1d8 sync acme  reclaimed: its worker died; dead letter (attempt 5/5)",
+            replace(RECLAIMED, status=Status.DEAD_LETTER, tries=5, retry_in=None),
+            "✕ 6f46a1d8 sync acme  reclaimed: its worker died; dead letter (try 5/5)",
         ),
         (JobSaid(**ABOUT, text="syncing /", kind=LineKind.LOG, progress=None), "│ 6f46a1d8 syncing /"),
         (JobSaid(**ABOUT, text="page 3", kind=LineKind.PROGRESS, progress=0.3), "│ 6f46a1d8  30% page 3"),
@@ -203,7 +205,7 @@ def test_the_definitions_of_a_worker_make_room_for_themselves() -> None:
 def test_a_long_error_is_cut_and_what_comes_of_it_stays() -> None:
     line = shown(replace(FAILED, error="x" * 500 + "\nand more"), width=110)
     assert len(line) == 110 - 9
-    assert line.endswith("x… (attempt 1/5, again in 30 s)")
+    assert line.endswith("x… (try 1/5, again in 30 s)")
 
 
 def test_in_a_narrow_terminal_an_error_still_says_something() -> None:
@@ -285,10 +287,104 @@ def test_a_job_that_is_over_when_it_is_seen_was_queued_once() -> None:
     assert queued.state is DisplayState.READY
 
 
+# What other workers do
+
+OTHER = WorkerId("another worker")
+MINUTE = timedelta(minutes=1)
+
+
+def twice(feed: Feed, job: JobRecord) -> list[News]:
+    """A change is told when it was seen twice: one of our workers may be about to tell it."""
+    assert list(feed.seen([job])) == []
+    return list(feed.seen([job]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"status": Status.RUNNING}, "◐ 00000001 sync acme  started on worker a worker"),
+        ({"status": Status.RUNNING, "attempt": 2}, "◐ 00000001 sync acme  started on worker a worker (try 2/5)"),
+        (
+            {"status": Status.SUCCEEDED, "started_at": NOON, "finished_at": NOON + timedelta(seconds=2)},
+            "✓ 00000001 sync acme  2.0 s on worker a worker",
+        ),
+        ({"status": Status.CANCELED, "worker": None, "attempt": 0}, "⊘ 00000001 sync acme  canceled"),
+        (
+            {"status": Status.DEAD_LETTER, "last_error": "no row", "last_error_code": "KeyError", "attempt": 5},
+            "✕ 00000001 sync acme  dead letter: KeyError: no row (try 5/5) on worker a worker",
+        ),
+        (
+            {"worker": None, "last_error": "no row", "last_error_code": "KeyError"},
+            "▷ 00000001 sync acme  waits again: KeyError: no row (try 1/5)",
+        ),
+    ],
+    ids=["started", "retried", "succeeded", "canceled", "dead letter", "waits again"],
+)
+def test_a_change_by_another_worker_is_one_line(fields: dict[str, Any], line: str) -> None:
+    feed = Feed()
+    list(feed.seen([record()]))
+    defaults: dict[str, Any] = {"attempt": 1, "max_attempts": 5, "worker": WorkerId("a worker")}
+    (changed,) = twice(feed, record(**defaults | fields))
+    assert shown(changed) == line
+
+
+def test_a_change_by_another_worker_is_told_once() -> None:
+    feed, running = Feed(), record(status=Status.RUNNING, attempt=1, worker=OTHER)
+    list(feed.seen([record()]))
+    assert [news.event for news in twice(feed, running)] == ["job.changed"]
+    assert list(feed.seen([running])) == []
+
+
+def test_what_our_own_worker_does_is_left_to_its_events() -> None:
+    feed, ours = Feed(), WorkerId("ours")
+    list(feed.heard(WorkerJoined(at=NOON, worker=ours, pid=1, slots=1, definitions=("sync",), listens=True)))
+    list(feed.seen([record(id=JOB)]))
+    assert twice(feed, record(id=JOB, status=Status.SUCCEEDED, attempt=1, worker=ours)) == []
+
+
+def test_what_our_own_worker_has_told_is_not_told_again() -> None:
+    feed = Feed()
+    list(feed.heard(STARTED))
+    list(feed.heard(FAILED))
+    assert twice(feed, record(id=JOB, attempt=1)) == []
+
+
+def test_jobs_are_looked_for_until_they_have_ended() -> None:
+    feed = Feed()
+    list(feed.seen([record(1), record(2), record(3, due=False, scheduled_for=NOON + MINUTE)]))
+    assert feed.open_jobs(NOON, besides=[record(2)], most=10) == {ACME: [record(1).id]}
+    assert twice(feed, record(1, status=Status.CANCELED)) != []
+    feed.gone(ACME, [record(2).id])
+    assert feed.open_jobs(NOON + MINUTE, besides=[], most=10) == {ACME: [record(3).id]}
+
+
+def test_of_many_tenants_some_are_looked_at_in_each_turn() -> None:
+    feed, tenants = Feed(), [TenantId(f"tenant{number}") for number in range(2 * MOST_TENANTS)]
+    list(feed.seen([record(tenant=tenant) for tenant in reversed(tenants)]))
+    turns = [list(feed.open_jobs(NOON, besides=[], most=200)) for _ in range(2)]
+    assert turns == [tenants[:MOST_TENANTS], tenants[MOST_TENANTS:]]
+
+
+def test_of_many_open_jobs_all_are_looked_for_in_turn() -> None:
+    feed = Feed()
+    list(feed.seen([record(3), record(2), record(1)]))
+    turns = [feed.open_jobs(NOON, besides=[], most=2)[ACME] for _ in range(3)]
+    assert turns == [[record(n).id for n in turn] for turn in ((1, 2), (3, 1), (2, 3))]
+
+
+def test_a_job_that_stays_in_sight_is_not_announced_again() -> None:
+    feed = Feed()
+    list(feed.seen([record(0)]))
+    feed.know(record(number) for number in range(1, REMEMBERED))
+    assert list(feed.seen([record(0)])) == []
+    feed.know([record(REMEMBERED)])
+    assert list(feed.seen([record(0)])) == []
+
+
 def test_its_memory_is_bounded() -> None:
     feed = Feed()
     feed.know(record(number) for number in range(REMEMBERED + 100))
-    assert len(feed._due_in) == REMEMBERED
+    assert len(feed._told) == REMEMBERED
 
 
 # For machines

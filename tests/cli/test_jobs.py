@@ -5,11 +5,12 @@ from datetime import datetime, timedelta
 
 import pytest
 from tests.cli.terminal import CommandLine
-from tests.store.bench import HOUR, OTHER, UNKNOWN_ID, Bench
+from tests.store.bench import ACME, HOUR, OTHER, UNKNOWN_ID, Bench
 
 from leasehold.cli.states import as_filters, matching, read_states
 from leasehold.model.job import JobId, Line, LineKind, NewJob
-from leasehold.model.outcome import Raised, Trace
+from leasehold.model.limits import Pause, Scope, ScopeKind
+from leasehold.model.outcome import Raised, Released, Trace
 from leasehold.store import Filter, Page
 
 
@@ -196,6 +197,23 @@ async def test_where_there_are_no_jobs_stdout_is_empty_and_json_an_empty_list(le
     assert machines.document == []
 
 
+async def test_a_ready_job_says_what_holds_it_back(leasehold: CommandLine, bench: Bench) -> None:
+    job = await bench.enqueue()
+    await bench.store.pause(Scope(ScopeKind.TENANT, ACME), Pause("[unpaid]"))
+    expected = ["its tenant is paused: [unpaid]", "no live worker serves it"]
+    assert (await leasehold("jobs")).rows[0][-1] == "; ".join(expected)
+    assert f"  why             {'; '.join(expected)}\n" in (await leasehold("job", job)).out
+    assert (await leasehold("jobs", "--json")).document[0]["held_by"] == expected
+    assert (await leasehold("job", job, "--json")).document["held_by"] == expected
+
+
+async def test_a_ready_job_that_nothing_holds_waits_for_a_slot(leasehold: CommandLine, bench: Bench) -> None:
+    await bench.worker()
+    await bench.enqueue()
+    assert (await leasehold("jobs")).rows[0][-1] == "waits for a free slot"
+    assert (await leasehold("jobs", "--json")).document[0]["held_by"] == []
+
+
 async def test_times_are_iso_8601_in_utc_for_machines(leasehold: CommandLine, bench: Bench) -> None:
     await bench.enqueue()
     (job,) = (await leasehold("jobs", "--json")).document
@@ -237,7 +255,7 @@ async def test_job_shows_all_that_is_known(leasehold: CommandLine, bench: Bench)
         '    "pages": 7\n',
         "\nlast error\n  Unlucky: no luck\n  at all\n",
         "  why             took ",
-        "last lines of attempt 2\n",
+        "last lines of try 2\n",
         " second time\n",
     ):
         assert part in shown.out, part
@@ -271,8 +289,14 @@ async def test_job_shows_where_attempts_failed_and_the_last_traceback(leasehold:
     first, second = (line for line in shown.splitlines() if line[:2] in ("1 ", "2 "))
     assert first.endswith("KeyError: no row … (app.py:1 in fetch)")
     assert second.endswith("KeyError: no row … (app.py:2 in fetch)")
-    assert "\ntraceback of attempt 2\n  Traceback of attempt 2:\n    …\n" in shown
+    assert "\ntraceback of try 2\n  Traceback of attempt 2:\n    …\n" in shown
     assert "Traceback of attempt 1" not in shown
+
+
+async def test_an_attempt_that_its_worker_gave_back_is_shown_so(leasehold: CommandLine, bench: Bench) -> None:
+    await bench.finish(claim := await bench.running(), Released())
+    (attempt,) = (line for line in (await leasehold("job", claim.job)).out.splitlines() if line.startswith("1 "))
+    assert "given back" in attempt
 
 
 async def test_job_as_json_has_its_attempts_and_lines(leasehold: CommandLine, bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 
 import pytest
 from tests.cli.terminal import CommandLine
@@ -11,6 +12,7 @@ from leasehold.cli import logs
 from leasehold.cli.logs import Spoken, followed
 from leasehold.engines.postgres import tenant
 from leasehold.model.job import Claim, Line, LineKind
+from leasehold.model.outcome import Snoozed
 
 
 async def say(bench: Bench, claim: Claim, *texts: str, after: int = 0) -> None:
@@ -37,12 +39,24 @@ async def test_lines_of_all_attempts_go_to_stdout_and_which_attempt_to_stderr(
     claim = await tried_twice(bench)
     printed = await leasehold("logs", claim.job)
     assert without_times(printed.out) == ["one", "two", "three"]
-    assert printed.err.splitlines() == ["attempt 1", "attempt 2"]
+    assert printed.err.splitlines() == ["try 1", "try 2"]
 
 
 async def test_of_one_attempt_its_lines(leasehold: CommandLine, bench: Bench) -> None:
     claim = await tried_twice(bench)
-    assert without_times((await leasehold("logs", claim.job, "--attempt", "1")).out) == ["one", "two"]
+    assert without_times((await leasehold("logs", claim.job, "--try", "1")).out) == ["one", "two"]
+
+
+async def test_lines_after_a_snooze_are_of_the_same_try(leasehold: CommandLine, bench: Bench) -> None:
+    first = await bench.running()
+    await say(bench, first, "one")
+    await bench.finish(first, Snoozed(timedelta()))
+    second = await bench.claim_one()
+    await say(bench, second, "two")
+
+    printed = await leasehold("logs", second.job)
+    assert printed.err.splitlines() == ["try 1", "try 1"]
+    assert without_times((await leasehold("logs", second.job, "--try", "1")).out) == ["one", "two"]
 
 
 async def test_as_json_they_are_a_list(leasehold: CommandLine, bench: Bench) -> None:
@@ -63,10 +77,10 @@ async def test_progress_is_a_percentage(leasehold: CommandLine, bench: Bench) ->
 
 async def test_an_attempt_that_there_was_not_exits_with_2(leasehold: CommandLine, bench: Bench) -> None:
     job = await bench.succeeded()
-    refused = await leasehold("logs", job, "--attempt", "2", "--json")
+    refused = await leasehold("logs", job, "--try", "2", "--json")
     assert refused.code == 2
-    assert refused.error["message"] == f"job {job} has no attempt 2: it is succeeded, after 1 of them."
-    assert (await leasehold("logs", job, "--attempt", "2", "-f")).code == 2
+    assert refused.error["message"] == f"job {job} has no try 2: it is succeeded, after 1 of them."
+    assert (await leasehold("logs", job, "--try", "2", "-f")).code == 2
 
 
 async def test_a_job_that_is_not_there_exits_with_3(leasehold: CommandLine, bench: Bench) -> None:
@@ -104,7 +118,7 @@ async def test_following_goes_on_over_attempts_until_the_job_is_final(bench: Ben
     assert await _next(heard) == (2, "three")
     await say(bench, second, "four", after=1)
     await bench.succeed(second)
-    assert [(attempt, line.text) async for attempt, line in heard] == [(2, "four")]
+    assert [(attempt, line.text) async for attempt, _, line in heard] == [(2, "four")]
 
 
 async def test_following_ends_at_once_with_the_job_and_not_with_the_next_look(
@@ -139,9 +153,9 @@ async def test_following_as_json_is_an_object_a_line(leasehold: CommandLine, ben
 
 
 async def _next(heard: AsyncGenerator[Spoken, None]) -> tuple[int, str]:
-    attempt, line = await anext(heard)
+    attempt, _, line = await anext(heard)
     return attempt, line.text
 
 
 async def _all(heard: AsyncGenerator[Spoken, None]) -> list[tuple[int, str]]:
-    return [(attempt, line.text) async for attempt, line in heard]
+    return [(attempt, line.text) async for attempt, _, line in heard]

@@ -1,11 +1,13 @@
 """`leasehold migrate`, as people type it."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from leasehold.engines.postgres.migrate import migrations
@@ -13,12 +15,14 @@ from leasehold.engines.postgres.migrate import migrations
 COMMAND = [sys.executable, "-c", "from leasehold.cli import main; main()"]
 
 
-def leasehold(*arguments: str, url: str | None = None, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+def leasehold(
+    *arguments: str, url: str | None = None, home: Path | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
     environment |= {"LEASEHOLD_URL": url} if url else {}
     environment |= {"LEASEHOLD_HOME": str(home)} if home else {}
     return subprocess.run(
-        [*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, *arguments], env=environment | more, capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -42,6 +46,31 @@ def test_migrate_applies_and_check_is_content_afterwards(url: str) -> None:
     assert leasehold("migrate", "--check", "--schema", "fresh", url=url).returncode == 0
 
 
+def test_the_fix_for_another_schema_names_it(url: str) -> None:
+    done = leasehold("jobs", "--schema", "fresh", url=url)
+    assert done.returncode == 6
+    assert "Run: leasehold migrate --schema fresh" in done.stderr
+
+
+@pytest.mark.parametrize(("needs", "code"), [(1, 0), (9999, 6)], ids=["still works", "needs newer code"])
+async def test_a_newer_schema_is_not_called_up_to_date(url: str, needs: int, code: int) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        "insert into leasehold.migrations (version, name, needs) select 9999, 'later', $1", needs
+    )
+    await connection.close()
+    done = await asyncio.to_thread(leasehold, "migrate", url=url)
+    assert done.returncode == code
+    assert "up to date" not in done.stderr
+    assert "is at 9999" in done.stderr
+
+
+def test_a_locale_without_utf_8_reads_the_same_sql(url: str) -> None:
+    done = leasehold("migrate", "--sql", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert (done.returncode, done.stdout) == (0, leasehold("migrate", "--sql", LC_ALL="C.UTF-8").stdout), done.stderr
+    assert "…" in done.stdout
+
+
 def test_migrating_twice_says_that_there_is_nothing_to_do(url: str) -> None:
     assert "up to date" in leasehold("migrate", url=url).stderr
 
@@ -49,7 +78,7 @@ def test_migrating_twice_says_that_there_is_nothing_to_do(url: str) -> None:
 def test_json_goes_to_stdout_alone(url: str) -> None:
     done = leasehold("migrate", "--json", "--schema", "fresh", url=url)
     all_of_them = [migration.title for migration in migrations("fresh")]
-    assert json.loads(done.stdout) == {"schema": "fresh", "applied": all_of_them}
+    assert json.loads(done.stdout) == {"schema": "fresh", "applied": all_of_them, "version": 2, "known": 2}
 
 
 def test_an_error_is_json_too_when_asked_for(url: str) -> None:
@@ -86,6 +115,12 @@ def test_a_url_that_names_no_postgres_exits_with_2() -> None:
     done = leasehold("migrate", url="mysql://127.0.0.1/nobody")
     assert done.returncode == 2
     assert "names no engine. Nothing was opened" in done.stderr
+
+
+def test_a_url_that_names_a_driver_gets_a_hint() -> None:
+    done = leasehold("migrate", url="postgresql+asyncpg://127.0.0.1/nobody")
+    assert done.returncode == 2
+    assert "Leave +asyncpg out" in done.stderr
 
 
 def test_without_a_url_the_embedded_postgres_is_used(tmp_path: Path) -> None:

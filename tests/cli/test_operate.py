@@ -7,8 +7,9 @@ import pytest
 from tests.cli.terminal import NOWHERE, CommandLine
 from tests.store.bench import DAY, Bench, all_jobs
 
-from leasehold.cli import doctor, operate
-from leasehold.engines.report import Finding, Verdict
+from leasehold.cli import operate
+from leasehold.engine import Finding, Severity
+from leasehold.engines.postgres.engine import PostgresEngine
 from leasehold.store import Serves, WorkerFacts
 
 
@@ -100,31 +101,31 @@ async def test_doctor_says_what_is_wrong_and_what_to_do(leasehold: CommandLine) 
 
 
 VERDICTS = {
-    "0 problems, 0 warnings": ([Verdict.OK], 0),
-    "0 problems, 1 warning": ([Verdict.OK, Verdict.WARNING], 0),
-    "1 problem, 2 warnings": ([Verdict.WARNING, Verdict.PROBLEM, Verdict.WARNING], 1),
+    "0 problems, 0 warnings": ([Severity.OK], 0),
+    "0 problems, 1 warning": ([Severity.OK, Severity.WARNING], 0),
+    "1 problem, 2 warnings": ([Severity.WARNING, Severity.PROBLEM, Severity.WARNING], 1),
 }
 
 
 @pytest.mark.parametrize(("summary", "verdicts", "code"), [(key, *rest) for key, rest in VERDICTS.items()])
 async def test_only_a_problem_makes_doctor_exit_with_1(
-    leasehold: CommandLine, monkeypatch: pytest.MonkeyPatch, summary: str, verdicts: list[Verdict], code: int
+    leasehold: CommandLine, monkeypatch: pytest.MonkeyPatch, summary: str, verdicts: list[Severity], code: int
 ) -> None:
-    async def examine(url: str, schema: str) -> AsyncIterator[Finding]:
+    async def examine(engine: PostgresEngine) -> AsyncIterator[Finding]:
         for verdict in verdicts:
             yield Finding("listener", verdict, "as it is", "LH-3002", fix="Leave it.")
 
-    monkeypatch.setattr(doctor, "examine", examine)
+    monkeypatch.setattr(PostgresEngine, "examine", examine)
     people, machines = await leasehold("doctor"), await leasehold("doctor", "--json")
     assert (people.code, machines.code) == (code, code)
     assert people.out.splitlines()[-1] == summary
     assert [line[0] for line in people.out.splitlines()[:-1:2]] == [
-        {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✕"}[verdict] for verdict in verdicts
+        {Severity.OK: "✓", Severity.WARNING: "!", Severity.PROBLEM: "✕"}[verdict] for verdict in verdicts
     ]
     assert people.out.splitlines()[1] == f"{'':18}Leave it."
     assert len(machines.document["findings"]) == len(verdicts)
-    assert machines.document["problems"] == verdicts.count(Verdict.PROBLEM)
-    assert machines.document["warnings"] == verdicts.count(Verdict.WARNING)
+    assert machines.document["problems"] == verdicts.count(Severity.PROBLEM)
+    assert machines.document["warnings"] == verdicts.count(Severity.WARNING)
 
 
 async def test_doctor_of_a_database_that_is_away_exits_with_7(leasehold: CommandLine) -> None:

@@ -155,7 +155,7 @@ async def test_ctrl_c_while_following_exits_with_130_and_no_traceback(bench: Ben
     with started("logs", claim.job, "-f", url=database_url) as process:
         assert (await next_line(process)).endswith(" one")
         process.send_signal(signal.SIGINT)
-        assert await rest(process) == (130, "", "attempt 1\ninterrupted\n")
+        assert await rest(process) == (130, "", "try 1\ninterrupted\n")
 
 
 async def test_ctrl_c_while_waiting_exits_with_130_and_says_that_the_job_goes_on(
@@ -180,7 +180,7 @@ async def test_a_pipe_that_is_closed_ends_it_without_a_word(bench: Bench, databa
         process.stdout = None
         await bench.store.say([(claim, Line(number=2, text="two"))])
         code, _, err = await rest(process)
-    assert (code, err) == (1, "attempt 1\n")
+    assert (code, err) == (1, "try 1\n")
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,10 @@ def test_characters_that_take_two_places_keep_the_columns_straight() -> None:
     assert narrow == "abcd  1/5  a"
 
 
+def test_hidden_characters_of_a_stored_id_are_escaped() -> None:
+    assert lines(None, [ID, "1/5", "ac\u200bme\u202e"])[1] == rf"{ID}  1/5  ac\u200bme\u202e"
+
+
 def test_a_cell_is_one_line_and_harmless() -> None:
     assert lines(None, [ID, "1/5", "no\nluck \x1b[2J"])[1] == f"{ID}  1/5  no luck ␛[2J"
 

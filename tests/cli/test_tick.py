@@ -47,3 +47,9 @@ def test_a_tick_runs_what_is_due_and_prints_what_it_did(database_url: str, targe
 
 def test_a_tick_of_no_jobs_is_refused(database_url: str, target: str) -> None:
     assert run(["tick", target, "--max-jobs", "0"], LEASEHOLD_URL=database_url).code == 2
+
+
+def test_a_tick_without_a_url_says_which_database_it_uses(target: str, tmp_path: Path) -> None:
+    ticked = run(["tick", target], LEASEHOLD_HOME=str(tmp_path / "home"))
+    assert ticked.code == 0, ticked.err
+    assert f"an embedded Postgres in {tmp_path / 'home'}, for want of LEASEHOLD_URL" in ticked.err.replace("\n", "")

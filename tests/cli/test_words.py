@@ -21,7 +21,7 @@ JOB = JobRecord(
     payload={},
     attempt=0,
     max_attempts=5,
-    forgiven=0,
+    free_attempts=0,
     scheduled_for=NOW,
     queued_at=NOW,
     started_at=None,
@@ -95,7 +95,7 @@ def test_counting_knows_one_and_thousands() -> None:
 
 
 def test_tries_leave_out_what_was_forgiven() -> None:
-    assert tries(replace(JOB, attempt=4, forgiven=3)) == "1/5"
+    assert tries(replace(JOB, attempt=4, free_attempts=3)) == "1/5"
 
 
 def test_an_error_is_its_code_and_its_message_as_far_as_known() -> None:
@@ -119,14 +119,14 @@ FAILED = replace(JOB, attempt=1, last_error="no answer", last_error_code="Timeou
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (JOB, ""),
+        (JOB, "waits for a free slot"),
         (replace(JOB, due=False, scheduled_for=NOW + seconds(42)), "due in 42 s"),
         (
             replace(FAILED, due=False, scheduled_for=NOW + seconds(42)),
             "due in 42 s, after TimeoutError: no answer",
         ),
         (replace(JOB, due=False, attempt=1, scheduled_for=NOW + seconds(42)), "due in 42 s"),
-        (replace(FAILED, due=True), "TimeoutError: no answer"),
+        (replace(FAILED, due=True), "waits for a free slot, after TimeoutError: no answer"),
         (replace(JOB, status=Status.RUNNING, started_at=NOW - seconds(12)), "for 12 s"),
         (
             replace(JOB, status=Status.RUNNING, started_at=NOW - seconds(12), cancel_requested_at=NOW),
@@ -143,3 +143,9 @@ FAILED = replace(JOB, attempt=1, last_error="no answer", last_error_code="Timeou
 )
 def test_why_answers_what_one_would_ask_next(job: JobRecord, words: str) -> None:
     assert why(job, NOW) == words
+
+
+def test_why_names_what_holds_a_ready_job_back() -> None:
+    assert why(JOB, NOW, ["its tenant is paused: unpaid", "no live worker serves it"]) == (
+        "its tenant is paused: unpaid; no live worker serves it"
+    )

@@ -1,5 +1,6 @@
 """`leasehold worker`: what it says before it runs anything, and as JSON; what it then does is in tests/worker."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ import orjson
 import pytest
 from tests.cli.test_migrate import leasehold
 from tests.cli.test_processes import run
+from tests.conftest import eventually
+from tests.worker.proxy import Proxy
 from tests.worker.shop import ACME
 
 from leasehold.model.job import NewJob
@@ -90,6 +93,27 @@ def test_what_can_not_start_ends_at_once_and_tells_machines_why(
     assert orjson.loads(done.stdout)["error"]["code"] == error
     assert error in done.stderr
     assert "Traceback" not in done.stderr
+
+
+async def test_it_is_ready_when_it_has_reached_the_database(database_url: str, jobs: Path) -> None:
+    async with Proxy(database_url).open() as proxy:
+        proxy.refuse()
+        with working(jobs, LEASEHOLD_URL=proxy.url) as process:
+            log = jobs.parent / "log"
+
+            async def waits() -> bool:
+                return "the database is away" in log.read_text()
+
+            async def is_ready() -> bool:
+                return "✓ worker    10 slots for talk, hang" in log.read_text()
+
+            await eventually(waits, what="a worker that waits for the database")
+            assert "✓" not in log.read_text()
+            proxy.heal()
+            await eventually(is_ready, what="a worker that is ready")
+            assert "the database is back" in log.read_text()
+            process.terminate()
+            assert await asyncio.to_thread(process.wait) == 0
 
 
 # As JSON

@@ -8,15 +8,31 @@ from typing import Annotated
 import typer
 
 from leasehold import __version__
-from leasehold.cli import act, definitions, dev, doctor, enqueue, jobs, logs, migrate, operate, tick, worker
+from leasehold.cli import (
+    act,
+    definitions,
+    dev,
+    doctor,
+    enqueue,
+    grants,
+    jobs,
+    limits,
+    logs,
+    migrate,
+    operate,
+    psql,
+    tick,
+    worker,
+)
 from leasehold.cli.help import Command, Group
 
 app = typer.Typer(cls=Group, no_args_is_help=True, pretty_exceptions_enable=False)
 
 GROUPS: dict[str, list[Callable[..., None]]] = {
-    "Run": [dev.dev, worker.worker, tick.tick, migrate.migrate],
+    "Run": [dev.dev, worker.worker, tick.tick, migrate.migrate, grants.grants],
     "Jobs": [enqueue.enqueue, jobs.jobs, jobs.job, logs.logs, act.retry, act.cancel, act.run_now],
-    "Operate": [operate.workers, operate.prune, doctor.doctor],
+    "Tenants": [limits.tenants, limits.counts, limits.limits, limits.limit, limits.pause, limits.resume],
+    "Operate": [operate.workers, operate.prune, doctor.doctor, psql.psql],
 }
 for group, commands in GROUPS.items():
     for command in commands:

@@ -21,7 +21,7 @@ Act = Callable[[Tenant, JobId], Awaitable[str]]
 def retry(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """Queue ended jobs again.
 
-    They keep their id and their history, and get all their attempts anew.
+    They keep their id and their history, and get all their tries anew.
     """
     _act_on(ids, tenant, url, schema, json, _retry)
 
@@ -104,7 +104,7 @@ async def _answers(app: Leasehold, ids: Sequence[str], tenant: TenantId | None, 
 async def _answer(app: Leasehold, text: str, tenant: TenantId | None, act: Act) -> Answer:
     try:
         address = await find_job(app.store, text, tenant)
-        return Answer(address.job, address.tenant, await act(app.tenant(address.tenant), address.job))
+        return Answer(address.job, address.tenant, await act(Tenant(address.tenant, app), address.job))
     except LeaseholdError as error:
         return Answer(text, error=error)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from leasehold.cli.feed import Topic
+from leasehold.cli.news import Topic
 from leasehold.cli.output import said
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, WorkerJoined
 from leasehold.worker.process import SAME_SIGNAL
@@ -137,6 +137,16 @@ class Crew:
         victim = choice([member for member in joined if member.running] or joined)
         victim.kill()
         return victim.pid, len(victim.running)
+
+    @property
+    def is_alive(self) -> bool:
+        return bool(self._members)
+
+    def kill(self) -> None:
+        """Ends all of them now, by kill -9; none is begun again."""
+        self._stopping.set()
+        for member in self._members.values():
+            member.kill()
 
     def tell_to_stop(self) -> None:
         self._stopping.set()

@@ -1,6 +1,5 @@
 """`leasehold definitions`: what kinds of jobs there are, and how the code's get there."""
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
@@ -11,11 +10,12 @@ from rich.text import Text
 from leasehold.app import Leasehold
 from leasehold.cli import documents
 from leasehold.cli.help import Command, Group
+from leasehold.cli.interrupts import run
 from leasehold.cli.options import Json, Schema, Url, ask, reached
 from leasehold.cli.output import explained, print_json, said, shown
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.target import load_app
-from leasehold.cli.words import counted, span
+from leasehold.cli.words import counted, printable, span
 from leasehold.model.definition import Change, Definition, Registered, differences, no_such_definition
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The definition.")]
@@ -46,6 +46,9 @@ def _list(url: str | None, schema: str | None, json: bool) -> None:
         elif found:
             columns = ["KEY", "VERSION", "ACTIVE", "TIMEOUT", "TRIES", "PRIORITY", "DESCRIPTION"]
             show_table(shown, columns, [_row(registered) for registered in found])
+        for registered in found:
+            for problem in registered.unreadable:
+                said.print(printable(f"! {registered.definition.key}: {problem}"), markup=False)
         said.print(counted(len(found), "definition"))
 
 
@@ -119,7 +122,7 @@ def sync(
         app = load_app(target)
         app.configure(url=url, schema=schema)
         reached(app)
-        changes = asyncio.run(_synced(app, dry_run))
+        changes = run(_synced(app, dry_run))
         if json:
             print_json([documents.change(change) for change in changes])
         else:

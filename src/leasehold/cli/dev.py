@@ -4,9 +4,9 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -16,25 +16,27 @@ from time import monotonic
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import orjson
 import typer
 
 from leasehold import embedded
-from leasehold.cli import documents
+from leasehold.cli.bursts import Bursts
 from leasehold.cli.crew import Crew
-from leasehold.cli.feed import DevSaid, Feed, Lines, News, Topic, WorkerKilled, logfmt
+from leasehold.cli.described_app import App, described
+from leasehold.cli.feed import Lines, logfmt
+from leasehold.cli.news import DevSaid, Feed, News, Topic, WorkerKilled
 from leasehold.cli.options import Schema, Url
-from leasehold.cli.output import explained, shown
-from leasehold.cli.target import ended_when_imported, load_app
+from leasehold.cli.other_devs import Presence
+from leasehold.cli.output import INTERRUPTED, explained, shown
+from leasehold.cli.sources import changed_files
 from leasehold.cli.words import counted, span, utc_now
 from leasehold.cli.worker import Slots, Target, command_line
-from leasehold.config import VERSION
-from leasehold.engines import open_store, prepare_store, require_usable_url
-from leasehold.errors import CannotLoad, LeaseholdError
+from leasehold.config import VERSION, Settings
+from leasehold.engines import engine_for
+from leasehold.errors import EmbeddedError, LeaseholdError
 from leasehold.model.status import Status
 from leasehold.store import Filter, Store
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
-from leasehold.worker.process import SAME_SIGNAL, STOP_SIGNALS, end_with_stdin
+from leasehold.worker.process import STOP_SIGNALS, StopRequests, end_with_stdin
 from leasehold.worker.tasks import canceled, first_of, kept
 
 T = TypeVar("T")
@@ -42,7 +44,9 @@ T = TypeVar("T")
 GRACE, LEASE, LEASE_IN_CHAOS = 5, 5, 3
 BETWEEN_KILLS = (3.0, 10.0)
 LOOK_EVERY = 1.0
+LOOK_AT_HOME_EVERY = 0.5
 MOST_SEEN = 200
+SHOWN_FOLDERS = 3
 # A transaction that was open for long shows its jobs when it ends, as old as they are by then.
 LOOK_BACK = timedelta(minutes=1)
 
@@ -99,16 +103,6 @@ class Options:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class App:
-    """What the target holds, and where its code says that the database is."""
-
-    definitions: list[str]
-    url: str | None
-    schema: str
-    home: str
-
-
 class Supervisor:
     """Starts what is missing, shows what happens, and leaves nothing behind."""
 
@@ -121,25 +115,35 @@ class Supervisor:
         self._crew: Crew | None = None
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._told_at = float("-inf")
+        self._stops = StopRequests()
+        self._presence = Presence(options.folder)
+        self._deaths: set[str] = set()
+        self._failure: LeaseholdError | None = None
 
     async def run(self) -> None:
         for number in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop)
-        async with _alongside(watching=self._watch):
-            if app := await self._importable_app():
-                self._say(Topic.APP, self._title(app))
-                async with self._database(app) as url, self._store(url, app) as store:
-                    await self._serve(app, store, dict(os.environ, LEASEHOLD_URL=url))
+            asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop, number)
+        try:
+            async with self._alongside(watching=self._watch):
+                if app := await self._importable_app():
+                    self._say(Topic.APP, self._title(app))
+                    self._say_which_others_run()
+                    async with self._database(app) as url, self._store(url, app) as store:
+                        await self._serve(app, store, dict(os.environ, LEASEHOLD_URL=url))
+        finally:
+            self._presence.end()
+        if self._failure:
+            raise self._failure
         self._say(Topic.STOPPED, self._result())
 
     async def _serve(self, app: App, store: Store, environment: Mapping[str, str]) -> None:
         newest = (await store.everywhere(Filter(), None, MOST_SEEN)).jobs
         self._feed.know(newest)
-        async with _alongside(looking=partial(self._look, store), chaos=self._kill_now_and_then):
+        async with self._alongside(looking=partial(self._look, store), chaos=self._kill_now_and_then):
             try:
                 await self._start_crew(app, environment, Topic.WORKER)
-                self._say(Topic.WATCHING, self._how_to_go_on())
+                if not self._stopping.is_set():
+                    self._say(Topic.WATCHING, self._how_to_go_on())
                 while changed := await self._changed_app():
                     await self._start_crew(changed, environment, Topic.READY)
             finally:
@@ -153,7 +157,7 @@ class Supervisor:
         while not self._stopping.is_set():
             self._changed.clear()
             try:
-                if app := await self._unless_interrupted(_described(self._options.target)):
+                if app := await self._unless_interrupted(described(self._options.target)):
                     return app
             except LeaseholdError as error:
                 if not self._watches:
@@ -165,23 +169,26 @@ class Supervisor:
     @asynccontextmanager
     async def _database(self, app: App) -> AsyncIterator[str]:
         if url := self._options.url or app.url:
-            require_usable_url(url)
+            engine_for(url)  # refuses a URL that can't be opened
             self._say(Topic.DATABASE, _without_secrets(url))
             yield url
             return
+        Settings.from_environment().require_embedded()
         server = await asyncio.to_thread(embedded.start, app.home)
         try:
             self._say(Topic.DATABASE, f"PostgreSQL {server.version}, started for you, data in {app.home}/")
-            yield server.url
+            async with self._alongside(home=partial(self._watch_home, server, app.home)):
+                yield server.url
         finally:
             await asyncio.to_thread(server.stop)
 
     @asynccontextmanager
     async def _store(self, url: str, app: App) -> AsyncIterator[Store]:
         schema = self._options.schema or app.schema
-        applied = await prepare_store(url, schema)
+        engine = engine_for(url, schema)
+        applied = await engine.prepare()
         self._say(Topic.MIGRATIONS, f"applied {', '.join(applied)}" if applied else "up to date")
-        store = await open_store(url, schema)
+        store = await engine.open()
         try:
             yield store
         finally:
@@ -215,20 +222,65 @@ class Supervisor:
     # --------------------------------------------------------------------------------------------------- meanwhile
 
     async def _watch(self) -> None:
-        if self._watches:
-            async for paths in _changes(self._options.folder):
-                self._say(Topic.CHANGED, f"{paths} changed; running jobs have {GRACE} s to end")
+        if not self._watches:
+            return
+        try:
+            async for paths in changed_files(self._options.folder, self._warn_of_unreadable):
+                self._say(Topic.CHANGED, f"{_names(paths)} changed; running jobs have {GRACE} s to end")
                 self._changed.set()
+        except OSError as error:  # the system's limit of watches, mostly
+            reload_is_off = "Changed code is not reloaded from now on; start leasehold dev again after each change."
+            self._say(Topic.UNREADABLE, f"the code can't be watched: {error}. {reload_is_off}")
+
+    async def _watch_home(self, server: embedded.Server, home: str) -> None:
+        """Ends everything when the data of the embedded Postgres were deleted: workers would wait for it for ever."""
+        while True:
+            await asyncio.sleep(LOOK_AT_HOME_EVERY)
+            if server.was_taken_away():
+                break
+        self._failure = EmbeddedError(
+            f"{home} was deleted or moved while leasehold dev ran: its embedded Postgres has ended, and the jobs in "
+            "it are gone with the folder.",
+            fix="Start leasehold dev again: it begins with an empty database. To empty the database, stop leasehold "
+            "dev first, then delete the folder.",
+        )
+        if self._crew:
+            self._crew.kill()
+        self._stopping.set()
 
     async def _look(self, store: Store) -> None:
-        """Who enqueues tells no worker what: only the database knows of jobs that wait."""
+        """Producers don't tell our workers about jobs, and neither do other workers: only the database knows of them.
+
+        One statement a second, and one more for each tenant with a job that is due, older than those, and not over.
+        """
         since: datetime | None = None
         while True:
+            self._say_which_others_run()
             page = await store.everywhere(Filter(created_after=since), None, MOST_SEEN)
             self._show(self._feed.seen(page.jobs))
             if page.jobs:
                 since = max(job.queued_at for job in page.jobs) - LOOK_BACK
+            for tenant, jobs in self._feed.open_jobs(utc_now(), besides=page.jobs, most=MOST_SEEN).items():
+                found = await store.tenant(tenant).get_many(jobs)
+                self._feed.gone(tenant, set(jobs) - {job.id for job in found})
+                self._show(self._feed.seen(found))
             await asyncio.sleep(LOOK_EVERY)
+
+    def _say_which_others_run(self) -> None:
+        come, gone = self._presence.changes()
+        for pid in sorted(come):
+            self._say(
+                Topic.OTHER_DEV,
+                f"another leasehold dev (process {pid}) runs in this folder: jobs of one database are run by either, "
+                "and changed code is reloaded by both. Stop one of them unless you want two.",
+            )
+        for pid in sorted(gone):
+            self._say(Topic.OTHER_DEV, f"the other leasehold dev (process {pid}) has ended")
+
+    def _warn_of_unreadable(self, folders: Sequence[str]) -> None:
+        shown = ", ".join(folders[:SHOWN_FOLDERS])
+        more = f" and {len(folders) - SHOWN_FOLDERS} more" if len(folders) > SHOWN_FOLDERS else ""
+        self._say(Topic.UNREADABLE, f"not watched, since it may not be read: {shown}{more}. The rest is watched.")
 
     async def _kill_now_and_then(self) -> None:
         while self._options.chaos:
@@ -245,14 +297,39 @@ class Supervisor:
                 self._tally[event.event] += 1
         self._show(self._feed.heard(event))
 
-    def _told_to_stop(self) -> None:
-        """A second time, the grace is over; but what comes so soon is no second time, as for workers."""
-        if not self._stopping.is_set():
+    def _told_to_stop(self, number: int) -> None:
+        """Ends the grace the second time, and the process the third time, or if no worker is left to wait for."""
+        if not self._stops.add(number, monotonic()):
+            return
+        if self._stops.count == 1:
             self._say(Topic.STOPPING, f"stopping: running jobs have {GRACE} s to end, Ctrl-C gives them back at once")
-            self._told_at = monotonic()
-        elif self._crew and monotonic() - self._told_at > SAME_SIGNAL:
+        elif self._stops.count == 2 and self._crew and self._crew.is_alive:
+            self._say(Topic.STOPPING, "running jobs are given back now")
             self._crew.tell_to_stop()
+        else:
+            self._end_now()
         self._stopping.set()
+
+    def _end_now(self) -> None:
+        """Without waiting for anything. An embedded Postgres notices, and ends by itself."""
+        if self._crew:
+            self._crew.kill()
+        os._exit(INTERRUPTED)
+
+    @asynccontextmanager
+    async def _alongside(self, **works: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+        tasks = [kept(name, work, lost=lambda _: None, died=self._say_death) for name, work in works.items()]
+        try:
+            yield
+        finally:
+            await canceled(tasks)
+
+    def _say_death(self, name: str, error: Exception) -> None:
+        """Says each error once: what failed is tried again and again."""
+        text = f"{name} failed and is tried again: {type(error).__name__}: {error}"
+        if text not in self._deaths:
+            self._deaths.add(text)
+            self._say(Topic.ENDED, text)
 
     # ------------------------------------------------------------------------------------------------------- words
 
@@ -301,14 +378,14 @@ def _display(json: bool) -> Callable[[News], None]:
     if json:
         return lambda news: _print(news.as_json())
     if not shown.is_terminal:
-        return lambda news: _print(logfmt(news))
+        return Bursts(lambda news: _print(logfmt(news)))
     lines = Lines(shown.width)
 
     def show(news: News) -> None:
         if (line := lines.of(news)) is not None:
             shown.print(line, soft_wrap=True)
 
-    return show
+    return Bursts(show)
 
 
 def _print(line: str) -> None:
@@ -329,61 +406,6 @@ def _no_jobs(target: str) -> str:
     )
 
 
-@asynccontextmanager
-async def _alongside(**works: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    tasks = [kept(name, work, lost=lambda _: None) for name, work in works.items()]
-    try:
-        yield
-    finally:
-        await canceled(tasks)
-
-
-async def _changes(folder: Path) -> AsyncIterator[str]:
-    from watchfiles import PythonFilter, awatch
-
-    class Sources(PythonFilter):
-        ignore_dirs = (*PythonFilter.ignore_dirs, ".leasehold")
-
-    async for changes in awatch(folder, watch_filter=Sources()):
-        names = sorted({Path(path).name for _, path in changes})
-        yield ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-# What a target holds is found out in a process of its own: here its modules would stay loaded, old as they are.
-
-
-async def _described(target: str) -> App:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "import sys; from leasehold.cli.dev import describe; describe(sys.argv[1])", target),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        answer = await process.stdout.read()
-        code = await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if not answer:
-        raise ended_when_imported(target, code)
-    told = orjson.loads(answer)
-    if error := told.get("error"):
-        raise CannotLoad(error["message"], fix=error["fix"], code=error["code"])
-    return App(**told)
-
-
-def describe(target: str) -> None:
-    """Prints an App as JSON, or why there is none. What the target itself prints goes to stderr."""
-    end_with_stdin()
-    answer = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    try:
-        app = load_app(target)
-        settings = app.settings
-        told = asdict(App(list(app.handlers.keys), settings.url, settings.schema, str(settings.home)))
-    except LeaseholdError as error:
-        told = documents.error(error)
-    answer.write(orjson.dumps(told))
-    answer.close()
+def _names(paths: Iterable[str]) -> str:
+    names = sorted({Path(path).name for path in paths})
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

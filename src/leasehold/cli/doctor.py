@@ -1,6 +1,5 @@
 """`leasehold doctor`."""
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -9,12 +8,13 @@ from rich.text import Text
 
 from leasehold.app import Leasehold
 from leasehold.cli import documents
+from leasehold.cli.interrupts import run
 from leasehold.cli.options import Json, Schema, Url, reached
 from leasehold.cli.output import FAILED, OK, explained, print_json, shown
 from leasehold.cli.tables import show_line
 from leasehold.cli.words import counted, printable
-from leasehold.engines import examine
-from leasehold.engines.report import Finding, Verdict
+from leasehold.engine import Finding, Severity
+from leasehold.engines import engine_for
 
 
 def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
@@ -25,9 +25,9 @@ def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
     with explained(json):
         app = reached(Leasehold(url, schema=schema))
         with app.database() as where:
-            findings = asyncio.run(_examine(app, where, json))
+            findings = run(_examine(app, where, json))
         verdicts = Counter(finding.verdict for finding in findings)
-        problems, warnings = verdicts[Verdict.PROBLEM], verdicts[Verdict.WARNING]
+        problems, warnings = verdicts[Severity.PROBLEM], verdicts[Severity.WARNING]
         if json:
             listed = [documents.fields_of(finding) for finding in findings]
             print_json({"findings": listed, "problems": problems, "warnings": warnings})
@@ -50,11 +50,11 @@ async def _found(app: Leasehold, url: str) -> AsyncIterator[Finding]:
     if not app.settings.url:
         yield Finding(
             "url",
-            Verdict.WARNING,
+            Severity.WARNING,
             f"LEASEHOLD_URL is not set: this is the embedded Postgres in {app.settings.home}, for development",
             fix="Set LEASEHOLD_URL to use a server of yours.",
         )
-    async for finding in examine(url, app.settings.schema):
+    async for finding in engine_for(url, app.settings.schema, app.settings.listen_url).examine():
         yield finding
 
 
@@ -67,4 +67,4 @@ def _show_finding(finding: Finding) -> None:
         show_line(shown, f"  {'':<15} {finding.fix}")
 
 
-_MARKS = {Verdict.OK: ("✓", "green"), Verdict.WARNING: ("!", "yellow"), Verdict.PROBLEM: ("✕", "red")}
+_MARKS = {Severity.OK: ("✓", "green"), Severity.WARNING: ("!", "yellow"), Severity.PROBLEM: ("✕", "red")}

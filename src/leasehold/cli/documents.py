@@ -1,5 +1,6 @@
 """Records as JSON for machines: the names of the fields are those of the model, times are ISO 8601 in UTC."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -10,20 +11,26 @@ from leasehold.errors import LeaseholdError
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.definition import Change, Definition, Registered, Retention
 from leasehold.model.job import Attempt, JobRecord, Line
-from leasehold.store import WorkerRecord
+from leasehold.store import ScopeRecord, WorkerRecord
 
 
-def job(record: JobRecord) -> dict[str, Any]:
-    """`status` is what is stored, `state` what people see."""
-    return {"id": record.id, "tenant": record.tenant, "state": record.display.value, **fields_of(record)}
+def job(record: JobRecord, held_by: Sequence[str] = ()) -> dict[str, Any]:
+    """`status` is what is stored, `state` what people see, `held_by` why a ready job does not start."""
+    seen = {"id": record.id, "tenant": record.tenant, "state": record.display.value, "held_by": list(held_by)}
+    return seen | fields_of(record) | {"tries": record.tries}
 
 
-def attempt(record: Attempt) -> dict[str, Any]:
-    return fields_of(record)
+def attempt(record: Attempt, tries: int) -> dict[str, Any]:
+    return fields_of(record) | {"try": tries}
 
 
-def line(number: int, said: Line) -> dict[str, Any]:
-    return {"attempt": number, **fields_of(said)}
+def line(attempt: int, tries: int, said: Line) -> dict[str, Any]:
+    return {"attempt": attempt, "try": tries, **fields_of(said)}
+
+
+def scope(record: ScopeRecord) -> dict[str, Any]:
+    facts = {name: value for name, value in fields_of(record).items() if name != "scope"}
+    return {"kind": record.scope.kind, "key": record.scope.key} | facts
 
 
 def worker(record: WorkerRecord) -> dict[str, Any]:
@@ -40,8 +47,13 @@ def worker(record: WorkerRecord) -> dict[str, Any]:
 
 
 def definition(registered: Registered) -> dict[str, Any]:
-    content = {field.name: field_value(getattr(registered.definition, field.name)) for field in fields(Definition)}
-    return {"key": registered.definition.key, "version": registered.version, "active": registered.active} | content
+    content = {
+        field.name: field_value(getattr(registered.definition, field.name))
+        for field in fields(Definition)
+        if field.init
+    }
+    known = {"key": registered.definition.key, "version": registered.version, "active": registered.active} | content
+    return known | {"unreadable": registered.unreadable} if registered.unreadable else known
 
 
 def change(changed: Change) -> dict[str, Any]:

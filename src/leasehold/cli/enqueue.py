@@ -17,8 +17,8 @@ from leasehold.cli.output import ENDED_BADLY, OK, TIMED_OUT, explained, print_js
 from leasehold.cli.payload import NOTHING_ENQUEUED, Payload, read_document, read_moment, read_words
 from leasehold.cli.tables import show_line
 from leasehold.cli.words import SYMBOLS, error_of, printable, span, tries
-from leasehold.config import read_duration
 from leasehold.errors import InvalidInput, LeaseholdError, NoTenant
+from leasehold.model.duration import read_duration
 from leasehold.model.job import JobRecord, TenantId, job_id, tenant_id
 from leasehold.model.status import Status
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from leasehold.cli.words import counted
+from leasehold.cli.words import counted, visible
 from leasehold.errors import InvalidInput, UnknownJob
 from leasehold.model.job import JobId, JobRecord, TenantId
 from leasehold.store import Filter, Store
@@ -50,7 +50,7 @@ async def _owner(store: Store, job: JobId) -> TenantId:
         raise UnknownJob(f"no tenant has a job {job}.", fix="Nothing was changed. Look for it: leasehold jobs.")
     if len(owners) > 1:
         raise InvalidInput(
-            f"{counted(len(owners), 'tenant')} have a job {job}: {', '.join(owners)}.",
+            f"{counted(len(owners), 'tenant')} have a job {job}: {', '.join(map(visible, owners))}.",
             fix="Nothing was changed. Say whose you mean, with --tenant.",
         )
     return owners[0]
@@ -85,4 +85,6 @@ async def _newest(store: Store, tenant: TenantId | None) -> AsyncIterator[JobRec
 
 
 def _listed(jobs: Sequence[JobRecord]) -> str:
-    return ", ".join(f"{job.id} ({job.tenant}, {job.definition}, {job.display})" for job in jobs[:10])
+    return ", ".join(
+        f"{job.id} ({visible(job.tenant)}, {visible(job.definition)}, {job.display})" for job in jobs[:10]
+    )

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from leasehold.app import Leasehold
+from leasehold.app import Leasehold, Tenant
 from leasehold.cli import documents
 from leasehold.cli.ids import find_job
 from leasehold.cli.logs import Spoken, line_text, spoken
 from leasehold.cli.options import ForTenant, Json, OfTenant, Schema, TheJob, Url, ask, named
 from leasehold.cli.output import explained, print_json, said, shown
+from leasehold.cli.reasons import Reasons, read_reasons
 from leasehold.cli.states import as_filters, matching, read_states
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.words import (
@@ -34,10 +35,12 @@ from leasehold.cli.words import (
     time_of_day,
     tries,
     utc_now,
+    visible,
     why,
 )
 from leasehold.model.job import Attempt, JobRecord, TenantId
 from leasehold.model.status import ACTIVE, DisplayState, Status
+from leasehold.model.tries import first_attempt, try_numbers
 from leasehold.store import Page
 
 LAST_LINES = 10
@@ -66,19 +69,20 @@ def jobs(
         filters = as_filters(read_states(state or []), **more)
         whose = None if all_tenants else named(tenant)
 
-        async def found(app: Leasehold) -> Page:
+        async def found(app: Leasehold) -> tuple[Page, Reasons]:
             find = app.store.tenant(whose).find if whose else app.store.everywhere
-            return await matching(find, filters, cursor, limit)
+            page = await matching(find, filters, cursor, limit)
+            return page, await read_reasons(app.store, page.jobs)
 
-        page = ask(url, schema, found)
+        page, reasons = ask(url, schema, found)
         if json:
-            print_json([documents.job(record) for record in page.jobs])
+            print_json([documents.job(record, reasons.of(record)) for record in page.jobs])
         else:
-            _show_jobs(page.jobs, of_all=whose is None)
+            _show_jobs(page.jobs, reasons, of_all=whose is None)
         _say_what_follows(page)
 
 
-def _show_jobs(jobs: Sequence[JobRecord], of_all: bool) -> None:
+def _show_jobs(jobs: Sequence[JobRecord], reasons: Reasons, of_all: bool) -> None:
     now = utc_now()
     columns = ["STATE", "ID", *(["TENANT"] if of_all else []), "DEFINITION", "QUEUED", "TRY", "WHY"]
     rows: list[list[Cell]] = [
@@ -89,7 +93,7 @@ def _show_jobs(jobs: Sequence[JobRecord], of_all: bool) -> None:
             job.definition,
             ago(job.queued_at, now),
             tries(job),
-            why(job, now),
+            why(job, now, reasons.of(job)),
         ]
         for job in jobs
     ]
@@ -112,7 +116,9 @@ class Story:
     """All that is known of one job."""
 
     job: JobRecord
+    held_by: Sequence[str]
     attempts: list[Attempt]
+    numbers: dict[int, int]
     lines: list[Spoken]
 
 
@@ -138,27 +144,32 @@ def job(
 
 async def _read(app: Leasehold, text: str, tenant: TenantId | None) -> Story:
     address = await find_job(app.store, text, tenant)
-    door = app.tenant(address.tenant)
+    door = Tenant(address.tenant, app)  # an id of a row, which may be older than the rules for ids
     record = await door.aget(address.job)
     attempts = list(await door.jobs.attempts(address.job))
     lines: deque[Spoken] = deque(maxlen=LAST_LINES)
-    async for each in spoken(door.jobs, address.job, record.attempt):
+    first = first_attempt(record, attempts)
+    latest = try_numbers(attempts, first).get(record.attempt)
+    async for each in spoken(door.jobs, address.job, latest, first):
         lines.append(each)
-    return Story(record, attempts, list(lines))
+    reasons = await read_reasons(app.store, [record])
+    return Story(record, reasons.of(record), attempts, try_numbers(attempts, first), list(lines))
 
 
 def _document(story: Story) -> dict[str, Any]:
-    return documents.job(story.job) | {
-        "attempts": [documents.attempt(attempt) for attempt in story.attempts],
-        "lines": [documents.line(attempt, line) for attempt, line in story.lines],
+    return documents.job(story.job, story.held_by) | {
+        "attempts": [documents.attempt(attempt, story.numbers[attempt.number]) for attempt in story.attempts],
+        "lines": [documents.line(*each) for each in story.lines],
     }
 
 
 def _show(story: Story) -> None:
     job, now = story.job, utc_now()
-    show_line(shown, Text.assemble(_state(job.display), f"  {printable(job.definition)}  {job.tenant}"))
-    for name, value in _facts(job, now):
+    show_line(shown, Text.assemble(_state(job.display), f"  {visible(job.definition)}  {visible(job.tenant)}"))
+    for name, value in _facts(job, story.held_by, now):
         show_line(shown, f"  {name:<15} {value}")
+    for problem in job.unreadable:
+        show_line(shown, f"  {'not as stored':<15} {printable(problem)}")
     _show_json("payload", job.payload)
     if job.result is not None:
         _show_json("result", job.result)
@@ -170,25 +181,25 @@ def _show(story: Story) -> None:
         show_line(shown, "")
         show_table(
             shown,
-            ["ATTEMPT", "STATUS", "STARTED", "TOOK", "WORKER", "ERROR"],
-            [_attempt(attempt, now) for attempt in story.attempts],
+            ["TRY", "STATUS", "STARTED", "TOOK", "WORKER", "ERROR"],
+            [_attempt(attempt, story.numbers[attempt.number], now) for attempt in story.attempts],
         )
     if traced := [attempt for attempt in story.attempts if attempt.details.get("traceback")]:
-        _show_part(f"traceback of attempt {traced[-1].number}", traced[-1].details["traceback"])
+        _show_part(f"traceback of try {story.numbers[traced[-1].number]}", traced[-1].details["traceback"])
     if story.lines:
-        show_line(shown, f"\nlast lines of attempt {story.lines[-1][0]}")
-        for _, line in story.lines:
+        show_line(shown, f"\nlast lines of try {story.lines[-1][1]}")
+        for _, _, line in story.lines:
             show_line(shown, Text.assemble("  ", line_text(line)))
 
 
-def _facts(job: JobRecord, now: datetime) -> Iterator[tuple[str, str]]:
+def _facts(job: JobRecord, held_by: Sequence[str], now: datetime) -> Iterator[tuple[str, str]]:
     """What is known; what is not is left out."""
     facts: dict[str, object] = {
         "id": job.id,
         "tenant": job.tenant,
         "definition": f"{job.definition}, version {job.version}",
-        "why": why(job, now) if job.status in ACTIVE | {Status.SUCCEEDED} else None,
-        "tries": tries(job) + (f", {counted(job.attempt, 'attempt')} begun" if job.forgiven else ""),
+        "why": why(job, now, held_by) if job.status in ACTIVE | {Status.SUCCEEDED} else None,
+        "tries": tries(job),
         "priority": job.priority,
         "source": " ".join(part for part in (job.source, job.source_ref) if part),
         "created by": job.created_by,
@@ -205,15 +216,15 @@ def _facts(job: JobRecord, now: datetime) -> Iterator[tuple[str, str]]:
         "deadline": job.deadline,
         "lease until": job.lease_expires_at,
     }
-    yield from ((name, printable(str(value))) for name, value in facts.items() if value not in (None, ""))
+    yield from ((name, visible(str(value))) for name, value in facts.items() if value not in (None, ""))
     yield from ((name, f"{at(moment)}  ({relative(moment, now)})") for name, moment in moments.items() if moment)
 
 
-def _attempt(attempt: Attempt, now: datetime) -> list[Cell]:
+def _attempt(attempt: Attempt, tries: int, now: datetime) -> list[Cell]:
     took = (attempt.finished_at or now) - attempt.started_at
     return [
-        str(attempt.number),
-        Text(attempt.status, style=ATTEMPT_STYLES[attempt.status]),
+        str(tries),
+        Text(attempt.status.replace("_", " "), style=ATTEMPT_STYLES[attempt.status]),
         ago(attempt.started_at, now),
         span(took),
         short(attempt.worker) if attempt.worker else "–",

@@ -1,17 +1,16 @@
 """`leasehold migrate`."""
 
-import asyncio
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from leasehold.cli.interrupts import run
 from leasehold.cli.options import Json, Schema, Url, database
-from leasehold.cli.output import explained, print_json, said
+from leasehold.cli.output import explained, print_json, print_text, said
 from leasehold.config import Settings
-from leasehold.engines import migration_script, prepare_store, standing
-from leasehold.engines.report import Standing
+from leasehold.engine import SchemaStatus
+from leasehold.engines import DEFAULT_URL, engine_for
 from leasehold.errors import InvalidInput
 
 
@@ -35,34 +34,44 @@ def migrate(
                 fix="Nothing was changed. Use one of them.",
             )
         if sql:
-            _print_script(migration_script(url or settings.url, schema), schema, json)
+            engine = engine_for(url or settings.url or DEFAULT_URL, schema)
+            _print_script(engine.scripts().migration(), engine.schema, json)
             return
         with database(url, settings) as found:
+            engine = engine_for(found, schema)
             if check:
-                _report_standing(asyncio.run(standing(found, schema)), json)
+                _report_status(run(engine.schema_status()), json)
             else:
-                _report_applied(asyncio.run(prepare_store(found, schema)), schema, json)
+                applied = run(engine.prepare(said.print))
+                now = run(engine.schema_status())
+                now.require_usable()
+                _report_applied(applied, now, json)
 
 
 def _print_script(script: str, schema: str, json: bool) -> None:
     if json:
         print_json({"schema": schema, "sql": script})
     else:
-        sys.stdout.write(script)
+        print_text(script)
 
 
-def _report_standing(standing: Standing, json: bool) -> None:
-    standing.require_usable()
+def _report_status(status: SchemaStatus, json: bool) -> None:
+    status.require_usable()
     if json:
-        print_json({"schema": standing.schema, "version": standing.version, "known": standing.known})
+        print_json({"schema": status.schema, "version": status.version, "known": status.known})
     else:
-        said.print(f'✓ schema "{standing.schema}" is at {standing.version:04d}, as this version needs it')
+        said.print(f'✓ schema "{status.schema}" is at {status.version:04d}, as this version needs it')
 
 
-def _report_applied(applied: Sequence[str], schema: str, json: bool) -> None:
+def _report_applied(applied: Sequence[str], now: SchemaStatus, json: bool) -> None:
     if json:
-        print_json({"schema": schema, "applied": list(applied)})
+        print_json({"schema": now.schema, "applied": list(applied), "version": now.version, "known": now.known})
     elif applied:
-        said.print(f'✓ schema "{schema}": applied {", ".join(applied)}')
+        said.print(f'✓ schema "{now.schema}": applied {", ".join(applied)}')
+    elif now.current:
+        said.print(f'✓ schema "{now.schema}" is up to date, nothing to do')
     else:
-        said.print(f'✓ schema "{schema}" is up to date, nothing to do')
+        said.print(
+            f'! schema "{now.schema}" is at {now.version:04d}, newer than this version knows ({now.known:04d}), '
+            "which still works on it; nothing to do"
+        )

@@ -1,6 +1,5 @@
 """Options that several commands share, and what they stand for."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +9,10 @@ import typer
 
 from leasehold import embedded
 from leasehold.app import Leasehold
+from leasehold.cli.interrupts import run
 from leasehold.cli.output import said
 from leasehold.config import Settings
+from leasehold.engine import migrate_command
 from leasehold.errors import EmbeddedError
 from leasehold.model.job import TenantId, tenant_id
 
@@ -47,7 +48,7 @@ def ask(
         async with reached(Leasehold(url, schema=schema), may_create=may_create).open() as app:
             return await question(app)
 
-    return asyncio.run(asked())
+    return run(asked())
 
 
 def named(tenant: str | None) -> TenantId | None:
@@ -60,10 +61,12 @@ def reached(app: Leasehold, *, may_create: bool = False) -> Leasehold:
     settings = app.settings
     if settings.url:
         return app
+    settings.require_embedded()
     if not may_create and not settings.home.exists():
         raise EmbeddedError(
             f"There is no database here: LEASEHOLD_URL is not set, and there is no {_home(settings)}.",
-            fix="Set LEASEHOLD_URL, go to the folder of your app, or begin one here: leasehold migrate. "
+            fix="Set LEASEHOLD_URL, go to the folder of your app, or begin one here: "
+            f"{migrate_command(settings.schema)}. "
             "Nothing was changed.",
         )
     said.print(
@@ -82,6 +85,7 @@ def database(url: str | None, settings: Settings) -> Iterator[str]:
     if url:
         yield url
         return
+    settings.require_embedded()
     home = Path(settings.home)
     with embedded.postgres(home) as server:
         said.print(f"✓ database  PostgreSQL {server.version}, started for you, data in {home}")

@@ -74,8 +74,17 @@ def exit_code(error: LeaseholdError) -> int:
     return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), FAILED)
 
 
+def print_text(text: str) -> None:
+    """Prints as UTF-8 in every locale: under LC_ALL=C, Python would write ? for other characters of a script."""
+    _print_bytes(text.encode())
+
+
 def print_json(document: object) -> None:
-    """A document is a line, and is seen at once by who reads the other end of a pipe."""
+    """Prints a document as one line, at once, for a reader at the other end of a pipe."""
+    _print_bytes(documents.as_json(document) + b"\n")
+
+
+def _print_bytes(data: bytes) -> None:
     sys.stdout.flush()
-    sys.stdout.buffer.write(documents.as_json(document) + b"\n")
+    sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from leasehold.cli.words import printable
+from leasehold.cli.words import printable, visible
 
 Cell = str | Text
 GAP = 2
@@ -42,7 +42,7 @@ def _line(row: list[Text], widths: list[int], room: int | None) -> Text:
 
 
 def _one_line(cell: Cell) -> Text:
-    text = _text(cell)
+    text = Text(visible(cell.replace("\n", " "))) if isinstance(cell, str) else cell
     return Text(" ").join(text.split("\n")) if "\n" in text.plain else text.copy()
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from leasehold.cli.options import Schema, Url
+from leasehold.cli.options import Schema, Url, reached
 from leasehold.cli.output import explained, print_json, said
 from leasehold.cli.target import load_app, require_jobs
 from leasehold.cli.worker import Slots, Target
@@ -14,7 +14,7 @@ from leasehold.cli.worker import Slots, Target
 def tick(
     target: Target,
     max_jobs: Annotated[int, typer.Option(help="Run no more than so many.", min=1)] = 100,
-    max_seconds: Annotated[float, typer.Option(help="Then give back what still runs.", min=0.1)] = 10.0,
+    max_seconds: Annotated[str, typer.Option(help="Then give back what still runs, as in 10s.")] = "10s",
     slots: Slots = 10,
     url: Url = None,
     schema: Schema = None,
@@ -28,6 +28,7 @@ def tick(
         app = load_app(target)
         app.configure(url=url, schema=schema)
         require_jobs(app, target)
+        reached(app, may_create=True)
         ticked = app.tick(max_jobs, max_seconds, slots=slots)
         if json:
             print_json(asdict(ticked))

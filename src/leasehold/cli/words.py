@@ -1,7 +1,9 @@
 """How times, states and errors read to people. Values in, words out."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from leasehold.model.hidden import escaped
 from leasehold.model.job import JobRecord
 from leasehold.model.status import AttemptStatus, DisplayState
 
@@ -35,6 +37,7 @@ ATTEMPT_STYLES = {
     AttemptStatus.CRASHED: "red",
     AttemptStatus.CANCELED: "magenta",
     AttemptStatus.SNOOZED: "dim",
+    AttemptStatus.GIVEN_BACK: "dim",
 }
 SHORT_ID = 8
 
@@ -89,22 +92,24 @@ def time_of_day(moment: datetime | None) -> str:
 
 
 def tries(job: JobRecord) -> str:
-    """Executions of the allowed ones; what was forgiven counts on neither side."""
-    return f"{job.attempt - job.forgiven}/{job.max_attempts}"
+    """Tries of the allowed ones."""
+    return f"{job.tries}/{job.max_attempts}"
 
 
 def error_of(code: str | None, message: str | None) -> str:
     return ": ".join(part for part in (code, message) if part)
 
 
-def why(job: JobRecord, now: datetime) -> str:
-    """What one would ask next about a job in this state, as one line."""
+def why(job: JobRecord, now: datetime, held_by: Sequence[str] = ()) -> str:
+    """Says in one line what people ask next about a job in this state; `held_by` are the reasons of a ready job."""
     error = first_line(error_of(job.last_error_code, job.last_error))
     match job.display:
         case DisplayState.SCHEDULED:
             return f"due in {span(job.scheduled_for - now)}"
         case DisplayState.RETRYING:
             return f"due in {span(job.scheduled_for - now)}" + (f", after {error}" if error else "")
+        case DisplayState.READY:
+            return ("; ".join(held_by) or "waits for a free slot") + (f", after {error}" if error else "")
         case DisplayState.RUNNING if job.started_at:
             asked = ", asked to stop" if job.cancel_requested_at else ""
             return f"for {span(now - job.started_at)}{asked}"
@@ -121,6 +126,11 @@ def first_line(text: str) -> str:
 def printable(text: str) -> str:
     """With pictures for control characters: what a handler said must not move a terminal's cursor, or title it."""
     return text.translate(_PICTURES)
+
+
+def visible(name: str) -> str:
+    """Writes characters of an id or a key that people can't see as \\u200b, line breaks among them."""
+    return escaped(printable(name))
 
 
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {

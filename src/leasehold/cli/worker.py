@@ -1,6 +1,5 @@
 """`leasehold worker`."""
 
-import asyncio
 import io
 import logging
 import os
@@ -8,19 +7,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from leasehold.cli.interrupts import run
 from leasehold.cli.options import Schema, Url
 from leasehold.cli.output import explained, said
 from leasehold.cli.target import load_app, require_jobs
-from leasehold.config import read_duration
-from leasehold.engines import standing
+from leasehold.engines import engine_for
 from leasehold.errors import Unreachable
+from leasehold.model.duration import read_duration
 from leasehold.telemetry import Event, Observer, nobody
 from leasehold.worker.heartbeat import Leases
-from leasehold.worker.process import Parent, end_with_stdin, leave, serve
+from leasehold.worker.process import Parent, drain_with_stdin, end_with_stdin, leave, serve
 from leasehold.worker.report import events_log
 
 Target = Annotated[str, typer.Argument(help="Where the app is: file.py or package.module, or either:name.")]
@@ -38,6 +39,7 @@ def worker(
     schema: Schema = None,
     json: Annotated[bool, typer.Option("--json", help="What happens, one JSON object per line on stdout.")] = False,
     until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
+    until_parent_ends: Annotated[bool, typer.Option("--until-parent-ends", hidden=True)] = False,
 ) -> None:
     """Run jobs until stopped.
 
@@ -47,6 +49,8 @@ def worker(
     events_log.disabled = json  # they are on stdout then
     if until_stdin_ends:
         end_with_stdin()
+    if until_parent_ends:
+        drain_with_stdin()
     with explained(json), ExitStack() as aside:
         observe = aside.enter_context(_events_on_stdout()) if json else nobody
         app = load_app(target)
@@ -61,16 +65,21 @@ def worker(
         home, schema = None if app.settings.url else app.settings.home, app.settings.schema
         with app.database() as where:
             with suppress(Unreachable):  # a database that is away is waited for
-                asyncio.run(standing(where, schema)).require_usable()
+                run(engine_for(where, schema).schema_status()).require_usable()
             if processes > 1:  # only now: a child that can't start would be begun again for ever
                 aside.close()
-                leave(Parent(command_line(*_without_processes(sys.argv[1:])), processes).run())
+                leave(Parent(command_line(*_of_a_child(sys.argv[1:])), processes).run())
             if home:
-                said.print(f"✓ database  started for you, data in {home}", markup=False)
+                said.print(
+                    f"! database  LEASEHOLD_URL is not set: this worker runs the jobs of the embedded Postgres in "
+                    f"{home.resolve()}, and no others. Set LEASEHOLD_URL or --url in production; "
+                    "LEASEHOLD_EMBEDDED=off refuses to start without.",
+                    markup=False,
+                )
                 app.configure(url=where)
-            if not json:
-                said.print(f"✓ worker    {slots} slots for {', '.join(app.handlers.keys)}", markup=False)
-            leave(serve(lambda: app.make_worker(where, options, observe)))
+            ready = f"✓ worker    {slots} slots for {', '.join(app.handlers.keys)}"
+            say_ready = partial(said.print, ready, markup=False)
+            leave(serve(lambda: app.make_worker(where, options, observe), (lambda: None) if json else say_ready))
 
 
 def command_line(*arguments: str) -> list[str]:
@@ -97,10 +106,10 @@ def _events_on_stdout() -> Iterator[Observer]:
             os.dup2(events.fileno(), 1)
 
 
-def _without_processes(arguments: list[str]) -> list[str]:
-    """The same command line, for a single process."""
-    kept = [word for word in arguments if not word.startswith("--processes=")]
+def _of_a_child(arguments: list[str]) -> list[str]:
+    """The same command line, for a single process, whose stdin is its parent's."""
+    kept = [word for word in arguments if not word.startswith("--processes=") and word != "--until-stdin-ends"]
     if "--processes" in kept:
         place = kept.index("--processes")
         del kept[place : place + 2]
-    return kept
+    return [*kept, "--until-parent-ends"]

@@ -1,0 +1,65 @@
+"""Describes the app of a target, read in a process of its own: in this one its modules would stay loaded."""
+
+import asyncio
+import os
+import sys
+from dataclasses import asdict, dataclass
+
+import orjson
+
+from leasehold.cli import documents
+from leasehold.cli.target import ended_when_imported, load_app
+from leasehold.errors import CannotLoad, LeaseholdError
+from leasehold.worker.process import end_with_stdin
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """What the target holds, and where its code says that the database is."""
+
+    definitions: list[str]
+    url: str | None
+    schema: str
+    home: str
+
+
+async def described(target: str) -> App:
+    process = await asyncio.create_subprocess_exec(
+        *(
+            sys.executable,
+            "-c",
+            "import sys; from leasehold.cli.described_app import describe; describe(sys.argv[1])",
+            target,
+        ),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        answer = await process.stdout.read()
+        code = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if not answer:
+        raise ended_when_imported(target, code)
+    told = orjson.loads(answer)
+    if error := told.get("error"):
+        raise CannotLoad(error["message"], fix=error["fix"], code=error["code"])
+    return App(**told)
+
+
+def describe(target: str) -> None:
+    """Prints an App as JSON, or why there is none. What the target itself prints goes to stderr."""
+    end_with_stdin()
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        app = load_app(target)
+        settings = app.settings
+        told = asdict(App(list(app.handlers.keys), settings.url, settings.schema, str(settings.home)))
+    except LeaseholdError as error:
+        told = documents.error(error)
+    answer.write(orjson.dumps(told))
+    answer.close()

@@ -1,0 +1,141 @@
+"""`leasehold limits`, `limit`, `pause`, `resume`, `tenants` and `counts`: what tenants and definitions may do."""
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from leasehold.app import Leasehold
+from leasehold.cli import documents
+from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, named
+from leasehold.cli.output import explained, print_json, said, shown
+from leasehold.cli.tables import show_line, show_table
+from leasehold.cli.words import at, counted, printable, utc_now, visible
+from leasehold.errors import NoTenant
+from leasehold.model.duration import read_duration
+from leasehold.model.job import tenant_id
+from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.model.status import Status
+from leasehold.store import ScopeRecord
+
+COUNTED = 10_000
+
+Kind = Annotated[ScopeKind, typer.Argument(help="tenant or definition.")]
+Key = Annotated[str, typer.Argument(help="The tenant's id, or the definition's key.")]
+
+
+def limits(url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """List the limits and pauses of tenants and definitions."""
+    with explained(json):
+        found = ask(url, schema, lambda app: app.store.scopes())
+        if json:
+            print_json([documents.scope(record) for record in found])
+        elif found:
+            show_table(shown, ["KIND", "KEY", "MAX RUNNING", "PAUSED"], [_row(record) for record in found])
+        said.print(counted(len(found), "limit or pause") if len(found) == 1 else f"{len(found):,} limits and pauses")
+
+
+def limit(
+    kind: Kind,
+    key: Key,
+    max_running: Annotated[
+        int | None, typer.Option(help="How many of its jobs may run at once. Left out: as many as there are.", min=1)
+    ] = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Limit how many jobs of a tenant or definition run at once.
+
+    Without --max-running the limit is lifted. Jobs that already run go on.
+    """
+    with explained(json):
+        scope = _scope(kind, key)
+        ask(url, schema, lambda app: app.store.limit(scope, Limits(max_running=max_running)))
+        _confirm(scope, json, "runs at most " + counted(max_running, "job") if max_running else "has no limit")
+
+
+def pause(
+    kind: Kind,
+    key: Key,
+    why: Annotated[str, typer.Argument(help="The reason, for people.")],
+    lasting: Annotated[str | None, typer.Option("--for", help="How long, as in 2h. Default: until resumed.")] = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Start nothing more of a tenant or definition, until it is resumed.
+
+    Jobs that already run go on, and new ones can be enqueued.
+    """
+    with explained(json):
+        scope, length = _scope(kind, key), None if lasting is None else read_duration(lasting)
+        ask(url, schema, lambda app: _pause(app, scope, why, length))
+        _confirm(scope, json, f"is paused: {why}")
+
+
+async def _pause(app: Leasehold, scope: Scope, why: str, length: timedelta | None) -> None:
+    until = None if length is None else await app.store.now() + length
+    await app.store.pause(scope, Pause(why, until))
+
+
+def resume(kind: Kind, key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """End the pause of a tenant or definition."""
+    with explained(json):
+        scope = Scope(kind, key)
+        ask(url, schema, lambda app: app.store.pause(scope, None))
+        _confirm(scope, json, "is not paused")
+
+
+def _scope(kind: ScopeKind, key: str) -> Scope:
+    """Refuses a tenant id that no tenant can have. A stored scope is read as it is, so Scope itself takes it."""
+    return Scope(kind, tenant_id(key) if kind is ScopeKind.TENANT else key)
+
+
+def _confirm(scope: Scope, json: bool, state: str) -> None:
+    if json:
+        print_json({"kind": scope.kind, "key": scope.key, "state": state})
+    else:
+        said.print(printable(f"✓ {scope.kind} {visible(scope.key)} {state}"), markup=False)
+
+
+def _row(record: ScopeRecord) -> list[str]:
+    until = f" (until {at(record.paused_until)})" if record.paused_until and record.paused_because else ""
+    return [
+        record.scope.kind,
+        record.scope.key,
+        "–" if record.max_running is None else str(record.max_running),
+        "–" if record.paused_because is None else f"{record.paused_because}{until}",
+    ]
+
+
+def tenants(
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=100_000)] = 1000,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """List the tenants that ever enqueued a job, by name."""
+    with explained(json):
+        found = ask(url, schema, lambda app: app.store.tenants(limit))
+        if json:
+            print_json(list(found))
+        else:
+            for tenant in found:
+                show_line(shown, visible(tenant))
+        said.print(counted(len(found), "tenant") + (", maybe more: --limit" if len(found) == limit else ""))
+
+
+def counts(tenant: ForTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """Count a tenant's jobs by status, each up to 10,000."""
+    with explained(json):
+        whose = named(tenant)
+        if whose is None:
+            raise NoTenant("counts needs a tenant. Nothing was counted.", fix="Write --tenant acme.")
+        found = ask(url, schema, lambda app: app.store.tenant(whose).counts(COUNTED))
+        if json:
+            print_json({status.value: found.get(status, 0) for status in Status})
+        else:
+            rows = [[status, f"{number:,}" + ("+" if number == COUNTED else "")] for status, number in found.items()]
+            show_table(shown, ["STATUS", "JOBS"], rows)
+        said.print(f"{whose} · {at(utc_now())}", markup=False)

@@ -1,0 +1,287 @@
+"""News of `leasehold dev`: events of its workers, changes that it sees in the database, and its own messages."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from itertools import islice
+from typing import Literal
+
+from leasehold.cli.words import utc_now
+from leasehold.model.job import JobId, JobRecord, Source, TenantId, WorkerId
+from leasehold.model.status import DisplayState, Status
+from leasehold.telemetry import (
+    Event,
+    Happened,
+    JobDiscarded,
+    JobEnded,
+    JobGivenBack,
+    JobReclaimed,
+    JobSaid,
+    JobStarted,
+    WorkerJoined,
+)
+
+REMEMBERED = 10_000
+MOST_TENANTS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQueued(Happened):
+    """Seen in the database. `due_in`: how long after its enqueue it is due."""
+
+    event: Literal["job.queued"] = "job.queued"
+    tenant: TenantId
+    job: JobId
+    definition: str
+    state: DisplayState
+    due_in: float
+    source: Source | None
+    created_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChanged(Happened):
+    """Seen in the database: a worker of somebody else, or a person, has moved the job to `state`.
+
+    `worker` runs it or ran it last; None for a job that waits again, or was canceled before it ran. `seconds` is how
+    long an ended job ran. Changes between two looks are not told.
+    """
+
+    event: Literal["job.changed"] = "job.changed"
+    tenant: TenantId
+    job: JobId
+    definition: str
+    worker: WorkerId | None
+    state: DisplayState
+    attempt: int
+    tries: int
+    max_attempts: int
+    seconds: float | None
+    error: str | None
+    error_code: str | None
+    retry_in: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsCounted(Happened):
+    """Stands for `lines` lines about jobs that came faster than people read; `text` counts them, for people."""
+
+    event: Literal["jobs.counted"] = "jobs.counted"
+    lines: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerKilled(Happened):
+    event: Literal["worker.killed"] = "worker.killed"
+    pid: int
+    running: int
+
+
+class Topic(StrEnum):
+    """What the supervisor speaks of. First the checklist of a start, then what comes up later."""
+
+    APP = "app"
+    DATABASE = "database"
+    MIGRATIONS = "migrations"
+    WORKER = "worker"
+    WATCHING = "watching"
+    CHANGED = "changed"
+    READY = "ready"
+    BROKEN = "broken"
+    NO_JOBS = "no_jobs"
+    ENDED = "ended"
+    UNREADABLE = "unreadable"
+    OTHER_DEV = "other_dev"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevSaid(Happened):
+    event: Literal["dev.said"] = "dev.said"
+    topic: Topic
+    text: str
+
+
+OfOneJob = JobQueued | JobChanged | JobStarted | JobSaid | JobEnded | JobGivenBack | JobDiscarded | JobReclaimed
+News = Event | JobQueued | JobChanged | JobsCounted | WorkerKilled | DevSaid
+
+
+class Stage(IntEnum):
+    """How far an attempt is, in the order in which it goes on."""
+
+    RUNNING = 0
+    OVER = 1
+    FINAL = 2
+
+
+@dataclass(slots=True)
+class _Told:
+    """What was told of a job: up to which stage of which attempt. `unsure` was seen once and may still be told."""
+
+    due_in: float
+    due_at: datetime
+    attempt: int = 0
+    stage: Stage = Stage.OVER
+    unsure: tuple[int, Stage] | None = None
+
+
+class Feed:
+    """Decides which of what is heard and seen is news, in an order that makes sense: queued comes before started.
+
+    Our own workers tell of their jobs. What other workers do with theirs is only to be seen in the database.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[TenantId, JobId], _Told] = {}
+        self._open: dict[tuple[TenantId, JobId], None] = {}
+        self._our_workers: set[WorkerId] = set()
+
+    def know(self, jobs: Iterable[JobRecord]) -> None:
+        """Takes note of jobs that were there before: that they are there is not news."""
+        for job in jobs:
+            self._remember(job).attempt = job.attempt
+            self._tell(job.tenant, job.id, job.attempt, _stage(job.status))
+
+    def seen(self, jobs: Iterable[JobRecord]) -> Iterator[News]:
+        """Takes jobs as the database lists them, newest first."""
+        for job in reversed(list(jobs)):
+            place = (job.tenant, job.id)
+            if place in self._told:
+                self._told[place] = self._told.pop(place)  # what is in sight is not what is forgotten first
+            else:
+                self._remember(job)
+                yield _queued(job)
+            if self._is_news(job):
+                yield _changed(job)
+
+    def heard(self, event: Event) -> Iterator[News]:
+        """Announces a job that started before it was seen. A scheduled job waits from when it is due."""
+        match event:
+            case WorkerJoined():
+                self._our_workers.add(event.worker)
+            case JobStarted():
+                if (event.tenant, event.job) not in self._told:
+                    self._add(event.tenant, event.job, _Told(0.0, event.queued_at))
+                    if event.attempt == 1:
+                        yield _queued_before(event)
+                if event.waited is not None:
+                    due_in = self._told[event.tenant, event.job].due_in
+                    event = replace(event, waited=max(0.0, event.waited - max(0.0, due_in)))
+                self._tell(event.tenant, event.job, event.attempt, Stage.RUNNING)
+            case JobEnded() | JobReclaimed():
+                self._tell(event.tenant, event.job, event.attempt, _stage(event.status))
+            case JobGivenBack():
+                self._tell(event.tenant, event.job, event.attempt, Stage.OVER)
+        yield event
+
+    def open_jobs(self, now: datetime, besides: Iterable[JobRecord], most: int) -> Mapping[TenantId, Sequence[JobId]]:
+        """Returns jobs that are due and have not ended, as far as was told, by tenant; `most` of them, in turn.
+
+        They are of 10 tenants at most, since each tenant costs a statement. Jobs `besides` these were just seen.
+        """
+        just_seen = {(job.tenant, job.id) for job in besides}
+        due = (place for place in self._open if place not in just_seen and self._told[place].due_at <= now)
+        chosen: dict[TenantId, list[JobId]] = {}
+        for tenant, job in islice(due, most):
+            if tenant in chosen or len(chosen) < MOST_TENANTS:
+                chosen.setdefault(tenant, []).append(job)
+        for place in [(tenant, job) for tenant, jobs in chosen.items() for job in jobs]:
+            self._open[place] = self._open.pop(place)  # to the end of the line
+        return chosen
+
+    def gone(self, tenant: TenantId, jobs: Iterable[JobId]) -> None:
+        """These were deleted: they are not looked for any more."""
+        for job in jobs:
+            self._open.pop((tenant, job), None)
+
+    def _is_news(self, job: JobRecord) -> bool:
+        """Whether this was not told, and no worker of ours will tell it. That shows at the second look.
+
+        The database does not say which worker ended an attempt of a job that waits again. If that worker is one of
+        ours, its event arrives between two looks.
+        """
+        told, stands = self._told[job.tenant, job.id], (job.attempt, _stage(job.status))
+        if stands <= (told.attempt, told.stage) or job.worker in self._our_workers:
+            return False
+        if told.unsure != stands:
+            told.unsure = stands
+            return False
+        self._tell(job.tenant, job.id, *stands)
+        return True
+
+    def _remember(self, job: JobRecord) -> _Told:
+        due_in = (job.scheduled_for - job.queued_at).total_seconds()
+        return self._add(job.tenant, job.id, _Told(due_in, job.scheduled_for))
+
+    def _add(self, tenant: TenantId, job: JobId, told: _Told) -> _Told:
+        self._told[tenant, job] = told
+        self._open[tenant, job] = None
+        if len(self._told) > REMEMBERED:
+            oldest = next(iter(self._told))
+            del self._told[oldest]
+            self._open.pop(oldest, None)
+        return told
+
+    def _tell(self, tenant: TenantId, job: JobId, attempt: int, stage: Stage) -> None:
+        if told := self._told.get((tenant, job)):
+            told.attempt, told.stage = attempt, stage
+            if stage is Stage.FINAL:
+                self._open.pop((tenant, job), None)
+            else:
+                self._open[tenant, job] = None
+
+
+def _stage(status: Status) -> Stage:
+    if status is Status.RUNNING:
+        return Stage.RUNNING
+    return Stage.FINAL if status.final else Stage.OVER
+
+
+def _queued(job: JobRecord) -> JobQueued:
+    """What has been claimed meanwhile was ready once."""
+    return JobQueued(
+        at=job.queued_at,
+        tenant=job.tenant,
+        job=job.id,
+        definition=job.definition,
+        state=job.display if job.status in (Status.QUEUED, Status.BLOCKED) else DisplayState.READY,
+        due_in=max(0.0, (job.scheduled_for - job.queued_at).total_seconds()),
+        source=job.source,
+        created_by=job.created_by,
+    )
+
+
+def _queued_before(started: JobStarted) -> JobQueued:
+    return JobQueued(
+        at=started.queued_at,
+        tenant=started.tenant,
+        job=started.job,
+        definition=started.definition,
+        state=DisplayState.READY,
+        due_in=0.0,
+        source=None,
+        created_by=None,
+    )
+
+
+def _changed(job: JobRecord) -> JobChanged:
+    ran = job.finished_at - job.started_at if job.finished_at and job.started_at else None
+    again = job.status is Status.QUEUED and not job.due
+    return JobChanged(
+        at=job.finished_at or (job.started_at if job.status is Status.RUNNING else None) or utc_now(),
+        tenant=job.tenant,
+        job=job.id,
+        definition=job.definition,
+        worker=job.worker,
+        state=job.display,
+        attempt=job.attempt,
+        tries=job.tries,
+        max_attempts=job.max_attempts,
+        seconds=ran.total_seconds() if ran else None,
+        error=None if job.status in (Status.RUNNING, Status.SUCCEEDED) else job.last_error,
+        error_code=None if job.status in (Status.RUNNING, Status.SUCCEEDED) else job.last_error_code,
+        retry_in=max(0.0, (job.scheduled_for - utc_now()).total_seconds()) if again else None,
+    )
