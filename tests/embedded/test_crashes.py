@@ -107,19 +107,17 @@ def test_a_guard_killed_while_making_the_cluster_leaves_a_home_that_starts(new_h
     assert not (new_home / "pgdata.new").exists()
 
 
-def test_a_server_that_cannot_start_is_given_up_and_comes_back_when_mended(home: Path) -> None:
-    server = embedded.start(home, settings=QUICK)
-    keep(server.url, "word")
+def test_a_first_start_that_fails_says_why_and_leaves_nothing(home: Path) -> None:
+    with embedded.postgres(home, settings=QUICK) as server:
+        keep(server.url, "word")
     control = server.data / "global" / "pg_control"
     control.rename(home / "pg_control")
-    kill(server.postmaster_pid())
-    eventually(lambda: no_process_of(home))
-    assert "giving up: Postgres ended with status" in (home / "guard.log").read_text()
     with pytest.raises(EmbeddedError, match="could not find the database system"):
         embedded.start(home, settings=QUICK)
+    eventually(lambda: no_process_of(home))
+    assert "giving up: Postgres ended with status" in (home / "guard.log").read_text()
     (home / "pg_control").rename(control)
     assert still_has(home, "word")
-    server.stop()
 
 
 def test_a_pid_file_that_names_a_foreign_living_process_is_stale(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -21,6 +22,7 @@ from tests.embedded.processes import (
 )
 
 from leasehold import embedded
+from leasehold.embedded import places
 from leasehold.errors import EmbeddedError
 
 
@@ -30,6 +32,27 @@ def test_a_new_home_yields_a_url_that_takes_connections(new_home: Path) -> None:
         assert query(server.url, "show data_directory") == str(server.data)
         assert query(server.url, "show server_encoding") == "UTF8"
         assert (server.binaries / "postgres").is_file()
+
+
+def test_git_sees_nothing_of_a_home(new_home: Path) -> None:
+    with embedded.postgres(new_home, settings=QUICK):
+        subprocess.run(["git", "init", "--quiet", new_home.parent], check=True)
+        seen = subprocess.run(
+            ["git", "-C", new_home.parent, "status", "--short"], check=True, capture_output=True, text=True
+        )
+        assert seen.stdout == ""
+
+
+def test_a_home_that_git_saw_is_hidden_at_its_next_start(home: Path) -> None:
+    (home / ".gitignore").unlink(missing_ok=True)
+    with embedded.postgres(home, settings=QUICK):
+        assert (home / ".gitignore").read_text() == "*\n"
+
+
+def test_a_folder_with_other_files_is_not_hidden_from_git(folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    places.hide_from_git(folder)
+    assert not (folder / ".gitignore").exists()
 
 
 def test_url_for_names_another_database(home: Path) -> None:

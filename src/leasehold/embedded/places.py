@@ -5,16 +5,22 @@ import fcntl
 import hashlib
 import os
 import re
+import secrets
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
-from leasehold.embedded.account import Account, account_for
+from leasehold.embedded.account import Account, account_for, require_own_data
+from leasehold.embedded.guard import UnsafeFile, make_folder, read_in_home, require_own_file, write_in_home
 from leasehold.embedded.locks import is_locked, only_starter
 from leasehold.errors import EmbeddedError
 
 SYSTEM_FOLDER = Path("/var/lib/leasehold")
+LOCKS = ("start.lock", "clients.lock", "guard.lock")
+FILES = (*LOCKS, "location", "belongs-to", "server.json", "guard.log", "postgres.log")
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 104 bytes on macOS, 108 on Linux
+HIDDEN_FROM_GIT = "*\n"  # `git add -A` beside a home staged 2,118 files
 
 
 def settle(home: Path) -> Path:
@@ -25,32 +31,75 @@ def settle(home: Path) -> Path:
     the temporary folder, if home is in there) and `home/location` says which. Its name is random, not made
     from home's path: another home that comes to the same path later is new and must not find old data.
     """
-    home = home.expanduser().resolve()
+    home = home.expanduser()
+    require_own_path(home.absolute())
+    home = home.resolve()
     if not home.exists():
         make_home(home)
+    require_own_files(home)
+    hide_from_git(home)
     with only_starter(home):
-        return moved_to(home) or place_for(home)
+        place = moved_to(home) or place_for(home)
+    require_own_files(place)
+    return place
+
+
+def require_own_path(path: Path, links: int = 40) -> None:
+    """Refuses, for root, a path through a link of another user, who could lead root anywhere by it."""
+    if os.geteuid() != 0:
+        return
+    for part in (*reversed(path.parents), path):
+        try:
+            found = part.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if not stat.S_ISLNK(found.st_mode):
+            continue
+        if found.st_uid != 0 or not links:
+            raise UnsafeFile(f"{part} is a symbolic link that user {found.st_uid} has made.")
+        require_own_path(part.parent / os.readlink(part), links - 1)
+
+
+def require_own_files(home: Path) -> None:
+    """Looks at every name that will be opened, before anything is made. What changes later, open_in_home refuses."""
+    for name in FILES:
+        with contextlib.suppress(FileNotFoundError):
+            require_own_file(home / name, (home / name).lstat())
+    if os.geteuid() == 0:
+        require_own_data(home / "pgdata")
 
 
 def make_home(home: Path) -> None:
     """At once with its final mode: another first start must not see it closed and take the data elsewhere."""
     home.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
-    if os.geteuid() == 0:
-        unfinished.chmod(0o755)  # postgres has to pass; what is private inside has its own mode
+    unfinished = home.with_name(f"{home.name}.{secrets.token_hex(4)}")
+    # Root's is open: postgres has to pass, and what is private inside has its own mode.
+    mode = 0o755 if os.geteuid() == 0 else 0o700
+    make_folder(unfinished, mode, files={".gitignore": HIDDEN_FROM_GIT})
     try:
         unfinished.rename(home)
     except OSError:
-        unfinished.rmdir()
+        shutil.rmtree(unfinished)
         if not home.is_dir():  # else another process made it and is already at work in it
             raise
 
 
+def hide_from_git(home: Path) -> None:
+    """Adds the .gitignore that a home of 0.1.0, or an empty folder, does not have. Other folders are left alone."""
+    if not any(home.iterdir()) or any((home / name).exists() for name in ("pgdata", "location")):
+        with contextlib.suppress(OSError):  # it is there, or the folder is not ours to write to
+            descriptor = os.open(home / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+            with open(descriptor, "w") as file:
+                file.write(HIDDEN_FROM_GIT)
+
+
 def moved_to(home: Path) -> Path | None:
+    """Only root moves homes. For root, a file of anybody else could name any folder of the machine."""
     try:
-        place = Path((home / "location").read_text().strip())
+        place = Path(read_in_home(home / "location", owner=0 if os.geteuid() == 0 else None).strip())
     except FileNotFoundError:
         return None
+    require_own_path(place)
     if not place.is_dir():
         raise EmbeddedError(
             f"{home / 'location'} says that the data is in {place}, but that folder does not exist.",
@@ -81,10 +130,8 @@ def move_away(home: Path, account: Account) -> Path:
         parent = public_folder(SYSTEM_FOLDER)
     place = Path(tempfile.mkdtemp(prefix="leasehold-home-", dir=parent))
     place.chmod(0o755)
-    unfinished = home / "location.new"
-    unfinished.write_text(f"{place}\n")
-    unfinished.replace(home / "location")
-    (place / "belongs-to").write_text(f"{home}\n")  # last: without it nobody takes the place for lost
+    write_in_home(home / "location", f"{place}\n")
+    write_in_home(place / "belongs-to", f"{home}\n")  # last: without it nobody takes the place for lost
     return place
 
 
@@ -93,11 +140,13 @@ def remove_what_lost_homes_left(temporary: Path) -> None:
     not there may be on a disk that comes back.
     """
     for place in temporary.glob("leasehold-home-*"):
-        with contextlib.suppress(OSError):
-            location = Path((place / "belongs-to").read_text().strip(), "location")
-            lost = not location.exists() or location.read_text().strip() != str(place)
+        with contextlib.suppress(OSError, UnsafeFile):
+            if place.lstat().st_uid != 0:
+                continue  # any user can make a folder of that name, with anything in it
+            location = Path(read_in_home(place / "belongs-to", owner=0).strip(), "location")
+            lost = not location.exists() or read_in_home(location).strip() != str(place)
             in_use = is_locked(place, "guard.lock") or is_locked(place, "clients.lock", against=fcntl.LOCK_EX)
-            if lost and not in_use and place.lstat().st_uid == 0:
+            if lost and not in_use:
                 shutil.rmtree(place)
 
 
@@ -132,9 +181,7 @@ def own_folder(folder: Path, account: Account | None) -> Path:
     """A 0700 folder of whoever runs postgres: local connections are trusted, so this mode is the door."""
     owner = account.uid if account else os.geteuid()
     with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-        if account:
-            os.chown(folder, account.uid, account.gid, follow_symlinks=False)
+        make_folder(folder, 0o700, (account.uid, account.gid) if account else None)
     found = folder.lstat()
     if found.st_uid != owner or found.st_mode & 0o170777 != 0o040700:
         raise EmbeddedError(

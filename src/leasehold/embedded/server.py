@@ -26,9 +26,10 @@ OUR_SETTINGS = ("cluster_name", "config_file", "data_directory", "external_pid_f
 class Server:
     """A reference to the running Postgres of one home. The server lives while any process holds one."""
 
-    def __init__(self, plan: Plan, reference: int) -> None:
+    def __init__(self, plan: Plan, reference: int, home: Path) -> None:
         self._plan = plan
         self._reference: int | None = reference
+        self._folders = {folder: folder.stat() for folder in (home, Path(plan.home), plan.data)}
 
     @property
     def url(self) -> str:
@@ -54,12 +55,21 @@ class Server:
     def postmaster_pid(self) -> int:
         """The pid of a postmaster that takes connections; waits while the guard is starting it again."""
         home = Path(self._plan.home)
-        if running := wait_until_ready(home):
+        with readable_refusals(home):
+            running = wait_until_ready(home)
+        if running:
             return running[1]
         raise EmbeddedError(
             f"The embedded Postgres in {home} is not running: its guard is gone (see {home / 'guard.log'}).",
             fix="Call start() again. Nothing was changed.",
         )
+
+    def was_taken_away(self) -> bool:
+        """Whether the home or the data were deleted or moved: the server ends then, and its URL leads nowhere."""
+        try:
+            return not all(os.path.samestat(folder.stat(), then) for folder, then in self._folders.items())
+        except FileNotFoundError:
+            return True
 
     def stop(self) -> None:
         """Give the reference back; a second call does nothing.
@@ -71,18 +81,19 @@ class Server:
             return
         os.close(self._reference)  # not LOCK_UN: that would take it from forked children as well
         self._reference = None
-        wait_for_the_end_if_we_were_last(Path(self._plan.home))
+        with readable_refusals(Path(self._plan.home)):
+            wait_for_the_end_if_we_were_last(Path(self._plan.home))
 
 
 def start_server(home: Path, settings: Mapping[str, str]) -> Server:
     """Come to a running server: join the one there is, or have a guard start it."""
     settings = checked(settings)
     with readable_refusals(home):
-        home = places.settle(home)
-        with only_starter(home):
-            reference = take_reference(home)
+        place = places.settle(home)
+        with only_starter(place):
+            reference = take_reference(place)
             try:
-                return Server(join_or_launch(home, settings), reference)
+                return Server(join_or_launch(place, settings), reference, home.expanduser().absolute())
             except BaseException:
                 os.close(reference)
                 raise
@@ -104,6 +115,12 @@ def checked(settings: Mapping[str, str]) -> dict[str, str]:
 def readable_refusals(home: Path) -> Iterator[None]:
     try:
         yield
+    except guard.UnsafeFile as problem:
+        raise EmbeddedError(
+            f"The embedded Postgres of {home} was not started: {problem}",
+            fix="Another user may have put it there. Look at it and remove it, or choose a home in a folder of"
+            " yours. Nothing was changed.",
+        ) from problem
     except OSError as problem:
         raise EmbeddedError(
             f"The embedded Postgres of {home} can't be started: {problem}.",
@@ -206,12 +223,13 @@ def wait_until_ready(home: Path) -> tuple[Plan, int] | None:
     deadline = time.monotonic() + START_LIMIT
     while is_locked(home, "guard.lock"):
         with contextlib.suppress(FileNotFoundError):  # a new guard has not published it yet
-            plan = Plan.from_json((home / "server.json").read_text())
+            plan = Plan.from_json(guard.read_in_home(home / "server.json"))
             if pid := guard.ready_postmaster(plan):
                 return plan, pid
         if time.monotonic() > deadline:
             raise EmbeddedError(
-                f"The Postgres in {home} did not get ready within {START_LIMIT:.0f} s.",
+                f"The Postgres in {home} did not get ready within {START_LIMIT:.0f} s."
+                f" {guard.end_of_log(home / 'guard.log')}",
                 fix=f"See guard.log and postgres.log in {home}: it may still be recovering from a crash; or a"
                 " container you don't see runs it. Nothing was changed.",
             )
