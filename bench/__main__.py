@@ -1,4 +1,7 @@
-"""`python -m bench`: takes the measures round by round, and writes RESULTS.md, RESULTS.json and the plots."""
+"""`python -m bench`: takes the measures round by round, and writes RESULTS.md, RESULTS.json and the plots.
+
+Results of another server than the embedded one have its version in their names: RESULTS-15.md, plots-15.
+"""
 
 import asyncio
 import json
@@ -18,24 +21,26 @@ from bench import plots
 from bench.book import Book
 from bench.machine import described
 from bench.measures import Measure
-from bench.measures.drain import Drain, Processes
+from bench.measures.drain import Drain, Polling, Processes, Tenants
 from bench.measures.enqueue import Bulk, OneByOne, OneCall
 from bench.measures.flood import Flood
 from bench.measures.growth import Backlog, History, Lanes, Snapshot
 from bench.measures.idle import Idle
-from bench.measures.latency import Committed, Due, Latency, Urgent
+from bench.measures.latency import Asleep, Committed, Due, Hundred, Latency, Urgent, WakeToStart
 from bench.measures.memory import Memory
 from bench.measures.wakes import Producers
+from bench.names import command_for, file_for
 from bench.report import Circumstances, markdown
-from bench.server import Server, running
+from bench.server import EMBEDDED, SYSTEM, Server, default_server, running
 from bench.sizes import FULL, QUICK, Sizes
 from bench.stage import Stage
 from bench.systems import ALL, OURS, CannotMeasure, System, system
 
 HERE = Path(__file__).parent
 MEASURES: tuple[Measure, ...] = (
-    *(Drain(), OneByOne(), Bulk(), Latency(), Backlog(), History(), Lanes(), Snapshot(), Flood(), Urgent(), Due()),
-    *(Committed(), Producers(), Processes(), OneCall(), Memory(), Idle()),
+    *(Drain(), Tenants(), Polling(), OneByOne(), Asleep(), Bulk(), Latency(), WakeToStart(), Hundred(), Backlog()),
+    *(History(), Lanes(), Snapshot(), Flood(), Urgent(), Due(), Committed(), Producers(), Processes(), OneCall()),
+    *(Memory(), Idle()),
 )
 NAMES = ", ".join(measure.name for measure in MEASURES)
 console = Console(stderr=True)
@@ -46,36 +51,48 @@ def main(
     only: Annotated[str, typer.Option(help=f"Some measures, with commas: {NAMES}.")] = "",
     systems: Annotated[str, typer.Option(help=f"Some systems, with commas: {', '.join(ALL)}.")] = "",
     rounds: Annotated[int, typer.Option(help="How often each is measured; default 3, quick 1.")] = 0,
-    again: Annotated[bool, typer.Option(help="Measure nothing: write RESULTS.md anew from RESULTS.json.")] = False,
+    server: Annotated[
+        str, typer.Option(help=f"{EMBEDDED}, {SYSTEM} (the oldest PostgreSQL of this machine's packages), or a URL.")
+    ] = "",
+    again: Annotated[bool, typer.Option(help="Measure nothing: write the reports anew from their figures.")] = False,
 ) -> None:
     """Measure Leasehold against its bars and its peers, on one Postgres in one run."""
     if again:
-        read = json.loads((HERE / "RESULTS.json").read_text())
-        return write(Book.of_json(read), FULL, Circumstances(**read["run"]), "RESULTS")
+        return write_again()
     sizes = QUICK if quick else FULL
     sizes = replace(sizes, rounds=rounds or sizes.rounds)
     measures = [measure for measure in MEASURES if not only or measure.name in _listed(only)]
     if not measures:
         raise typer.BadParameter(f"no such measure; there are {NAMES}")
     whole = not (quick or only or systems) and sizes.rounds >= FULL.rounds
-    name = "RESULTS" if whole else "RESULTS-quick"
-    command = _command(quick, only, systems, rounds)
+    where = server or default_server()
+    command = command_for(quick, only, systems, rounds, where)
     try:
-        asyncio.run(bench(sizes, measures, _listed(systems) or ALL, name, quick=quick, command=command))
+        asyncio.run(bench(sizes, measures, _listed(systems) or ALL, where, whole=whole, quick=quick, command=command))
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("stopped: nothing was written")
         raise typer.Exit(130) from None
+    except CannotMeasure as reason:
+        console.print(str(reason), highlight=False)
+        raise typer.Exit(1) from None
 
 
 async def bench(
-    sizes: Sizes, measures: Sequence[Measure], names: Sequence[str], file: str, *, quick: bool, command: str
+    sizes: Sizes,
+    measures: Sequence[Measure],
+    names: Sequence[str],
+    where: str,
+    *,
+    whole: bool,
+    quick: bool,
+    command: str,
 ) -> None:
     book, began = Book(), monotonic()
     this = asyncio.current_task()
     assert this is not None
     asyncio.get_running_loop().add_signal_handler(SIGTERM, this.cancel)  # or its processes would go on without it
     found, missing = find(names)
-    async with running() as server:
+    async with running(where) as server:
         await take(server, sizes, book, found, measures)
         run = Circumstances(
             command=command,
@@ -89,12 +106,20 @@ async def bench(
             systems={name: (found[name].version(), found[name].settings) for name in found},
             missing=missing,
         )
+        file = file_for(where, server.major, whole=whole)
     (HERE / f"{file}.json").write_text(json.dumps({"run": asdict(run), **book.as_json()}, indent=1) + "\n")
     write(book, sizes, run, file)
 
 
+def write_again() -> None:
+    for figures in HERE.glob("RESULTS*.json"):
+        if "quick" not in figures.stem:
+            read = json.loads(figures.read_text())
+            write(Book.of_json(read), FULL, Circumstances(**read["run"]), figures.stem)
+
+
 def write(book: Book, sizes: Sizes, run: Circumstances, file: str) -> None:
-    drawn = plots.draw(book, sizes, HERE / ("plots" if file == "RESULTS" else "plots-quick"))
+    drawn = plots.draw(book, sizes, HERE / file.replace("RESULTS", "plots"))
     (HERE / f"{file}.md").write_text(markdown(book, sizes, run, drawn))
     console.print(f"written: bench/{file}.md")
 
@@ -138,14 +163,6 @@ def find(names: Sequence[str]) -> tuple[dict[str, System], dict[str, str]]:
 
 def _listed(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _command(quick: bool, only: str, systems: str, rounds: int) -> str:
-    given = {"--only": only, "--systems": systems, "--rounds": str(rounds or "")}
-    options = [f"{name} {text}" for name, text in given.items() if text]
-    if not options:
-        return "make bench QUICK=1" if quick else "make bench"
-    return " ".join(["python -m bench", *(["--quick"] if quick else []), *options])
 
 
 if __name__ == "__main__":

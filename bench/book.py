@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 
@@ -56,6 +56,17 @@ class Book:
     def value(self, measure: str, system: str) -> float | None:
         found = self.spread(measure, system)
         return found.middle if found else None
+
+    def noise(self, measure: str, system: str) -> float | None:
+        """Half of the range that holds the middle half of the samples, as a share of their middle; None: too few.
+
+        That is how far two runs of the same thing differ. Of two or three samples the whole range counts.
+        """
+        found = self.samples.get((measure, system), [])
+        if len(found) < 2 or not median(found):
+            return None
+        low, _, high = quantiles(found, n=4, method="inclusive") if len(found) > 3 else (min(found), 0, max(found))
+        return (high - low) / 2 / abs(median(found))
 
     def cost(self, measure: str, system: str) -> Costs | None:
         """The middle of each, over all samples."""

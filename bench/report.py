@@ -23,7 +23,13 @@ COSTS = (
     ("drain", "drain"),
     ("latency p50", "one job, idle worker"),
 )
-VERDICTS = {True: "met", False: "**missed**", None: "not measured"}
+VERDICTS = {
+    (True, False): "met",
+    (True, True): "within noise",
+    (False, False): "**missed**",
+    (False, True): "**missed**, within noise",
+    (None, False): "not measured",
+}
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,14 @@ def _heading(run: Circumstances) -> Iterator[str]:
 
 
 def _bars(all_bars: Sequence[Bar]) -> Iterator[str]:
-    met = sum(bar.met is True for bar in all_bars)
+    met = sum(bar.met is True and not bar.within_noise for bar in all_bars)
+    close = sum(bar.met is True and bar.within_noise for bar in all_bars)
     measured = sum(bar.met is not None for bar in all_bars)
-    yield f"## Bars: {met} of {measured} met\n"
+    yield f"## Bars: {met} of {measured} met" + (f", {close} within noise" if close else "") + "\n"
+    yield "Noise is how much the figure on the right side of a ratio differed from itself in this run. A bar that is"
+    yield "cleared by less than that is within noise, not met.\n"
     yield from table(
-        ("measure", "against", "bar", "measured", "figures", ""),
+        ("measure", "against", "bar", "measured", "figures", "noise", ""),
         (
             (
                 bar.measure,
@@ -85,7 +94,8 @@ def _bars(all_bars: Sequence[Bar]) -> Iterator[str]:
                 f"{bar.kind} {number(bar.limit)}{bar.unit}",
                 _value(bar),
                 bar.parts,
-                VERDICTS[bar.met],
+                "–" if bar.noise is None else f"±{100 * bar.noise:.0f} %",
+                VERDICTS[bar.met, bar.within_noise],
             )
             for bar in all_bars
         ),

@@ -1,13 +1,15 @@
-"""The Postgres that is measured on: an embedded one with fsync on, or the server that LEASEHOLD_BENCH_URL names."""
+"""The Postgres that is measured on: the embedded one, the oldest of the machine's packages, or one by its URL."""
 
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -16,10 +18,13 @@ import asyncpg
 from bench import processor
 from bench.systems import CannotMeasure
 from leasehold import embedded
+from leasehold.embedded.binaries import SYSTEM_FOLDER, VARIABLE, Binaries, is_complete, major_version
+from leasehold.errors import EmbeddedError
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
+EMBEDDED, SYSTEM = "embedded", "system"
 SETTINGS = {
     "shared_preload_libraries": "pg_stat_statements",
     "fsync": "on",
@@ -87,6 +92,10 @@ class Server:
     home: Path | None = None
     run: str = field(default_factory=lambda: uuid4().hex[:6])
 
+    @property
+    def major(self) -> int:
+        return self.admin.get_server_version().major
+
     async def version(self) -> str:
         return f"PostgreSQL {await self.admin.fetchval('show server_version')}"
 
@@ -96,7 +105,7 @@ class Server:
     async def create(self, name: str, template: str | None = None) -> str:
         """A database of its own; its URL."""
         copied = f' template "{template}"' if template else ""
-        if template and self.admin.get_server_version().major >= 15:
+        if template and self.major >= 15:
             copied += " strategy file_copy"
         await self.admin.execute(f'create database "{name}"{copied}')
         return self.url_for(name)
@@ -134,13 +143,52 @@ class Server:
         return await self.admin.fetch(SLOWEST, database, most) if self.counts_statements else []
 
 
+def default_server() -> str:
+    return os.environ.get("LEASEHOLD_BENCH_URL") or EMBEDDED
+
+
 @asynccontextmanager
-async def running() -> AsyncIterator[Server]:
-    """A server to measure on. What was made in it is dropped; an embedded one is thrown away."""
-    if url := os.environ.get("LEASEHOLD_BENCH_URL"):
-        async with _connected(lambda name: urlsplit(url)._replace(path=f"/{name}").geturl(), None) as server:
+async def running(where: str = EMBEDDED) -> AsyncIterator[Server]:
+    """Starts or reaches the server to measure on: `embedded`, `system` or a URL.
+
+    What was made in a server that has a URL is dropped; a server that was started here is thrown away.
+    """
+    if where not in (EMBEDDED, SYSTEM):
+        async with _connected(lambda name: urlsplit(where)._replace(path=f"/{name}").geturl(), None) as server:
             yield server
         return
+    chosen = {} if where == EMBEDDED else {VARIABLE: str(oldest(system_binaries()).folder)}
+    with mock.patch.dict(os.environ, chosen):
+        async with _started() as server:
+            yield server
+
+
+def system_binaries() -> Iterator[Binaries]:
+    """Yields each PostgreSQL of this machine's packages, wherever those put it; never the one of a wheel."""
+    folders = list(SYSTEM_FOLDER.glob("*/bin"))
+    with suppress(OSError, subprocess.CalledProcessError):
+        told = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout
+        folders.append(Path(told.strip()))
+    if initdb := shutil.which("initdb"):
+        folders.append(Path(initdb).resolve().parent)
+    for folder in dict.fromkeys(folders):
+        if is_complete(folder):
+            with suppress(EmbeddedError):
+                yield Binaries(folder, major_version(folder))
+
+
+def oldest(found: Iterator[Binaries]) -> Binaries:
+    """Returns the oldest one: what is fast there is fast on newer ones, too."""
+    try:
+        return min(found, key=lambda each: each.version)
+    except ValueError:
+        raise CannotMeasure(
+            f"no PostgreSQL was found in {SYSTEM_FOLDER}, by pg_config or in PATH. Nothing was measured."
+        ) from None
+
+
+@asynccontextmanager
+async def _started() -> AsyncIterator[Server]:
     home = Path(tempfile.gettempdir()) / f"leasehold-bench-{uuid4().hex[:8]}"
     try:
         with embedded.postgres(home, settings=SETTINGS) as started:

@@ -12,6 +12,7 @@ class Sizes:
     rounds: int = 3
     turns: int = 3
     drain: int = 20_000
+    drain_tenants: tuple[int, ...] = (1, 20)
     one_by_one: int = 1_000
     bulk: int = 20_000
     bulk_call: int = 1_000

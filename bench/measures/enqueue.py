@@ -22,7 +22,7 @@ class Bulk:
 
     async def round(self, stage: Stage) -> None:
         jobs, call = stage.sizes.bulk, stage.sizes.bulk_call
-        for system in stage.systems.values():
+        for system in [*stage.systems.values()] * stage.sizes.turns:
             async with stage.attempt(self.name, system.name), stage.place(system) as place:
                 await measured(stage, place, self.name, do="many", count=jobs, call=call)
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from random import random
+from time import monotonic
 
 from bench.book import percentile
 from bench.children import Child, Crew
+from bench.measures.drain import emptied
 from bench.stage import COUNTED, FEW, Stage
 from bench.states import CLAIM, queue
-from bench.systems import OURS, System
+from bench.systems import OURS, RAW, System
 
 WARM_UP = 10
 # Long enough for every worker to be at rest again.
@@ -54,6 +56,80 @@ async def _pings(stage: Stage, crew: Crew, producer: Child, count: int, **how: o
         await crew.one_more(stage.sizes.limit)
         await asyncio.sleep(REST * (1 + random()))
     return sent
+
+
+class Asleep:
+    """Ours: the time of one enqueue call, while a worker sleeps that it has to wake, and without any worker."""
+
+    name, once, compares = "asleep", False, False
+
+    async def round(self, stage: Stage) -> None:
+        for _ in range(stage.sizes.turns):
+            async with stage.attempt("enqueue, no worker sleeps, ms", OURS):
+                await self._call(stage, "enqueue, no worker sleeps, ms", workers=0)
+            async with stage.attempt("enqueue, a worker sleeps, ms", OURS):
+                await self._call(stage, "enqueue, a worker sleeps, ms", workers=1)
+
+    async def _call(self, stage: Stage, measure: str, workers: int) -> None:
+        calls = max(1, stage.sizes.pings // stage.sizes.turns)
+        taken: list[float] = []
+        async with (
+            stage.place(stage.ours) as place,
+            stage.working(place, calls + WARM_UP, workers) as crew,
+            stage.producing(place) as producer,
+        ):
+            for _ in range(WARM_UP + calls):
+                answer = await producer.ask(stage.sizes.limit, do="one", count=1, tenant=TENANT)
+                taken.append(1000 * answer["seconds"])
+                if workers:
+                    await crew.one_more(stage.sizes.limit)
+                await asyncio.sleep(REST * (1 + random()))
+        stage.book.add(measure, OURS, percentile(taken[WARM_UP:], 0.5))
+
+
+class WakeToStart:
+    """Ours and raw: from the sending of a wake, for a job that is committed already, to the handler's start."""
+
+    name, once, compares = "wake", False, True
+
+    async def round(self, stage: Stage) -> None:
+        for name in (RAW, OURS):
+            if name in stage.systems:
+                async with stage.attempt("wake to start", name):
+                    await self._wake(stage, stage.systems[name])
+
+    async def _wake(self, stage: Stage, system: System) -> None:
+        pings = stage.sizes.pings
+        async with (
+            stage.place(system) as place,
+            stage.working(place, pings + WARM_UP) as crew,
+            stage.producing(place) as producer,
+        ):
+            sent = [await _pings(stage, crew, producer, 1, silently=True) for _ in range(WARM_UP + pings)]
+            starts = {start.number: start.at for start in crew.starts()}
+        waited = [(starts[number] - moment) / 1e6 for number, moment in enumerate(sent)][WARM_UP:]
+        stage.book.add("wake to start p50", system.name, percentile(waited, 0.5))
+        stage.book.add("wake to start p99", system.name, percentile(waited, 0.99))
+
+
+class Hundred:
+    """Ours: a hundred jobs by one call to an idle worker, until the last one is done."""
+
+    name, once, compares = "hundred", False, False
+
+    async def round(self, stage: Stage) -> None:
+        for _ in range(stage.sizes.turns):
+            async with (
+                stage.attempt("100 jobs", OURS),
+                stage.place(stage.ours) as place,
+                stage.working(place, 100 + WARM_UP) as crew,
+                stage.producing(place) as producer,
+            ):
+                await _pings(stage, crew, producer, WARM_UP)
+                began = monotonic()
+                await producer.ask(stage.sizes.limit, do="many", count=100, call=100)
+                await emptied(stage, place, crew, 100 + WARM_UP)
+                stage.book.add("100 jobs, seconds", OURS, monotonic() - began)
 
 
 class Committed:

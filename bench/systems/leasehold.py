@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from time import monotonic_ns
 
 import asyncpg
@@ -14,7 +13,7 @@ from bench.systems import How, Producer, PythonSystem
 from bench.tape import Tape
 from leasehold import Job, Leasehold
 from leasehold.app.definition import TypedDefinition
-from leasehold.engines import open_store, prepare_store
+from leasehold.engines import engine_for
 from leasehold.model.job import NewJob
 from leasehold.worker import Worker
 from leasehold.worker.process import serve
@@ -44,11 +43,15 @@ def app_with_handlers(url: str, note: Tape | None, how: How) -> tuple[Leasehold,
     return app, first
 
 
+WAKE = "select leasehold.wake_workers($1, $2)"
+
+
 @dataclass(frozen=True)
 class LeaseholdProducer:
     app: Leasehold
     bench: TypedDefinition[..., None]
     pool: "asyncpg.Pool[asyncpg.Record]"
+    waker: "asyncpg.Pool[asyncpg.Record]"
     bound: list[NewJob] = field(default_factory=list)
 
     async def one(self, number: int, how: How) -> int | None:
@@ -57,6 +60,8 @@ class LeaseholdProducer:
             door = door.options(priority=how["priority"])
         if "due_in" in how:
             await self._one_due(number, how["due_in"][number])
+        elif how.get("silently"):
+            return await self._one_silently(number, how["tenant"])
         elif how.get("within"):
             async with self.pool.acquire() as connection, connection.transaction():
                 await door.within(connection).aenqueue(self.bench, **payload(number))
@@ -72,6 +77,16 @@ class LeaseholdProducer:
         else:
             await door.aenqueue_many(self.bench.bind(**payload(number)) for number in numbers)
 
+    async def _one_silently(self, number: int, owner: str) -> int:
+        """Returns when the wake was sent. The job is committed before that, and the wake waits for no disk."""
+        async with self.pool.acquire() as connection, connection.transaction():
+            door = self.app.tenant(owner).within(connection, wakes=False)
+            await door.aenqueue(self.bench, **payload(number))
+        async with self.waker.acquire() as connection:
+            sent = monotonic_ns()
+            await connection.fetchval(WAKE, owner, self.bench.key)
+        return sent
+
     async def _one_due(self, number: int, seconds: float) -> None:
         """`sent` is the moment when it is due, so that what it waited is how late it was."""
         at, moment = datetime.now(UTC), monotonic_ns()
@@ -82,9 +97,9 @@ class LeaseholdProducer:
 
 class LeaseholdParts:
     async def install(self, url: str) -> None:
-        await prepare_store(url)
+        await engine_for(url).prepare()
         app, _ = app_with_handlers(url, None, {})
-        store = await open_store(url)
+        store = await engine_for(url).open()
         await store.sync_definitions(app.handlers.definitions)
         await store.close()
 
@@ -93,13 +108,18 @@ class LeaseholdParts:
         settings = replace(app.worker_settings(), slots=how.get("slots", SLOTS), notify=how.get("notify", True))
         if "fallback" in how:
             settings = replace(settings, fallback=timedelta(seconds=how["fallback"]))
-        serve(lambda: Worker(partial(open_store, url), app.handlers, settings))
+        serve(lambda: Worker(engine_for(url).open, app.handlers, settings))
 
     @asynccontextmanager
     async def producer(self, url: str, how: How) -> AsyncIterator[Producer]:
         app, bench = app_with_handlers(url, None, {})
-        async with app.open(), asyncpg.create_pool(url, min_size=0, max_size=1) as pool:
-            yield LeaseholdProducer(app, bench, pool)
+        without_disk = {"synchronous_commit": "off"}
+        async with (
+            app.open(),
+            asyncpg.create_pool(url, min_size=0, max_size=1) as pool,
+            asyncpg.create_pool(url, min_size=0, max_size=1, server_settings=without_disk) as waker,
+        ):
+            yield LeaseholdProducer(app, bench, pool, waker)
 
 
 PARTS = LeaseholdParts()

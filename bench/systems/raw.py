@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import cycle
 from math import ceil
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -49,7 +50,8 @@ INSERT = """
                                 ready, status, payload, source)
     values ($1, $2, $3, 1, 100, 5, now(), now(), true, 'queued', $4, 'manual')
 """
-INSERT_AND_NOTIFY = f"with job as ({INSERT}) select pg_notify('{CHANNEL}', '')"
+NOTIFY = f"select pg_notify('{CHANNEL}', '')"
+INSERT_AND_NOTIFY = f"with job as ({INSERT}) {NOTIFY}"
 COLUMNS = (
     *("id", "tenant_id", "definition", "version", "priority", "max_attempts", "scheduled_for", "queued_at"),
     *("ready", "status", "payload", "source"),
@@ -96,8 +98,9 @@ class Loop:
                     await self.claimed.put(rows)
 
     async def _lanes(self) -> list[str]:
-        whole = {"after": "", "until": None, "around": True, "most": 100_000, "limit": 0, "even_if_due": False}
-        (row,) = await fetch(self.claimer, "fleet/take", worker=self.worker, **whole, **self._served())
+        whole = {"after": "", "until": None, "around": True, "most": 100_000, "limit": 0}
+        whole |= {"even_if_due": False, "due_from": None}
+        (row,) = await fetch(self.claimer, "fleet/take", worker=self.worker, batch=1, **whole, **self._served())
         found: list[str] = row["tenants"]
         return found
 
@@ -107,6 +110,7 @@ class Loop:
             self.claimer,
             "fleet/claim",
             worker=self.worker,
+            batch=1,
             definitions=[NAME] * lanes,
             tenants=tenants,
             from_priorities=[-(2**15)] * lanes,
@@ -116,6 +120,7 @@ class Loop:
             limit=BATCH,
             locked_tenants=[],
             locked_definitions=[],
+            advance=False,
         )
         for row in rows:
             job = orjson.loads(row["payload"])
@@ -131,6 +136,7 @@ class Loop:
                 "jobs": [row["id"] for row in rows],
                 "attempts": [str(row["attempt"]) for row in rows],
                 "workers": [self.worker] * count,
+                "batches": ["1"] * count,
                 "statuses": ["succeeded"] * count,
                 "attempt_statuses": ["succeeded"] * count,
                 "keeps": ["30 days"] * count,
@@ -159,10 +165,17 @@ def _pieces(lanes: Sequence[str]) -> Iterator[Sequence[str]]:
 @dataclass(frozen=True)
 class RawProducer:
     connection: "Connection"
+    waker: "Connection | None" = None
 
-    async def one(self, number: int, how: How) -> None:
+    async def one(self, number: int, how: How) -> int | None:
         row = (uuid7().hex, tenant(number), NAME, orjson.dumps(payload(number)).decode())
+        if how.get("silently") and self.waker is not None:
+            await self.connection.fetch(INSERT, *row)
+            sent = monotonic_ns()
+            await self.waker.fetch(NOTIFY)
+            return sent
         await self.connection.fetch(INSERT_AND_NOTIFY if how.get("wake") else INSERT, *row)
+        return None
 
     async def many(self, numbers: range, how: How) -> None:
         now, owner = datetime.now(UTC), tenant(numbers.start // how["call"])
@@ -206,10 +219,12 @@ class RawParts(LeaseholdParts):
     @asynccontextmanager
     async def producer(self, url: str, how: How) -> AsyncIterator[Producer]:
         connection = await asyncpg.connect(url)
+        waker = await asyncpg.connect(url, server_settings={"synchronous_commit": "off"})
         try:
-            yield RawProducer(connection)
+            yield RawProducer(connection, waker)
         finally:
             await connection.close()
+            await waker.close()
 
 
 PARTS = RawParts()

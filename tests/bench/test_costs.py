@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ import pytest
 from tests.conftest import DatabaseServer, eventually
 from tests.worker.shop import SHORT, Raw, Shop, only
 
-from leasehold.engines import open_store
+from leasehold.engines import engine_for
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.job import NewJob, tenant_id
 from leasehold.store import Store
@@ -42,7 +43,7 @@ class Meter:
         self.statements: Counter[str] = Counter()
 
     async def __call__(self) -> Store:
-        store = await open_store(self._url, schema="leasehold")
+        store = await engine_for(self._url).open()
         assert isinstance(store, PostgresStore)
         for verb in ("fetch_on", "fetch_anew_on"):
             setattr(store._database, verb, self._counted(getattr(store._database, verb)))
@@ -179,13 +180,16 @@ async def test_a_drain_costs_a_few_statements_and_commits_for_hundreds_of_jobs(
 async def test_a_job_that_comes_alone_costs_an_idle_worker_seven_statements_at_most(
     shop: Shop, meter: Meter, handlers: Handlers
 ) -> None:
+    costs = []
     async with shop.working(handlers, doors=meter) as worker:
         await shop.at_rest(worker)
-        meter.statements.clear()
         for _ in range(10):
+            meter.statements.clear()
             await shop.ended(await shop.enqueue())
             await shop.at_rest(worker)
-    assert meter.statements.total() <= 10 * 7
+            costs.append(meter.statements.total())
+    # A worker that the machine stops between two statements may find its producer in flight, and looks once more.
+    assert median(costs) <= 7
 
 
 async def test_an_idle_worker_sends_its_heartbeat_and_nothing_else(

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from bench.bars import AT_LEAST, AT_MOST, Bar
 from bench.book import Book, Costs
 from bench.report import Circumstances, markdown
 from bench.sizes import QUICK
@@ -46,6 +47,48 @@ def test_ours_is_set_beside_raw_and_the_best_peer_of_each_column(book: Book) -> 
     report = markdown(book, QUICK, RUN, [])
     assert "| **leasehold : raw** | – | – | 0.75× | 1.5× | – | – |" in report
     assert "| **leasehold : the best peer** | – | – | 1.5× fast | 2× slow | – | – |" in report
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind", "verdict"),
+    [
+        (1.5, AT_MOST, (True, False)),
+        (1.05, AT_MOST, (True, True)),
+        (0.98, AT_MOST, (False, True)),
+        (0.5, AT_MOST, (False, False)),
+        (0.95, AT_LEAST, (True, True)),
+        (0.5, AT_LEAST, (True, False)),
+    ],
+)
+def test_a_bar_that_is_cleared_by_less_than_its_noise_is_not_met(
+    limit: float, kind: str, verdict: tuple[bool, bool]
+) -> None:
+    bar = Bar("a wait", "another", kind, limit, value=1.0, noise=0.1)
+    assert (bar.met, bar.within_noise) == verdict
+
+
+def test_noise_is_how_far_the_reference_differs_from_itself() -> None:
+    book = Book()
+    for value in (90.0, 100.0, 110.0):
+        book.add("drain", "raw", value)
+    for value in (1.0, 98.0, 100.0, 102.0, 900.0):
+        book.add("drain", "fast", value)
+    book.add("drain", "slow", 10.0)
+    assert book.noise("drain", "raw") == pytest.approx(0.1)
+    assert book.noise("drain", "fast") == pytest.approx(0.02), "one disturbed sample is not noise"
+    assert book.noise("drain", "slow") is None
+
+
+def test_a_report_counts_bars_within_noise_apart(book: Book) -> None:
+    for value in (100.0, 160.0):
+        book.add("drain", "raw", 0.0 + value)
+    for name in ("latency p50", "latency p99"):
+        for value in (2.0, 2.2, 1.8):
+            book.add(name, "raw", value)
+            book.add(name, "leasehold", 1.4 * value)
+    report = markdown(book, QUICK, RUN, [])
+    assert "within noise\n" in report.split("## Bars")[1].partition("|")[0]
+    assert "| raw's p99 | at most 1.5× | 1.40× | 2.8 : 2 | ±10 % | within noise |" in report
 
 
 def test_who_can_not_be_measured_is_named_with_the_reason(book: Book) -> None:
