@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # One more than there are cores: tests wait for processes and disks half of the time.
 JOBS   ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 1 )))
 
-.PHONY: demo test check test-faults bench format clean
+.PHONY: demo test test-oldest check test-faults bench format clean
 
 # A photo lab for three shops, whose workers are killed now and then, on a database of its own. Ctrl-C ends it.
 demo: $(READY)
@@ -15,39 +15,49 @@ demo: $(READY)
 test: check
 	$(BIN)/pytest -n $(JOBS) -m "not faults"
 
+# The store's, the worker's and the CLI's tests on the oldest Postgres that the machine's packages offer; as root it is
+# installed. Where there is none, a line says why, and nothing is run.
+test-oldest: $(READY)
+	$(BIN)/python -m tests.oldest_postgres -n $(JOBS)
+
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Long runs: many crashes, large volumes. Minutes, not seconds.
+# Long runs: many crashes, large volumes. Minutes, not seconds. One of them needs pgbouncer, and is skipped without it.
 test-faults: $(READY)
+	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    apt-get install -y -qq pgbouncer >/dev/null 2>&1; } || echo "There is no pgbouncer: the run through it is skipped."
 	$(BIN)/pytest -m faults --timeout 1800 -s
 
 # Measures Leasehold against its bars and its peers, and writes bench/RESULTS.md; QUICK=1 only shows that it works.
+# SERVER=system measures on the oldest PostgreSQL of this machine's packages, SERVER=postgresql://… on another server.
 bench: $(READY)-bench
-	$(BIN)/python -m bench $(if $(QUICK),--quick)
+	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(if $(SERVER),--server "$$SERVER")
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 $(READY): pyproject.toml constraints.txt
+	@echo "Installing Leasehold and its tools into $(VENV). This takes about a minute, and is done once."
 	@if command -v uv >/dev/null 2>&1; then \
 	    uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	    uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[check]"; \
+	    uv pip install --python $(BIN)/python --constraint constraints.txt --editable ".[check]"; \
 	else \
 	    $(PYTHON) -m venv $(VENV) && \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[check]"; \
+	    $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable ".[check]"; \
 	fi
 	@touch $@
 
 $(READY)-bench: $(READY)
+	@echo "Installing the queues that Leasehold is measured against. This takes some minutes, and is done once."
 	@if command -v uv >/dev/null 2>&1; then \
-	    uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[bench]"; \
+	    uv pip install --python $(BIN)/python --constraint constraints.txt --editable ".[bench]"; \
 	else \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench]"; \
+	    $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable ".[bench]"; \
 	fi
 	@$(BIN)/python -m bench.install_peers
 	@touch $@

@@ -19,8 +19,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from leasehold.engines import open_store
-from leasehold.engines.postgres.scratch import CLOSING, ScratchClock, ScratchDatabases
+from leasehold.engines import engine_for
+from leasehold.engines.postgres.test_databases import CLOSING, DatabaseClock, TemplateDatabases
 from leasehold.store import Store
 from leasehold.testing.server import databases
 
@@ -29,10 +29,10 @@ OURS = [] if entry_points(group="pytest11", name="leasehold") else ["leasehold.t
 pytest_plugins = ["pytester", *OURS]
 
 PATIENCE = timedelta(seconds=30)
-Clock = ScratchClock
+Clock = DatabaseClock
 
 
-class DatabaseServer(ScratchDatabases):
+class DatabaseServer(TemplateDatabases):
     """Whoever leaves a connection behind fails."""
 
     async def drop(self, name: str, patience: timedelta = CLOSING) -> list[str]:
@@ -56,6 +56,7 @@ async def eventually(
 def database_server() -> Iterator[DatabaseServer]:
     """The run's server, with its template database."""
     with databases() as found:
+        assert isinstance(found, TemplateDatabases)
         server = DatabaseServer(found.url, found.run, found.schema, found.url_of)
         asyncio.run(server.make_template())
         yield server
@@ -72,7 +73,7 @@ async def database_url(database_server: DatabaseServer) -> AsyncIterator[str]:
 @pytest.fixture
 async def store(database_url: str) -> AsyncIterator[Store]:
     """An open store on this test's database."""
-    opened = await open_store(database_url, schema="leasehold")
+    opened = await engine_for(database_url).open()
     yield opened
     await opened.close()
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ async def without_notifications(database_url: str) -> AsyncIterator[str]:
     server = await asyncio.start_server(accept, "127.0.0.1")
     port = server.sockets[0].getsockname()[1]
     try:
-        yield f"postgresql://{target.username or 'leasehold'}@127.0.0.1:{port}{target.path}"
+        yield f"postgresql://{target.netloc.rpartition('@')[0] or 'leasehold'}@127.0.0.1:{port}{target.path}"
     finally:
         server.close()
         for pump in pumps:
@@ -44,23 +44,35 @@ async def without_notifications(database_url: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def through_a_pooler(database_url: str, mode: str = "transaction") -> AsyncIterator[str]:
-    """The URL of a real pgbouncer."""
+async def through_a_pooler(
+    database_url: str, mode: str = "transaction", *, size: int = 4, ignores: Sequence[str] = ()
+) -> AsyncIterator[str]:
+    """The URL of a real pgbouncer with `size` sessions; startup settings that it `ignores` are accepted unread."""
     if not (program := shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")):
         pytest.skip("there is no pgbouncer here (apt-get install pgbouncer); a proxy without notifications stands in")
-    folder = _configured(database_url, mode)
+    folder = _configured(database_url, mode, size, ignores)
     target = urlsplit(database_url)
     as_whom = ["-u", "postgres"] if os.geteuid() == 0 else []
     running = await asyncio.create_subprocess_exec(
         program, "-q", *as_whom, str(folder / "ini"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        await eventually(partial(asyncio.to_thread, (folder / ".s.PGSQL.6432").exists), what="pgbouncer's socket")
+        await eventually(partial(_accepts, folder / ".s.PGSQL.6432"), what="pgbouncer's socket")
         yield f"postgresql://{target.username}@{target.path}?host={folder}&port=6432"
     finally:
         running.terminate()
         await running.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _accepts(unix_socket: Path) -> bool:
+    """Whether a server listens on it: the file is there a moment before."""
+    try:
+        _, writer = await asyncio.open_unix_connection(unix_socket)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def _all_but_notifications(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -88,17 +100,19 @@ async def _everything(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     writer.close()
 
 
-def _configured(database_url: str, mode: str) -> Path:
+def _configured(database_url: str, mode: str, size: int, ignores: Sequence[str]) -> Path:
     """A folder with what pgbouncer has to know; open to the account that it runs under when we are root."""
     target = urlsplit(database_url)
     given = parse_qs(target.query)
     host, port = given.get("host", [target.hostname])[0], given.get("port", [str(target.port or 5432)])[0]
     folder = Path(tempfile.mkdtemp(prefix="pgb-"))
     folder.chmod(0o777)
-    (folder / "users").write_text(f'"{target.username}" ""\n')
+    (folder / "users").write_text(f'"{target.username}" "{target.password or ""}"\n')
     (folder / "ini").write_text(
         f"[databases]\n* = host={host} port={port}\n[pgbouncer]\npool_mode = {mode}\nauth_type = trust\n"
         f"auth_file = {folder}/users\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {folder}\n"
-        f"logfile = {folder}/log\npidfile = {folder}/pid\ndefault_pool_size = 4\n"
+        f"logfile = {folder}/log\npidfile = {folder}/pid\ndefault_pool_size = {size}\n"
+        "server_login_retry = 1\n"
+        f"ignore_startup_parameters = {','.join(ignores)}\n"
     )
     return folder

@@ -40,7 +40,7 @@ async def send_mail(job: Job, order: int, subject: str) -> None:
 
 @app.job
 async def hand_to_courier(job: Job, order: int) -> None:
-    """Snoozes until the courier is there; that costs no attempt."""
+    """Snoozes until the courier is there. A snooze uses no try, so this counts runs: `attempt`, not `tries`."""
     if job.attempt < 3:
         raise Snooze(timedelta(seconds=2))
     job.log(f"order {order} is on its way")
@@ -56,5 +56,5 @@ async def check_paper(job: Job, kind: str) -> None:
 
 @app.job(max_attempts=3)
 async def import_prices(job: Job, supplier: str) -> None:
-    """Gives up when its attempts are used up, and becomes a dead letter for someone to look at."""
+    """Gives up when its tries are used up, and becomes a dead letter for someone to look at."""
     raise RetryLater(timedelta(seconds=1), f"{supplier} sends prices in a format that nobody knows")

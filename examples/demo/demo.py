@@ -54,7 +54,7 @@ async def main(seconds: float | None) -> int:
     async with app.open():
         jobs = await take_orders(over, seconds)
         with suppress(ProcessLookupError):
-            dev.send_signal(signal.SIGINT)
+            dev.send_signal(signal.SIGTERM)  # a SIGINT would be a second Ctrl-C, if the terminal has sent one
         code = await ended
         return await sum_up(jobs) or code
 

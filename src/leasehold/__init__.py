@@ -21,10 +21,11 @@ from leasehold.errors import (
     Unreachable,
     WrongState,
 )
-from leasehold.model.backoff import Exponential, Steps
+from leasehold.model.backoff import OUTBOX, SCHEDULED, SMALL_TEAM, Exponential, Preset, Steps
 from leasehold.model.dedupe import Always, WhileActive, Within
 from leasehold.model.definition import Retention
 from leasehold.model.job import JobRecord, NewJob
+from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.status import DisplayState, Status
 from leasehold.store import CancelAnswer
 from leasehold.worker import Fail, Job, RetryLater, Snooze, Ticked, WorkerSettings
@@ -33,6 +34,9 @@ from leasehold.worker.heartbeat import Leases
 __version__ = VERSION
 
 __all__ = [
+    "OUTBOX",
+    "SCHEDULED",
+    "SMALL_TEAM",
     "Always",
     "CancelAnswer",
     "Conflict",
@@ -52,13 +56,18 @@ __all__ = [
     "Leasehold",
     "LeaseholdError",
     "Leases",
+    "Limits",
     "NewJob",
     "NotInTransaction",
     "PartlyEnqueued",
+    "Pause",
     "PayloadInvalid",
+    "Preset",
     "ResultTimeout",
     "Retention",
     "RetryLater",
+    "Scope",
+    "ScopeKind",
     "Snooze",
     "Status",
     "Steps",

@@ -1,8 +1,8 @@
 """What the docs say is run, or looked up.
 
-Python blocks run in an empty folder; on a page with tests each is a file, and the tests are run. The
-commands of a page run one after the other, in a folder with the page's own
-`app.py`, on the embedded Postgres: as by someone who follows it.
+The Python blocks of a page run one after the other in an empty folder, on the embedded Postgres and without any
+setting: as a new user would run them. On a page with tests each block is a file, and the tests are run. The commands
+of a page run one after the other, in a folder with the page's own `app.py`.
 """
 
 import os
@@ -59,28 +59,29 @@ def files_of(page: Path) -> dict[str, str]:
 
 WITH_TESTS = [page for page in PAGES if any(name.startswith("test_") for name in files_of(page))]
 EXCERPT = re.compile(r"# (examples/\S+)\n")
-SHOWN = [(page, code) for page in PAGES if page not in WITH_TESTS for code in blocks(page, "python")]
-PYTHON = [(page, code) for page, code in SHOWN if not EXCERPT.match(code)]
-EXCERPTS = [(page, code) for page, code in SHOWN if EXCERPT.match(code)]
+SHOWN = {page: blocks(page, "python") for page in PAGES if page not in WITH_TESTS}
+EXAMPLES = {page: [code for code in shown if not EXCERPT.match(code)] for page, shown in SHOWN.items()}
+WITH_EXAMPLES = [page for page, examples in EXAMPLES.items() if examples]
+EXCERPTS = [(page, code) for page, shown in SHOWN.items() for code in shown if EXCERPT.match(code)]
 # Where it is installed anew, pytest finds the plugin by itself, and twice would be an error.
 PLUGIN = [] if entry_points(group="pytest11", name="leasehold") else ["-p", "leasehold.testing.plugin"]
 
 
-@pytest.mark.parametrize(("page", "code"), PYTHON, ids=[name_of(page) for page, _ in PYTHON])
-def test_a_python_example_runs_in_an_empty_folder(page: Path, code: str, tmp_path: Path, database_url: str) -> None:
-    """The README's on the embedded Postgres; the others on a database that is there already, which is faster."""
-    (tmp_path / "example.py").write_text(code)
-    environment = without_settings() | ({} if page == README else {"LEASEHOLD_URL": database_url})
-    done = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+@pytest.mark.timeout(6 * PATIENCE)
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
+def test_the_python_examples_of_a_page_run_in_an_empty_folder(page: Path, tmp_path: Path) -> None:
+    for number, code in enumerate(EXAMPLES[page], 1):
+        (tmp_path / "example.py").write_text(code)
+        done = subprocess.run(
+            [sys.executable, "example.py"],
+            cwd=tmp_path,
+            env=without_settings(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, f"block {number}: {done.stderr}"
+        assert done.stdout, f"block {number} prints nothing"
 
 
 @pytest.mark.timeout(6 * PATIENCE)
@@ -276,7 +277,11 @@ def test_the_python_reference_lists_exactly_what_is_public_for_tests() -> None:
 
 def test_everything_public_has_a_docstring_and_errors_have_their_place_in_the_tree() -> None:
     public = {name: getattr(leasehold, name) for name in leasehold.__all__ if name != "__version__"}
-    raised = {name for name, value in public.items() if issubclass(value, leasehold.LeaseholdError)}
+    raised = {
+        name
+        for name, value in public.items()
+        if isinstance(value, type) and issubclass(value, leasehold.LeaseholdError)
+    }
     assert [name for name, value in public.items() if not value.__doc__ and name not in raised] == []
     assert [name for name in raised if f" {name} " not in f"{leasehold.errors.__doc__}".replace("\n", " ")] == []
 
@@ -304,3 +309,25 @@ async def test_every_column_of_ours_on_the_map_exists(database_url: str) -> None
         await connection.close()
     assert len(named) > 40
     assert named - {row[0] for row in found} == set()
+
+
+# ------------------------------------------------------------------------------------------------------------ figures
+
+FIGURES = re.compile(r"\d(?:[\d,]*\d)?(?:\.\d+)?")
+
+
+def test_the_figures_of_the_readme_stand_in_the_results() -> None:
+    results = set(FIGURES.findall((ROOT / "bench" / "RESULTS.md").read_text()))
+    table = README.read_text().partition("## What it costs")[2].partition("\n\nAll of it")[0]
+    cells = [line.split("|")[2] for line in table.splitlines() if line.startswith("| ") and "measured" not in line]
+    figures = {figure for cell in cells for figure in FIGURES.findall(re.sub(r"p\d+", "", cell))}
+
+    assert len(figures) > 8
+    assert {figure for figure in figures if not {figure, f"{figure}.00"} & results} == set()
+
+
+def test_the_picture_shows_what_dev_prints_today() -> None:
+    picture = re.sub(r"<[^>]+>", "", (ROOT / "docs/pictures/dev.svg").read_text())
+
+    assert f"leasehold {leasehold.__version__} " in picture
+    assert "(try 2/3)" in picture

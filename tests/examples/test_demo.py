@@ -63,6 +63,7 @@ async def test_no_job_is_lost_although_workers_are_killed(home: Path) -> None:
     )
 
 
+@pytest.mark.faults
 async def test_it_ends_by_itself_and_can_be_run_again(home: Path) -> None:
     for _ in range(2):
         running = demo(home, "--seconds", "1")

@@ -1,0 +1,32 @@
+"""What people see when they type `make` in a fresh checkout."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
+# Stands for uv: says that it was called, and makes what later steps call.
+UV = """#!/bin/sh
+echo "uv $1 $2"
+mkdir -p .venv/bin && echo "#!/bin/sh" > .venv/bin/python && chmod +x .venv/bin/python
+"""
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_says_that_it_installs_before_it_does(tmp_path: Path) -> None:
+    shutil.copy(MAKEFILE, tmp_path)
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    uv = tmp_path / "tools" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(UV)
+    uv.chmod(0o755)
+    path = f"{uv.parent}{os.pathsep}{os.environ['PATH']}"
+    for demo, said in (("first", ["Installing", "uv venv", "uv pip"]), ("second", [])):
+        done = subprocess.run(
+            ["make", "--silent", "demo"], cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=True
+        )
+        assert [line[: len(word)] for line, word in zip(done.stdout.splitlines(), said, strict=True)] == said, demo
