@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from time import monotonic
 
 import pytest
 from tests.conftest import PATIENCE, eventually
@@ -24,7 +25,7 @@ def test_a_statement_that_is_too_slow_is_not_an_outage(outage: Outage, caplog: p
     slow.too_slow = True
     for _ in range(2):
         outage.loop_waits("upkeep", slow)
-        outage.end()
+        outage.end(monotonic())
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
     assert all(message.startswith("upkeep waits") for message in caplog.messages)
 
@@ -33,12 +34,21 @@ def test_a_database_that_can_not_be_reached_is_an_outage(outage: Outage, caplog:
     away = Unreachable("no connection.", fix="Check it.")
     for name in ("upkeep", "claims"):
         outage.loop_waits(name, away)
-    outage.end()
-    outage.end()
+    outage.end(monotonic())
+    outage.end(monotonic())
     assert [message.partition(",")[0].partition(" after")[0] for message in caplog.messages] == [
         "the database is away",
         "the database is back",
     ]
+
+
+def test_an_answer_from_before_an_outage_does_not_end_it(outage: Outage, caplog: pytest.LogCaptureFixture) -> None:
+    """A finish was answered, the claim loop met the broken connection, and only then the finisher read its answer."""
+    asked = monotonic()
+    outage.begin(Unreachable("no connection.", fix="Check it."))
+    outage.end(asked)
+    (message,) = caplog.messages
+    assert message.startswith("the database is away")
 
 
 async def test_a_worker_waits_for_the_lock_of_the_definitions_and_says_which_session_holds_it(

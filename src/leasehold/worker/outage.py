@@ -34,7 +34,11 @@ class Outage:
         else:
             log.debug("the database is still away: %s", error)
 
-    def end(self) -> None:
-        if self._since is not None:
+    def end(self, asked: float) -> None:
+        """Takes an answer to a statement that was sent at `asked`.
+
+        An answer to an earlier statement, which arrived just before the connections broke, does not end the outage.
+        """
+        if self._since is not None and asked >= self._since:
             log.warning("the database is back after %.1f s", monotonic() - self._since)
             self._since = None

@@ -468,7 +468,7 @@ class Tenure:
                 pruned = await self._in_time(self._store.prune(PRUNED_AT_ONCE))
 
     def _renewed(self, renewal: Renewal, sent: float) -> None:
-        self._outage.end()
+        self._outage.end(sent)
         for claim in renewal.lost:
             self._lost_claim(claim)
         for claim in renewal.cancels:
@@ -513,13 +513,14 @@ class Tenure:
     async def _in_time(self, asked: Awaitable[T]) -> T:
         """No answer for a whole lease: on that connection none will come. The store gives it up when canceled."""
         end_a_copy(self._bench.born)
+        began = monotonic()
         lease = self._settings.leases.busy.total_seconds()
         try:
             async with asyncio.timeout(lease):
                 answer = await asked
         except TimeoutError as error:
             raise Unreachable(f"the database did not answer for {lease:g} s.", fix="It is asked again.") from error
-        self._outage.end()
+        self._outage.end(began)
         return answer
 
     # ------------------------------------------------------------------------------------------------------- drain

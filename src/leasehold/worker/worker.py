@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import random
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from leasehold.errors import InvalidInput, LeaseholdError, SeatLost, Unreachable
@@ -176,12 +177,13 @@ class Worker:
         self._stopping.set()
 
     async def _serve_one_tenure(self) -> None:
+        began = monotonic()
         store = await self._open_store()
         try:
             changes = await store.sync_definitions(self._handlers.definitions)
             serves = Serves(self._handlers.keys, self._settings.tenants)
             seat = await store.join(serves, self._facts(), self._settings.leases.busy)
-            self._outage.end()
+            self._outage.end(began)
             self._report.synced(seat, changes)
             tenure = Tenure(
                 store,
