@@ -100,7 +100,9 @@ class Loop:
     async def _lanes(self) -> list[str]:
         whole = {"after": "", "until": None, "around": True, "most": 100_000, "limit": 0}
         whole |= {"even_if_due": False, "due_from": None}
-        (row,) = await fetch(self.claimer, "fleet/take", worker=self.worker, batch=1, **whole, **self._served())
+        (row,) = await fetch(
+            self.claimer, "fleet/claim_next_tenants", worker=self.worker, batch=1, **whole, **self._served()
+        )
         found: list[str] = row["tenants"]
         return found
 
@@ -108,7 +110,7 @@ class Loop:
         lanes = len(tenants)
         rows = await fetch(
             self.claimer,
-            "fleet/claim",
+            "fleet/claim_from_lanes",
             worker=self.worker,
             batch=1,
             definitions=[NAME] * lanes,

@@ -27,7 +27,7 @@ LeaseholdError
 ├── CannotListen              LH-3002  LISTEN is accepted but nothing arrives, as behind a pooler: poll instead
 ├── BlockingCall              LH-3003  a blocking call on a running event loop: await its async twin instead
 ├── EmbeddedError             LH-3010  the embedded Postgres cannot be started
-├── SeatLost                  LH-4001  this worker was evicted: stop its runs, join again
+├── RegistrationLost                  LH-4001  this worker was evicted: stop its runs, join again
 ├── TransactionConflict       LH-4002  your transaction lost a race: run it again
 └── PartlyEnqueued            LH-4003  some chunks of a call that was not atomic are there, the rest is not
 
@@ -192,5 +192,5 @@ class PartlyEnqueued(LeaseholdError):
         self.placed = placed
 
 
-class SeatLost(LeaseholdError):
+class RegistrationLost(LeaseholdError):
     code = "LH-4001"

@@ -17,7 +17,18 @@ from leasehold.model.bounds import problems_of_moment, problems_of_text
 from leasehold.model.definition import Change, Definition, Registered
 from leasehold.model.duration import Duration
 from leasehold.model.explain import LaneState
-from leasehold.model.job import Attempt, Claim, JobId, JobRecord, Line, NewJob, Placed, Source, TenantId, WorkerId
+from leasehold.model.job import (
+    Attempt,
+    Claim,
+    EnqueueResult,
+    JobId,
+    JobRecord,
+    LogLine,
+    NewJob,
+    Source,
+    TenantId,
+    WorkerId,
+)
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import Status
@@ -34,7 +45,7 @@ class Abilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Serves:
+class Subscription:
     """What a worker can run: the definitions it has registered, for these tenants (None: for all)."""
 
     definitions: tuple[str, ...]
@@ -53,18 +64,18 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Registration:
     """A worker's registration. It ends when the worker leaves or is evicted; whoever joins again gets a new one."""
 
     worker: WorkerId
-    serves: Serves
+    serves: Subscription
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
     id: WorkerId
     facts: WorkerFacts
-    serves: Serves
+    serves: Subscription
     running: int
     started_at: datetime
     last_seen_at: datetime
@@ -75,7 +86,7 @@ class WorkerRecord:
 class Claimed:
     """Claims, and what the wake chain needs to know: may there be more, and how long until the next job is due.
 
-    From `settle`, no claims and more=True means: a producer is in flight, ask again in a moment.
+    From `prepare_to_sleep`, no claims and more=True means: a producer is in flight, ask again in a moment.
     """
 
     claims: Sequence[Claim]
@@ -85,11 +96,12 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """`alive` False: the seat is gone, stop every run. `orphans`: claims without a living seat wait for `evict`.
+    """`alive` False: the registration is gone, stop every run. `orphans`: claims without a living registration wait
+    for `evict`.
 
-    `next_due` is about what this seat serves and may start, as is `work_waits`: something is ready now.
-    `strays`: the seat holds claims that were not among those to be renewed, and that began more than a lease ago, so
-    their answer is not under way any more. `held` names them.
+    `next_due` is about what this registration serves and may start, as is `work_waits`: something is ready now.
+    `strays`: the registration holds claims that were not among those to be renewed, and that began more than a lease
+    ago, so their answer is not under way any more. `held` names them.
     """
 
     alive: bool
@@ -104,7 +116,7 @@ class Renewal:
 class Wake(StrEnum):
     """A hint, never data: there may be work, or one of this worker's jobs shall be canceled.
 
-    HEARTBEAT is what this seat's own `renew` sent, if asked for a probe: the listener hears.
+    HEARTBEAT is what this registration's own `renew` sent, if asked for a probe: the listener hears.
     """
 
     WORK = "work"
@@ -160,25 +172,31 @@ class Fleet(Protocol):
 
     def tenant(self, tenant: TenantId) -> "TenantJobs": ...
 
-    async def join(self, serves: Serves, facts: WorkerFacts, lease: timedelta) -> Seat:
+    async def join(self, serves: Subscription, facts: WorkerFacts, lease: timedelta) -> Registration:
         """Registers a worker under a new boot-unique id, with a lease that `renew` extends."""
 
     async def renew(
-        self, seat: Seat, held: Sequence[Claim], lease: timedelta, *, look: bool = False, probe: bool = False
+        self,
+        registration: Registration,
+        held: Sequence[Claim],
+        lease: timedelta,
+        *,
+        look: bool = False,
+        probe: bool = False,
     ) -> Renewal:
-        """Extends the lease of the seat, and so of all that it holds; ends the seats of the dead.
+        """Extends the lease of the registration, and so of all that it holds; ends the registrations of the dead.
 
-        `look` also asks whether work waits. `probe` sends Wake.HEARTBEAT to this seat's own `wakes`.
+        `look` also asks whether work waits. `probe` sends Wake.HEARTBEAT to this registration's own `wakes`.
         """
 
-    async def leave(self, seat: Seat) -> None:
-        """Ends the seat. Claims that it still holds are orphans from then on."""
+    async def leave(self, registration: Registration) -> None:
+        """Ends the registration. Claims that it still holds are orphans from then on."""
 
-    async def claim(self, seat: Seat, limit: int) -> Claimed:
+    async def claim(self, registration: Registration, limit: int) -> Claimed:
         """Takes up to `limit` due jobs, tenants in turn, within a tenant by priority and then age.
 
-        Attempts count here. Jobs that came due are promoted by the same call. An evicted seat gets nothing and
-        raises SeatLost.
+        Attempts count here. Jobs that came due are promoted by the same call. An evicted registration gets nothing
+        and raises RegistrationLost.
         """
 
     async def finish(self, done: Sequence[tuple[Claim, Verdict]], *, reclaimed: bool = False) -> frozenset[Claim]:
@@ -196,29 +214,29 @@ class Fleet(Protocol):
         """
 
     async def evict(self, limit: int) -> Sequence[Claim]:
-        """Ends the seats whose lease has run out, and returns claims that have no living seat.
+        """Ends the registrations whose lease has run out, and returns claims that have no living registration.
 
         They stay as they are until someone finishes them; of two that try, one is fenced off.
         """
 
-    async def held(self, seat: Seat) -> Sequence[Claim]:
-        """What the store says this seat holds: the truth after a reply was lost."""
+    async def held(self, registration: Registration) -> Sequence[Claim]:
+        """What the store says this registration holds: the truth after a reply was lost."""
 
-    async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
+    async def prepare_to_sleep(self, registration: Registration, limit: int = 1) -> Claimed:
         """The sleep protocol. Neither claims nor more: from now on a wake is sure to come; sleep until `next_due`."""
 
-    def wakes(self, seat: Seat) -> AsyncGenerator[Wake | DueWork, None]:
-        """Wakes for this seat, and times at which work comes due.
+    def wakes(self, registration: Registration) -> AsyncGenerator[Wake | DueWork, None]:
+        """Wakes for this registration, and times at which work comes due.
 
         Each (re)connection begins with one WORK, since wakes may have been missed before.
 
         Raises CannotListen where none would ever arrive.
         """
 
-    async def rouse(self, seat: Seat) -> None:
-        """Passes a wake on: wakes sleepers that can run what is ready among what this seat serves."""
+    async def wake_another(self, registration: Registration) -> None:
+        """Passes a wake on: wakes sleepers that can run what is ready among what this registration serves."""
 
-    async def say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
+    async def append_log(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
         """Appends log lines and progress. Returns the claims that were fenced off. A repeated line is kept once."""
 
     async def prune(self, limit: int) -> int:
@@ -325,15 +343,15 @@ class Caller(Protocol):
 
     async def acommits_at_once(self) -> bool: ...
 
-    def place(self, prepared: Prepared) -> Sequence[Placed]: ...
+    def place(self, prepared: Prepared) -> Sequence[EnqueueResult]: ...
 
-    async def aplace(self, prepared: Prepared) -> Sequence[Placed]: ...
+    async def aplace(self, prepared: Prepared) -> Sequence[EnqueueResult]: ...
 
 
-class Filling(Protocol):
+class BulkTransaction(Protocol):
     """A transaction that is being filled. It commits when its block ends, and wakes who can run what it has got."""
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[EnqueueResult]:
         """May be called again before it has answered: they are taken in the order of the calls."""
 
 
@@ -346,14 +364,14 @@ class TenantJobs(Protocol):
         Without `wakes` the enqueue wakes no worker when it is committed.
         """
 
-    async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[Placed]:
+    async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[EnqueueResult]:
         """All or none, in the order given; within the caller's transaction if one is passed that can be awaited.
 
         Payloads are checked to be plain JSON. That they fit their definition's schema is for whoever knows the
         definitions, before this, and for the worker, before it runs them.
         """
 
-    def filling(self) -> AbstractAsyncContextManager[Filling]:
+    def bulk_transaction(self) -> AbstractAsyncContextManager[BulkTransaction]:
         """For more jobs than one call should hold: `enqueue` again and again, and all of it is there, or none."""
 
     async def get(self, job: JobId) -> JobRecord | None: ...
@@ -368,9 +386,9 @@ class TenantJobs(Protocol):
 
     async def attempts(self, job: JobId) -> Sequence[Attempt]: ...
 
-    async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[Line]: ...
+    async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[LogLine]: ...
 
-    async def ended(self, job: JobId, wait: Duration) -> JobRecord | None:
+    async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         """The job once it is final, woken not polled; None when `wait` is over or there is no such job."""
 
     async def cancel(self, jobs: Sequence[JobId]) -> Mapping[JobId, CancelAnswer]:
@@ -418,10 +436,10 @@ class Administration(Protocol):
     async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
         """By name, the first `limit`."""
 
-    async def everywhere(self, where: Filter, cursor: str | None, limit: int) -> Page:
+    async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
         """Jobs of all tenants, newest first; two of one id by tenant."""
 
-    async def whose(self, job: JobId) -> Sequence[TenantId]:
+    async def tenants_with_job(self, job: JobId) -> Sequence[TenantId]:
         """Which tenants have a job of that id: one, unless they brought it themselves."""
 
     async def scopes(self, limit: int = 1000) -> "Sequence[ScopeRecord]":

@@ -8,7 +8,7 @@ worker.joined ──▶ job.started ──▶ job.said … ──┬──▶ jo
                                                └──▶ job.discarded    nothing is written: a lost lease, mostly
                   job.reclaimed                      a dead worker's attempt, ended by a living one
 worker.listening  it listens for wakes again, or can't and polls
-worker.left, worker.seat_lost                        how a seat ends
+worker.left, worker.registration_lost                        how a registration ends
 
 Times are this machine's, for people; only the database's clock decides anything.
 """
@@ -40,7 +40,9 @@ class OfWorker(Happened):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerJoined(OfWorker):
-    """It has a seat. `listens`: it means to be woken; one that finds that it can't says so by `WorkerListening`."""
+    """It has a registration. `listens`: it means to be woken; one that finds that it can't says so by
+    `WorkerListening`.
+    """
 
     event: Literal["worker.joined"] = "worker.joined"
     pid: int
@@ -66,7 +68,7 @@ class WorkerLeft(OfWorker):
 class WorkerSeatLost(OfWorker):
     """Its runs are stopped, and it joins again under a new id."""
 
-    event: Literal["worker.seat_lost"] = "worker.seat_lost"
+    event: Literal["worker.registration_lost"] = "worker.registration_lost"
     why: str
 
 

@@ -11,7 +11,7 @@ from tests.conftest import Clock
 
 from leasehold import EnqueueJobInput, InvalidInput, Job, JobsRepository, Leasehold, PayloadInvalid, Status
 from leasehold.engines.postgres.store import PostgresStore
-from leasehold.errors import SeatLost, Unreachable
+from leasehold.errors import RegistrationLost, Unreachable
 from leasehold.model.duration import Duration
 from leasehold.model.job import tenant_id
 
@@ -128,9 +128,9 @@ async def test_whoever_lost_its_claim_is_told_and_writes_nothing(app: Leasehold,
             (claim,) = await second.claim()
             assert (claim.job, claim.attempt) == (job, 2)
             for mark in (first.mark_success(stale), first.mark_failure(stale, "late")):
-                with pytest.raises(SeatLost, match=r"LH-4001.*try 1 lost its lease.*Nothing was written"):
+                with pytest.raises(RegistrationLost, match=r"LH-4001.*try 1 lost its lease.*Nothing was written"):
                     await mark
-            with pytest.raises(SeatLost, match="evicted"):
+            with pytest.raises(RegistrationLost, match="evicted"):
                 await first.claim()
             await second.mark_success(claim)
         record = await app.tenant("acme").aget(job)
@@ -155,7 +155,7 @@ async def test_a_renewal_and_a_mark_renew_the_lease_of_all_claims_and_an_enqueue
             assert claim.job not in {other.job for other in await second.claim(10)}
             await clock.move(timedelta(seconds=40))
             await second.claim(10)
-        with pytest.raises(SeatLost):
+        with pytest.raises(RegistrationLost):
             await jobs.mark_success(claim)
 
 
@@ -191,7 +191,7 @@ async def test_but_what_was_marked_otherwise_stays_so(app: Leasehold) -> None:
         job = await jobs.enqueue(MAIL)
         (claim,) = await jobs.claim()
         await jobs.mark_success(claim)
-        with pytest.raises(SeatLost, match="Nothing was written"):
+        with pytest.raises(RegistrationLost, match="Nothing was written"):
             await jobs.mark_failure(claim, "it bounced after all")
         assert (await app.tenant("acme").aget(job)).status is Status.SUCCEEDED
 

@@ -18,7 +18,7 @@ from leasehold.engines.postgres.store import PostgresStore
 from leasehold.errors import BlockingCall, Unreachable
 from leasehold.model.job import Claim
 from leasehold.model.status import AttemptStatus
-from leasehold.store import Claimed, Renewal, Seat, Serves, Store, WorkerFacts
+from leasehold.store import Claimed, Registration, Renewal, Store, Subscription, WorkerFacts
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.tenure import Tenure
 
@@ -39,11 +39,11 @@ def freeze_heartbeats_after_one(monkeypatch: pytest.MonkeyPatch) -> threading.Ev
     renew, written = PostgresStore.renew, threading.Event()
 
     async def once(
-        store: PostgresStore, seat: Seat, held: Sequence[Claim], lease: timedelta, **asks: bool
+        store: PostgresStore, registration: Registration, held: Sequence[Claim], lease: timedelta, **asks: bool
     ) -> Renewal:
         if written.is_set():
             raise Unreachable("frozen.", fix="Nothing was changed.")
-        renewal = await renew(store, seat, held, lease, **asks)
+        renewal = await renew(store, registration, held, lease, **asks)
         written.set()
         return renewal
 
@@ -149,8 +149,8 @@ async def test_nor_is_it_missed_if_the_last_of_them_ends_during_an_empty_claim(
         await looked.wait()
         await app.tenant(job.tenant).aenqueue(greet, "Ada")
 
-    async def answered_late(store: PostgresStore, seat: Seat, limit: int) -> Claimed:
-        claimed = await claim(store, seat, limit)
+    async def answered_late(store: PostgresStore, registration: Registration, limit: int) -> Claimed:
+        claimed = await claim(store, registration, limit)
         if not claimed.claims:
             looked.set()
             await over.wait()
@@ -212,8 +212,8 @@ async def test_claims_of_the_dead_are_reclaimed_and_run(app: Leasehold, store: S
     greet = greeter(app)
     async with app.open():
         placed = await app.tenant("acme").aenqueue(greet, "Ada")
-        seat = await store.join(Serves(("greet",)), WorkerFacts("gone", 1), timedelta(seconds=15))
-        assert len((await store.claim(seat, 1)).claims) == 1
+        registration = await store.join(Subscription(("greet",)), WorkerFacts("gone", 1), timedelta(seconds=15))
+        assert len((await store.claim(registration, 1)).claims) == 1
         assert await app.atick(max_seconds=LONG) == Ticked()
         await clock.move(timedelta(minutes=1))
         assert (await app.atick(max_seconds=LONG)).reclaimed == 1

@@ -55,7 +55,7 @@ async def test_in_a_worker_process_the_app_is_open_for_its_handlers(app: Leaseho
 
         await eventually(works, what="the worker")
         placed = await acme.aenqueue_key("first", {})
-        ended = await acme.jobs.ended(placed.id, PATIENCE)
+        ended = await acme.jobs.wait_until_final(placed.id, PATIENCE)
         assert ended is not None
         assert ended.last_error is None
-        assert (await acme.jobs.ended(ended.result, PATIENCE)) is not None
+        assert (await acme.jobs.wait_until_final(ended.result, PATIENCE)) is not None

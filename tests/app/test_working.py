@@ -25,7 +25,7 @@ NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 
 
 async def ended(app: Leasehold, placed: Enqueued[Any]) -> JobRecord:
-    job = await app.tenant(placed.tenant).jobs.ended(placed.id, PATIENCE)
+    job = await app.tenant(placed.tenant).jobs.wait_until_final(placed.id, PATIENCE)
     assert job is not None
     return job
 

@@ -143,7 +143,7 @@ async def test_a_transaction_of_many_calls_costs_a_statement_for_each_and_one_fo
     async with meter.open() as store:
         await enqueue_for_each_tenant(store, 1)
         meter.statements.clear()
-        async with store.tenant(TENANTS[0]).filling() as filling:
+        async with store.tenant(TENANTS[0]).bulk_transaction() as filling:
             for _ in range(10):
                 await filling.enqueue([JOB] * 200)
     assert meter.statements == {"tenant/enqueue_alike": 10, "tenant/wake": 1}

@@ -24,7 +24,7 @@ RUN = Circumstances(
 
 @pytest.fixture
 def book() -> Book:
-    book = Book(slowest=[{"name": "fleet/take", "calls": 2, "ms": 3.0}])
+    book = Book(slowest=[{"name": "fleet/claim_next_tenants", "calls": 2, "ms": 3.0}])
     for name, rate, wait in (
         ("raw", 200.0, 2.0),
         ("leasehold", 150.0, 3.0),

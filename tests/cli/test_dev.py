@@ -29,7 +29,7 @@ from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, JobRecord, NewJob
 from leasehold.model.outcome import Succeeded, decide
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Serves, Store, TenantJobs, WorkerFacts
+from leasehold.store import Store, Subscription, TenantJobs, WorkerFacts
 from leasehold.worker.process import SAME_KEY
 
 APP = """
@@ -139,7 +139,7 @@ async def enqueue(door: TenantJobs, definition: str = "report", **fields: Any) -
 
 
 async def ends(door: TenantJobs, job: JobId) -> JobRecord:
-    record = await door.ended(job, PATIENCE)
+    record = await door.wait_until_final(job, PATIENCE)
     assert record is not None
     return record
 
@@ -268,7 +268,7 @@ async def test_a_job_that_another_worker_runs_is_shown_to_its_end(
     (tmp_path / "app.py").write_text(NO_JOBS)
     dev = started("--json", "--no-reload")
     await store.sync_definitions([Definition("elsewhere")])
-    other = await store.join(Serves(("elsewhere",)), WorkerFacts("host", pid=1), LEASE)
+    other = await store.join(Subscription(("elsewhere",)), WorkerFacts("host", pid=1), LEASE)
     await dev.is_ready()
     job = await enqueue(door, "elsewhere")
     (claim,) = (await store.claim(other, 1)).claims

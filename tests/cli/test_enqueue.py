@@ -10,7 +10,7 @@ from tests.cli.terminal import NOWHERE, Answer, CommandLine
 from tests.conftest import eventually
 from tests.store.bench import BROUGHT_ID, Bench, all_jobs
 
-from leasehold.model.job import Claim, JobRecord, Line
+from leasehold.model.job import Claim, JobRecord, LogLine
 from leasehold.model.outcome import Canceled
 from leasehold.model.status import DisplayState, Status
 
@@ -169,11 +169,11 @@ async def test_wait_prints_the_result_of_a_job_that_succeeds(leasehold: CommandL
 
 async def test_wait_exits_with_9_for_a_job_that_ends_badly(leasehold: CommandLine, bench: Bench) -> None:
     waiting, claim = await enqueued(leasehold, bench, "--wait")
-    await bench.fail(claim, "no luck", final=True)
+    await bench.fail(claim, "no jitter", final=True)
     done = await waiting
     assert (done.code, done.out) == (9, f"{claim.job}\n")
     assert "✕ failed after " in done.err
-    assert "Unlucky: no luck" in done.err
+    assert "Unlucky: no jitter" in done.err
 
 
 async def test_wait_exits_with_9_for_a_job_that_is_canceled(leasehold: CommandLine, bench: Bench) -> None:
@@ -239,7 +239,7 @@ async def awaited(url: str) -> None:
 
 async def test_follow_shows_what_the_job_says_on_stderr(leasehold: CommandLine, bench: Bench) -> None:
     waiting, claim = await enqueued(leasehold, bench, "--follow")
-    await bench.store.say([(claim, Line(number=1, text="half way"))])
+    await bench.store.append_log([(claim, LogLine(number=1, text="half way"))])
     await bench.succeed(claim, "7")
     done = await waiting
     assert (done.code, done.out) == (0, f"{claim.job}\n7\n")
@@ -248,7 +248,7 @@ async def test_follow_shows_what_the_job_says_on_stderr(leasehold: CommandLine, 
 
 async def test_follow_as_json_is_an_object_a_line(leasehold: CommandLine, bench: Bench) -> None:
     waiting, claim = await enqueued(leasehold, bench, "--follow", "--json")
-    await bench.store.say([(claim, Line(number=1, text="half way"))])
+    await bench.store.append_log([(claim, LogLine(number=1, text="half way"))])
     await bench.fail(claim, final=True)
     done = await waiting
     assert done.code == 9

@@ -8,7 +8,7 @@ from tests.cli.terminal import CommandLine
 from tests.store.bench import ACME, HOUR, OTHER, UNKNOWN_ID, Bench
 
 from leasehold.cli.states import as_filters, matching, read_states
-from leasehold.model.job import JobId, Line, LineKind, NewJob
+from leasehold.model.job import JobId, LineKind, LogLine, NewJob
 from leasehold.model.limits import Pause, Scope, ScopeKind
 from leasehold.model.outcome import Raised, Released, Trace
 from leasehold.store import Filter, Page
@@ -23,7 +23,7 @@ async def one_of_each(bench: Bench) -> dict[str, JobId]:
         "dead letter": await bench.dead_lettered(),
     }
     tried = await bench.running()
-    await bench.fail(tried, "no luck")
+    await bench.fail(tried, "no jitter")
     jobs["retrying"] = tried.job
     jobs["running"] = (await bench.running()).job
     jobs["scheduled"] = await bench.enqueue(delay=HOUR)
@@ -51,13 +51,13 @@ async def test_the_heading_names_the_tenant_only_where_there_may_be_several(
 
 async def test_a_row_says_how_often_it_was_tried_and_why_it_is_as_it_is(leasehold: CommandLine, bench: Bench) -> None:
     claim = await bench.running()
-    await bench.fail(claim, "no luck\n" + "x" * 300)
+    await bench.fail(claim, "no jitter\n" + "x" * 300)
     (row,) = (await leasehold("jobs")).rows
     assert row[0] == "↻ retrying"
     assert row[1:4] == [claim.job, "acme", "report"]
     assert row[5] == "1/3"
     assert row[6].startswith("due in ")
-    assert row[6].endswith(", after Unlucky: no luck …")
+    assert row[6].endswith(", after Unlucky: no jitter …")
 
 
 @pytest.mark.parametrize(
@@ -234,11 +234,13 @@ async def test_job_shows_all_that_is_known(leasehold: CommandLine, bench: Bench)
     claim = await bench.running(
         payload={"note": "ä", "page": 7}, correlation_id="c-1", dedupe=None, created_by="ann", priority=5
     )
-    await bench.store.say([(claim, Line(number=n, text=f"line {n}", kind=LineKind.LOG)) for n in range(1, 15)])
-    await bench.fail(claim, "no luck\nat all")
+    await bench.store.append_log(
+        [(claim, LogLine(number=n, text=f"line {n}", kind=LineKind.LOG)) for n in range(1, 15)]
+    )
+    await bench.fail(claim, "no jitter\nat all")
     await bench.move_clock(HOUR)
     again = await bench.claim_one()
-    await bench.store.say([(again, Line(number=1, text="second time"))])
+    await bench.store.append_log([(again, LogLine(number=1, text="second time"))])
     await bench.succeed(again, '{"pages": 7}')
 
     shown = await leasehold("job", claim.job)
@@ -253,7 +255,7 @@ async def test_job_shows_all_that_is_known(leasehold: CommandLine, bench: Bench)
         "  correlation id  c-1\n",
         '    "note": "ä",\n    "page": 7\n',
         '    "pages": 7\n',
-        "\nlast error\n  Unlucky: no luck\n  at all\n",
+        "\nlast error\n  Unlucky: no jitter\n  at all\n",
         "  why             took ",
         "last lines of try 2\n",
         " second time\n",
@@ -261,13 +263,13 @@ async def test_job_shows_all_that_is_known(leasehold: CommandLine, bench: Bench)
         assert part in shown.out, part
     first, second = (line for line in shown.out.splitlines() if line[:2] in ("1 ", "2 "))
     assert "failed" in first
-    assert first.endswith("Unlucky: no luck …")
+    assert first.endswith("Unlucky: no jitter …")
     assert "succeeded" in second
 
 
 async def test_of_many_lines_the_last_are_shown(leasehold: CommandLine, bench: Bench) -> None:
     claim = await bench.running()
-    await bench.store.say([(claim, Line(number=n, text=f"line {n}")) for n in range(1, 15)])
+    await bench.store.append_log([(claim, LogLine(number=n, text=f"line {n}")) for n in range(1, 15)])
     shown = (await leasehold("job", claim.job)).out
     assert "line 14" in shown
     assert "line 5" in shown
@@ -275,8 +277,8 @@ async def test_of_many_lines_the_last_are_shown(leasehold: CommandLine, bench: B
 
 
 async def test_the_error_of_an_ended_job_is_shown_whole(leasehold: CommandLine, bench: Bench) -> None:
-    await bench.fail(claim := await bench.running(), "no luck\nat all", final=True)
-    assert "\nerror\n  Unlucky: no luck\n  at all\n" in (await leasehold("job", claim.job[-8:])).out
+    await bench.fail(claim := await bench.running(), "no jitter\nat all", final=True)
+    assert "\nerror\n  Unlucky: no jitter\n  at all\n" in (await leasehold("job", claim.job[-8:])).out
 
 
 async def test_job_shows_where_attempts_failed_and_the_last_traceback(leasehold: CommandLine, bench: Bench) -> None:
@@ -301,7 +303,7 @@ async def test_an_attempt_that_its_worker_gave_back_is_shown_so(leasehold: Comma
 
 async def test_job_as_json_has_its_attempts_and_lines(leasehold: CommandLine, bench: Bench) -> None:
     claim = await bench.running(payload={"page": 7})
-    await bench.store.say([(claim, Line(number=1, text="half", kind=LineKind.PROGRESS, progress=0.5))])
+    await bench.store.append_log([(claim, LogLine(number=1, text="half", kind=LineKind.PROGRESS, progress=0.5))])
     await bench.succeed(claim, "[1]")
     found = (await leasehold("job", claim.job, "--json")).document
     assert (found["id"], found["status"], found["payload"], found["result"]) == (

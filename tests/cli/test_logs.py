@@ -11,12 +11,14 @@ from tests.store.bench import HOUR, UNKNOWN_ID, Bench
 from leasehold.cli import logs
 from leasehold.cli.logs import Spoken, followed
 from leasehold.engines.postgres import tenant
-from leasehold.model.job import Claim, Line, LineKind
+from leasehold.model.job import Claim, LineKind, LogLine
 from leasehold.model.outcome import Snoozed
 
 
 async def say(bench: Bench, claim: Claim, *texts: str, after: int = 0) -> None:
-    await bench.store.say([(claim, Line(number=after + n, text=text)) for n, text in enumerate(texts, start=1)])
+    await bench.store.append_log(
+        [(claim, LogLine(number=after + n, text=text)) for n, text in enumerate(texts, start=1)]
+    )
 
 
 def without_times(text: str) -> list[str]:
@@ -71,7 +73,7 @@ async def test_as_json_they_are_a_list(leasehold: CommandLine, bench: Bench) -> 
 
 async def test_progress_is_a_percentage(leasehold: CommandLine, bench: Bench) -> None:
     claim = await bench.running()
-    await bench.store.say([(claim, Line(number=1, text="page 3", kind=LineKind.PROGRESS, progress=0.25))])
+    await bench.store.append_log([(claim, LogLine(number=1, text="page 3", kind=LineKind.PROGRESS, progress=0.25))])
     assert without_times((await leasehold("logs", claim.job)).out) == ["25% page 3"]
 
 

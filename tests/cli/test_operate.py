@@ -10,18 +10,20 @@ from tests.store.bench import DAY, Bench, all_jobs
 from leasehold.cli import operate
 from leasehold.engine import Finding, Severity
 from leasehold.engines.postgres.engine import PostgresEngine
-from leasehold.store import Serves, WorkerFacts
+from leasehold.store import Subscription, WorkerFacts
 
 
 async def test_workers_are_listed_with_what_they_do(leasehold: CommandLine, bench: Bench) -> None:
     facts = WorkerFacts(host="host-2", pid=4411, version="0.1.0", slots=8)
-    seat = await bench.store.join(Serves(("report", "email")), facts, DAY)
+    registration = await bench.store.join(Subscription(("report", "email")), facts, DAY)
     await bench.enqueue()
-    await bench.claim_one(seat)
+    await bench.claim_one(registration)
     listed = await leasehold("workers")
     assert listed.code == 0
     assert listed.out.split("\n")[0].split() == ["ID", "HOST:PID", "VERSION", "SLOTS", "RUNNING", "SEEN", "SERVES"]
-    assert listed.rows == [[seat.worker[-8:], "host-2:4411", "0.1.0", "8", "1", listed.rows[0][5], "report, email"]]
+    assert listed.rows == [
+        [registration.worker[-8:], "host-2:4411", "0.1.0", "8", "1", listed.rows[0][5], "report, email"]
+    ]
     assert "1 worker · " in listed.err
 
 
@@ -37,9 +39,9 @@ async def test_a_worker_whose_lease_is_over_is_marked(leasehold: CommandLine, be
 
 async def test_workers_as_json_are_a_list(leasehold: CommandLine, bench: Bench) -> None:
     assert (await leasehold("workers", "--json")).document == []
-    seat = await bench.join("report")
+    registration = await bench.join("report")
     (worker,) = (await leasehold("workers", "--json")).document
-    assert worker["id"] == seat.worker
+    assert worker["id"] == registration.worker
     assert (worker["host"], worker["pid"], worker["slots"], worker["running"]) == ("bench", 1, 1, 0)
     assert (worker["definitions"], worker["tenants"]) == (["report"], ["acme"])
 

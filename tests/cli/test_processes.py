@@ -16,7 +16,7 @@ from tests.cli.terminal import run as in_this_process
 from tests.cli.test_migrate import COMMAND
 from tests.store.bench import UNKNOWN_ID, Bench
 
-from leasehold.model.job import Line
+from leasehold.model.job import LogLine
 
 # Whoever starts the tests in the background makes their children deaf to Ctrl-C, unless they listen on purpose.
 INTERRUPTIBLE = (
@@ -141,9 +141,9 @@ def test_an_enqueue_may_be_what_makes_the_database(tmp_path: Path) -> None:
 async def test_followed_lines_come_while_the_job_runs(bench: Bench, database_url: str) -> None:
     claim = await bench.running()
     with started("logs", claim.job, "-f", "--json", url=database_url) as process:
-        await bench.store.say([(claim, Line(number=1, text="one"))])
+        await bench.store.append_log([(claim, LogLine(number=1, text="one"))])
         assert orjson.loads(await next_line(process))["text"] == "one"
-        await bench.store.say([(claim, Line(number=2, text="two"))])
+        await bench.store.append_log([(claim, LogLine(number=2, text="two"))])
         assert orjson.loads(await next_line(process))["text"] == "two"
         await bench.succeed(claim)
         assert await rest(process) == (0, "", "")
@@ -151,7 +151,7 @@ async def test_followed_lines_come_while_the_job_runs(bench: Bench, database_url
 
 async def test_ctrl_c_while_following_exits_with_130_and_no_traceback(bench: Bench, database_url: str) -> None:
     claim = await bench.running()
-    await bench.store.say([(claim, Line(number=1, text="one"))])
+    await bench.store.append_log([(claim, LogLine(number=1, text="one"))])
     with started("logs", claim.job, "-f", url=database_url) as process:
         assert (await next_line(process)).endswith(" one")
         process.send_signal(signal.SIGINT)
@@ -172,13 +172,13 @@ async def test_ctrl_c_while_waiting_exits_with_130_and_says_that_the_job_goes_on
 
 async def test_a_pipe_that_is_closed_ends_it_without_a_word(bench: Bench, database_url: str) -> None:
     claim = await bench.running()
-    await bench.store.say([(claim, Line(number=1, text="one"))])
+    await bench.store.append_log([(claim, LogLine(number=1, text="one"))])
     with started("logs", claim.job, "-f", url=database_url) as process:
         await next_line(process)
         assert process.stdout is not None
         process.stdout.close()
         process.stdout = None
-        await bench.store.say([(claim, Line(number=2, text="two"))])
+        await bench.store.append_log([(claim, LogLine(number=2, text="two"))])
         code, _, err = await rest(process)
     assert (code, err) == (1, "try 1\n")
 

@@ -462,7 +462,7 @@ class Doors:
 
     async def _ended(self) -> JobId:
         job = await self.run.enqueue(VILLAIN)
-        assert await self.run.store.tenant(VILLAIN).ended(job, timedelta(seconds=30)) is not None
+        assert await self.run.store.tenant(VILLAIN).wait_until_final(job, timedelta(seconds=30)) is not None
         return job
 
     async def _show(self, job: JobId) -> None:
@@ -470,7 +470,7 @@ class Doors:
         door = self.run.store.tenant(VILLAIN)
         assert await door.get(job) is not None
         assert job in {each.id for each in (await door.find(Filter(), None, 20)).jobs}
-        assert job in {each.id for each in (await self.run.store.everywhere(Filter(), None, 200)).jobs}
+        assert job in {each.id for each in (await self.run.store.find_all_tenants(Filter(), None, 200)).jobs}
         for attempt in await door.attempts(job):
             await door.lines(job, attempt.number)
         await self._commands(["job", job])

@@ -128,7 +128,7 @@ class Run:
         while not over():
             began = time.monotonic()
             (placed,) = await door.enqueue([NewJob(definition="small")])
-            record = await door.ended(placed.id, PATIENCE)
+            record = await door.wait_until_final(placed.id, PATIENCE)
             assert record is not None, f"a job of {tenant} did not end within {PATIENCE}, after {self.latest!r:.300}"
             assert record.status is Status.SUCCEEDED, record
             waits.seconds.append(record.result - began)

@@ -39,7 +39,7 @@ ASKS_ABOUT_ALL_THAT_RUNS = (
     "fleet/held",
     "fleet/renew",
     "tenant/find",
-    "administration/everywhere",
+    "administration/find_all_tenants",
     "doctor/workers",
 )
 

@@ -32,7 +32,7 @@ async def all_shown(run: Run, leasehold: CommandLine) -> None:
     shown: dict[str, set[JobId]] = {"find": set(), "jobs": set()}
     cursor = None
     while True:
-        page = await run.store.everywhere(Filter(), cursor, 200)
+        page = await run.store.find_all_tenants(Filter(), cursor, 200)
         shown["find"] |= {job.id for job in page.jobs}
         if (cursor := page.next) is None:
             break

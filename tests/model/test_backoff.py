@@ -41,8 +41,8 @@ BACKOFFS: st.SearchStrategy[Backoff] = exponentials() | st.lists(DELAYS, min_siz
 )
 
 
-def seconds_after(backoff: Backoff, executions: int, luck: float = 0) -> list[float]:
-    return [backoff.delay(execution, luck).total_seconds() for execution in range(1, executions + 1)]
+def seconds_after(backoff: Backoff, executions: int, jitter: float = 0) -> list[float]:
+    return [backoff.delay(execution, jitter).total_seconds() for execution in range(1, executions + 1)]
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def seconds_after(backoff: Backoff, executions: int, luck: float = 0) -> list[fl
         pytest.param(SMALL_TEAM, 5, [1, 2, 4, 8], id="seed 004"),
     ],
 )
-@pytest.mark.parametrize("luck", [0, 0.5, 0.999])
+@pytest.mark.parametrize("jitter", [0, 0.5, 0.999])
 def test_a_preset_waits_exactly_as_its_seed_did(
-    preset: Preset, executions: int, delays: list[float], luck: float
+    preset: Preset, executions: int, delays: list[float], jitter: float
 ) -> None:
     assert preset.max_attempts == executions
-    assert seconds_after(preset.backoff, executions - 1, luck) == delays
+    assert seconds_after(preset.backoff, executions - 1, jitter) == delays
 
 
 def test_seed_004_is_capped_at_a_minute() -> None:
@@ -71,7 +71,7 @@ def test_the_default_doubles_from_five_seconds_up_to_an_hour() -> None:
 
 def test_the_default_has_full_jitter() -> None:
     assert DEFAULT.backoff == Exponential(base=5, factor=2, cap=3600, jitter=1)
-    assert DEFAULT.backoff.delay(1, luck=0.75) == timedelta(seconds=1.25)
+    assert DEFAULT.backoff.delay(1, jitter=0.75) == timedelta(seconds=1.25)
 
 
 def test_a_job_is_executed_five_times_by_default_and_a_command_three_times() -> None:
@@ -87,19 +87,19 @@ def test_a_definition_without_words_about_retries_gets_the_default() -> None:
     assert Preset(definition.backoff, definition.max_attempts) == DEFAULT
 
 
-@pytest.mark.parametrize(("jitter", "luck", "seconds"), [(0, 0.9, 100), (0.2, 0, 100), (0.2, 0.5, 90), (1, 0.9, 10)])
-def test_jitter_is_the_share_that_chance_may_take_away(jitter: float, luck: float, seconds: float) -> None:
-    delay = Exponential(base=100, jitter=jitter).delay(1, luck)
+@pytest.mark.parametrize(("share", "jitter", "seconds"), [(0, 0.9, 100), (0.2, 0, 100), (0.2, 0.5, 90), (1, 0.9, 10)])
+def test_jitter_is_the_share_that_chance_may_take_away(share: float, jitter: float, seconds: float) -> None:
+    delay = Exponential(base=100, jitter=share).delay(1, jitter)
     assert delay.total_seconds() == pytest.approx(seconds)
 
 
 @given(exponentials(), st.integers(1, 10**9), LUCK)
 def test_a_delay_never_exceeds_the_cap_nor_falls_below_its_jittered_share(
-    backoff: Exponential, execution: int, luck: float
+    backoff: Exponential, execution: int, jitter: float
 ) -> None:
     rounding = timedelta(microseconds=1)
-    longest = backoff.delay(execution, luck=0)
-    delay = backoff.delay(execution, luck)
+    longest = backoff.delay(execution, jitter=0)
+    delay = backoff.delay(execution, jitter)
 
     assert delay <= longest <= timedelta(seconds=backoff.cap) + rounding
     assert delay >= longest * (1 - backoff.jitter) - rounding
@@ -107,7 +107,7 @@ def test_a_delay_never_exceeds_the_cap_nor_falls_below_its_jittered_share(
 
 @given(exponentials(), st.integers(1, 2000))
 def test_without_chance_a_later_delay_is_never_shorter(backoff: Exponential, execution: int) -> None:
-    assert backoff.delay(execution, luck=0) <= backoff.delay(execution + 1, luck=0)
+    assert backoff.delay(execution, jitter=0) <= backoff.delay(execution + 1, jitter=0)
 
 
 @pytest.mark.parametrize("execution", [1025, 10**6, 2**31, 10**30])
@@ -118,7 +118,7 @@ def test_however_high_the_execution_number_the_delay_is_the_cap(factor: float, e
 
 
 def test_a_base_of_zero_never_waits_however_high_the_execution_number() -> None:
-    assert Exponential(base=0).delay(10**9, luck=0) == timedelta()
+    assert Exponential(base=0).delay(10**9, jitter=0) == timedelta()
 
 
 def test_the_last_of_the_steps_repeats() -> None:

@@ -46,7 +46,7 @@ FREE: list[Outcome] = [Snoozed(MINUTE), Released()]
 
 
 def judge(outcome: Outcome, claim: Claim | None = None) -> Verdict:
-    return decide(outcome, claim or a_claim(definition=STEADY), luck=0)
+    return decide(outcome, claim or a_claim(definition=STEADY), jitter=0)
 
 
 def next_claim(claim: Claim, verdict: Verdict) -> Claim:
@@ -232,7 +232,7 @@ def test_a_manual_retry_has_a_fresh_allowance_under_higher_numbers() -> None:
 
 def test_the_callers_luck_decides_the_jitter() -> None:
     claim = a_claim(definition=Definition("send_mail", backoff=Exponential(base=100, jitter=1)))
-    assert decide(ERROR, claim, luck=0.25).delay == timedelta(seconds=75)
+    assert decide(ERROR, claim, jitter=0.25).delay == timedelta(seconds=75)
 
 
 outcomes = st.one_of(
@@ -246,11 +246,11 @@ outcomes = st.one_of(
 
 @given(st.lists(outcomes, max_size=40), st.integers(1, 6), st.floats(0, 1, exclude_max=True))
 def test_no_sequence_of_outcomes_executes_a_job_more_often_than_max_attempts(
-    happened: list[Outcome], max_attempts: int, luck: float
+    happened: list[Outcome], max_attempts: int, jitter: float
 ) -> None:
     claim, cost, queued = a_claim(max_attempts=max_attempts), 0, True
     for outcome in happened:
-        verdict = decide(outcome, claim, luck)
+        verdict = decide(outcome, claim, jitter)
         cost += 0 if isinstance(outcome, Snoozed | Released) else 1
         queued = verdict.status is Status.QUEUED
         if not queued:

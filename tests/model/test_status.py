@@ -103,7 +103,7 @@ def test_every_verdict_leads_along_an_edge_from_running(
     outcome: Outcome, attempt: int, on_exhausted: OnExhausted
 ) -> None:
     definition = Definition("send_mail", on_exhausted=on_exhausted)
-    verdict = decide(outcome, a_claim(attempt=attempt, max_attempts=2, definition=definition), luck=0.5)
+    verdict = decide(outcome, a_claim(attempt=attempt, max_attempts=2, definition=definition), jitter=0.5)
 
     assert verdict.status in TRANSITIONS[Status.RUNNING]
     assert verdict.attempt is not AttemptStatus.RUNNING

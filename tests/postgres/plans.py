@@ -581,13 +581,13 @@ _FIND_WAYS = {
 ON_LINKS: tuple[Case, ...] = (
     Case(
         "claim from a deep lane",
-        "fleet/claim",
+        "fleet/claim_from_lanes",
         {**_lanes([BIG], DEEP), "share": 50, "limit": 50, "locked_tenants": []},
         _READY,
     ),
     Case(
         "claim behind a mark",
-        "fleet/claim",
+        "fleet/claim_from_lanes",
         {
             **_lanes([BIG], DEEP),
             "from_priorities": [1],
@@ -601,40 +601,45 @@ ON_LINKS: tuple[Case, ...] = (
     ),
     Case(
         "claim from 64 capped lanes",
-        "fleet/claim",
+        "fleet/claim_from_lanes",
         {**_lanes(_TENANTS_64, WIDE), "share": 1, "limit": 50, "locked_tenants": _TENANTS_64},
         _READY,
     ),
     Case(
         "claim from 64 capped lanes and advance",
-        "fleet/claim",
+        "fleet/claim_from_lanes",
         {**_lanes(_TENANTS_64, WIDE), "share": 1, "limit": 50, "locked_tenants": _TENANTS_64, "advance": True},
         _READY,
     ),
     Case(
         "claim from 64 busy lanes",
-        "fleet/claim",
+        "fleet/claim_from_lanes",
         {**_lanes(_TENANTS_64, WIDE), "share": 1, "limit": 50, "locked_tenants": []},
         _READY,
     ),
-    Case("take from a deep lane", "fleet/take", {**_taking([DEEP]), "limit": 50}, _FOUND),
-    Case("take from wide lanes", "fleet/take", {**_taking([WIDE]), "limit": 100}, _FOUND),
-    Case("take from lanes of many definitions", "fleet/take", {**_taking(DEFINITIONS), "limit": 100}, _FOUND),
+    Case("take from a deep lane", "fleet/claim_next_tenants", {**_taking([DEEP]), "limit": 50}, _FOUND),
+    Case("take from wide lanes", "fleet/claim_next_tenants", {**_taking([WIDE]), "limit": 100}, _FOUND),
+    Case(
+        "take from lanes of many definitions",
+        "fleet/claim_next_tenants",
+        {**_taking(DEFINITIONS), "limit": 100},
+        _FOUND,
+    ),
     Case(
         "take from three tenants",
-        "fleet/take",
+        "fleet/claim_next_tenants",
         {**_taking(DEFINITIONS), "limit": 50, "tenants": [BIG, lane_tenant(7), "none"]},
         _FOUND,
     ),
     Case(
         "take from the end on at the beginning",
-        "fleet/take",
+        "fleet/claim_next_tenants",
         {**_taking([WIDE]), "limit": 50, "after": "~", "until": "~", "around": False},
         _FOUND,
     ),
     Case("claim a few", "fleet/claim_few", _few(DEFINITIONS), _FOUND),
     Case("claim a few where there are many", "fleet/claim_few", _few([DEEP]), _FOUND),
-    Case("only look", "fleet/take", _taking(DEFINITIONS), _FOUND),
+    Case("only look", "fleet/claim_next_tenants", _taking(DEFINITIONS), _FOUND),
     Case("lock scopes", "fleet/lock_scopes", {"tenants": _TENANTS_64, "definitions": [WIDE] * 64}, {}),
     Case(
         "promote what is due",
@@ -669,8 +674,8 @@ ON_LINKS: tuple[Case, ...] = (
         _PKEY,
     ),
     Case(
-        "say",
-        "fleet/say",
+        "append_log",
+        "fleet/append_log",
         {
             **_held(_MINE),
             "workers": [worker_id(1)] * 50,
@@ -699,8 +704,13 @@ ON_LINKS: tuple[Case, ...] = (
         {"jobs": {"jobs_pkey", "jobs_running", "jobs_future"}},
     ),
     Case("sleep", "fleet/sleep", {"worker": worker_id(1), "definitions": DEFINITIONS, "tenants": None}, {}),
-    Case("doze", "fleet/doze", {"sleep": 1, "next_due": timedelta(hours=1)}, {}),
-    Case("rouse", "fleet/rouse", {"worker": worker_id(1), "definitions": ["nothing"], "tenants": None}, {}),
+    Case("doze", "fleet/set_wake_time", {"sleep": 1, "next_due": timedelta(hours=1)}, {}),
+    Case(
+        "wake_another",
+        "fleet/wake_another",
+        {"worker": worker_id(1), "definitions": ["nothing"], "tenants": None},
+        {},
+    ),
     Case("evict", "fleet/evict", {"limit": 50}, {"jobs": {"jobs_running"}}),
     Case("held", "fleet/held", {"worker": worker_id(1)}, {"jobs": {"jobs_running"}}),
     Case(
@@ -723,7 +733,7 @@ ON_LINKS: tuple[Case, ...] = (
     Case("prune holds", "fleet/prune_holds", {"limit": 10}, {"dedupe_holds": {"dedupe_holds_expiry", "Tid Scan"}}),
 )
 
-PLACE = "tenant/place"
+PLACE = "tenant/enqueue_jobs"
 
 
 def _placed(name: str, fields: Mapping[str, str]) -> Case:
@@ -851,7 +861,7 @@ _LOOKING_ROUND = (
     ),
     Case(
         "find what runs everywhere",
-        "administration/everywhere",
+        "administration/find_all_tenants",
         _ONLY_RUNNING,
         {**_FIND_WAYS, "jobs": {"jobs_running", "jobs_pkey"}},
     ),
@@ -860,27 +870,27 @@ _LOOKING_ROUND = (
 OF_EACH_TENANT = tuple(
     case.through(Door.ANEW)
     for case in (
-        Case("find everywhere", "administration/everywhere", _EVERYWHERE, _FIND_WAYS),
+        Case("find everywhere", "administration/find_all_tenants", _EVERYWHERE, _FIND_WAYS),
         Case(
             "find further below everywhere",
-            "administration/everywhere",
+            "administration/find_all_tenants",
             {**_EVERYWHERE, "last_tenant": lane_tenant(7), "up_to": ended_id(60), "up_to_later": ended_id(61)},
             _FIND_WAYS,
         ),
         Case(
             "find dead letters everywhere",
-            "administration/everywhere",
+            "administration/find_all_tenants",
             {**_EVERYWHERE, "active": [], "succeeded": False, "unusual": ["dead_letter"]},
             _FIND_WAYS,
         ),
         Case(
             "find by correlation everywhere",
-            "administration/everywhere",
+            "administration/find_all_tenants",
             {**_EVERYWHERE, "correlation_id": "c2"},
             _FIND_WAYS,
         ),
-        Case("whose", "administration/whose", {"job": ended_id(1)}, _BY_ID),
-        Case("whose is unknown", "administration/whose", {"job": UUID(int=1)}, _BY_ID),
+        Case("whose", "administration/tenants_with_job", {"job": ended_id(1)}, _BY_ID),
+        Case("whose is unknown", "administration/tenants_with_job", {"job": UUID(int=1)}, _BY_ID),
     )
 )
 

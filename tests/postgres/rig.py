@@ -20,7 +20,7 @@ from tests.store.ears import Ears
 from leasehold.engines.postgres.database import ONE_PLAN, Link
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.job import JobId
-from leasehold.store import Seat, Store, Wake
+from leasehold.store import Registration, Store, Wake
 
 if TYPE_CHECKING:
     Raw = asyncpg.Connection[asyncpg.Record]
@@ -142,13 +142,13 @@ async def sleepers(observer: Raw) -> list[str]:
     return [str(row["worker_id"]) for row in rows]
 
 
-async def heard_so_far(observer: Raw, ears: dict[Seat, Ears]) -> Counter[Seat]:
+async def heard_so_far(observer: Raw, ears: dict[Registration, Ears]) -> Counter[Registration]:
     """How many wakes each has heard, made sure of by a cancel to each, which comes after all that was sent before."""
-    counted: Counter[Seat] = Counter()
-    for seat, each in ears.items():
-        await observer.execute("select pg_notify(leasehold.channel($1::uuid), 'cancel')", seat.worker)
+    counted: Counter[Registration] = Counter()
+    for registration, each in ears.items():
+        await observer.execute("select pg_notify(leasehold.channel($1::uuid), 'cancel')", registration.worker)
         while await each.next() is not Wake.CANCEL:
-            counted[seat] += 1
+            counted[registration] += 1
     return counted
 
 

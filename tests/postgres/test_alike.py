@@ -111,44 +111,44 @@ async def test_a_look_for_sleepers_is_younger_than_its_lock(observer: Raw, conne
 async def test_a_transaction_that_is_being_filled_is_in_nobodys_way_and_wakes_once_at_its_end(
     bench: Bench, observer: Raw
 ) -> None:
-    seat = await bench.worker()
-    async with asleep(bench.store, seat) as ears:
-        async with bench.door.filling() as filling:
+    registration = await bench.worker()
+    async with asleep(bench.store, registration) as ears:
+        async with bench.door.bulk_transaction() as filling:
             for _ in range(3):
                 await filling.enqueue(numbered(5))
             assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
             assert len(await observer.fetch("select from leasehold.sleepers for update nowait")) == 1
-        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 async def test_jobs_with_keys_hold_the_lock_of_sleepers_no_earlier(bench: Bench, observer: Raw) -> None:
-    seat = await bench.worker()
-    async with asleep(bench.store, seat) as ears:
-        async with bench.door.filling() as filling:
+    registration = await bench.worker()
+    async with asleep(bench.store, registration) as ears:
+        async with bench.door.bulk_transaction() as filling:
             await filling.enqueue([replace(job, dedupe=Dedupe(f"key-{n}")) for n, job in enumerate(numbered(5))])
             assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
-        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 async def test_what_it_puts_off_wakes_who_would_sleep_too_long(bench: Bench, observer: Raw) -> None:
-    seat = await bench.worker()
-    async with asleep(bench.store, seat) as ears:
-        async with bench.door.filling() as filling:
+    registration = await bench.worker()
+    async with asleep(bench.store, registration) as ears:
+        async with bench.door.bulk_transaction() as filling:
             await filling.enqueue([replace(job, delay=timedelta(hours=1)) for job in numbered(2)])
             await filling.enqueue([replace(job, delay=timedelta(minutes=1)) for job in numbered(2)])
-        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 async def test_one_that_is_rolled_back_wakes_nobody(bench: Bench, observer: Raw) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
 
     async def fails() -> None:
-        async with bench.door.filling() as filling:
+        async with bench.door.bulk_transaction() as filling:
             await filling.enqueue(numbered(5))
             raise RuntimeError
 
-    async with asleep(bench.store, seat) as ears:
+    async with asleep(bench.store, registration) as ears:
         with pytest.raises(RuntimeError):
             await fails()
-        assert await heard_so_far(observer, {seat: ears}) == {}
-        assert await sleepers(observer) == [seat.worker]
+        assert await heard_so_far(observer, {registration: ears}) == {}
+        assert await sleepers(observer) == [registration.worker]

@@ -14,7 +14,7 @@ from leasehold.store import CancelAnswer, Store
 
 
 async def finish(store: Store, claim: Claim, outcome: Outcome = Succeeded()) -> frozenset[Claim]:  # noqa: B008
-    return await store.finish([(claim, decide(outcome, claim, luck=0))])
+    return await store.finish([(claim, decide(outcome, claim, jitter=0))])
 
 
 async def final_states(observer: Raw, job: JobId) -> list[str]:
@@ -30,16 +30,18 @@ async def final_states(observer: Raw, job: JobId) -> list[str]:
 
 
 async def test_of_cancel_and_claim_at_once_one_gets_the_job(bench: Bench, observer: Raw, second_store: Store) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     for _ in range(60):
         job = await bench.enqueue()
-        claimed, answers = await asyncio.gather(bench.store.claim(seat, 1), second_store.tenant(ACME).cancel([job]))
+        claimed, answers = await asyncio.gather(
+            bench.store.claim(registration, 1), second_store.tenant(ACME).cancel([job])
+        )
         if answers[job] is CancelAnswer.CANCELED:
             assert list(claimed.claims) == []
         else:
             assert answers[job] is CancelAnswer.REQUESTED
             (claim,) = claimed.claims
-            assert (await bench.store.renew(seat, [claim], DAY)).cancels == {claim}
+            assert (await bench.store.renew(registration, [claim], DAY)).cancels == {claim}
             await bench.finish(claim, Canceled())
         assert await final_states(observer, job) == ["canceled"]
 
@@ -60,7 +62,7 @@ async def test_of_cancel_and_finish_at_once_the_answer_is_what_became_of_the_job
         assert requested == (answers[claim.job] is CancelAnswer.REQUESTED)
 
 
-@pytest.mark.parametrize("outcome", [Raised("Unlucky", "no luck"), Released()], ids=["retry", "release"])
+@pytest.mark.parametrize("outcome", [Raised("Unlucky", "no jitter"), Released()], ids=["retry", "release"])
 async def test_of_cancel_and_a_retry_at_once_cancel_always_wins(
     bench: Bench, observer: Raw, second_store: Store, outcome: Outcome
 ) -> None:
@@ -77,13 +79,13 @@ async def test_of_cancel_and_a_retry_at_once_cancel_always_wins(
 async def test_cancels_claims_and_finishes_of_many_jobs_lose_nothing(
     bench: Bench, observer: Raw, second_store: Store
 ) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     jobs = await bench.enqueue_many(120)
     answers: dict[JobId, CancelAnswer] = {}
     refused: set[Claim] = set()
 
     async def work() -> None:
-        while claimed := (await bench.store.claim(seat, 7)).claims:
+        while claimed := (await bench.store.claim(registration, 7)).claims:
             for claim in claimed:
                 refused.update(await finish(bench.store, claim))
 
@@ -108,14 +110,14 @@ async def test_cancels_claims_and_finishes_of_many_jobs_lose_nothing(
 async def test_a_cancel_that_waits_for_a_claim_to_commit_is_a_request(
     bench: Bench, observer: Raw, second_store: Store
 ) -> None:
-    seat, job = await bench.worker(), await bench.enqueue()
+    registration, job = await bench.worker(), await bench.enqueue()
     async with observer.transaction():
         await observer.execute(
             """
             update leasehold.jobs
             set status = 'running', ready = false, attempt = 1, worker_id = $1, started_at = leasehold.clock()
             """,
-            seat.worker,
+            registration.worker,
         )
         canceling = asyncio.create_task(second_store.tenant(ACME).cancel([job]))
         await blocked(observer)
@@ -158,7 +160,7 @@ async def test_a_batch_of_finishes_and_a_batch_of_cancels_do_not_deadlock(
 ) -> None:
     """Both wait in the middle, for a third one: if they lock from opposite ends, they then wait for each other."""
     claims = sorted([await bench.running() for _ in range(3)], key=lambda claim: claim.job, reverse=backwards)
-    done = [(claim, decide(outcome, claim, luck=0)) for claim in claims]
+    done = [(claim, decide(outcome, claim, jitter=0)) for claim in claims]
     async with observer.transaction():
         await observer.execute("select from leasehold.jobs where id = $1 for update", claims[1].job)
         both = asyncio.gather(
@@ -175,7 +177,7 @@ async def test_two_batches_that_finish_the_same_claims_do_not_deadlock(
 ) -> None:
     """A worker that was thought dead comes back just as another ends its claims; neither knows the other's order."""
     claims = [await bench.running() for _ in range(3)]
-    done = [(claim, decide(outcome, claim, luck=0)) for claim in claims]
+    done = [(claim, decide(outcome, claim, jitter=0)) for claim in claims]
     async with observer.transaction():
         await observer.execute("select from leasehold.jobs where id = $1 for update", claims[1].job)
         both = asyncio.gather(bench.store.finish(done), second_store.finish(done[::-1]))

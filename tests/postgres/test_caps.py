@@ -13,7 +13,7 @@ from tests.store.ears import asleep
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
 from leasehold.model.outcome import Released, Succeeded, decide
-from leasehold.store import Seat, Store, Wake
+from leasehold.store import Registration, Store, Wake
 
 OpenStores = Callable[[int], Awaitable[list[Store]]]
 
@@ -43,7 +43,7 @@ MOST_AT_ONCE = """
 
 
 @pytest.fixture
-async def crowd(bench: Bench, open_stores: OpenStores) -> list[tuple[Store, Seat]]:
+async def crowd(bench: Bench, open_stores: OpenStores) -> list[tuple[Store, Registration]]:
     """Twelve processes that serve both definitions for both tenants."""
     return [(store, await bench.join(tenants=(ACME, OTHER), store=store)) for store in await open_stores(CLAIMERS)]
 
@@ -72,13 +72,13 @@ async def watched(observer: Raw) -> AsyncIterator[list[int]]:
 
 @CAPPED
 async def test_twelve_claims_at_once_start_no_more_than_a_cap_of_three(
-    scope: Scope, bench: Bench, crowd: list[tuple[Store, Seat]], observer: Raw
+    scope: Scope, bench: Bench, crowd: list[tuple[Store, Registration]], observer: Raw
 ) -> None:
     await bench.store.limit(scope, Limits(max_running=CAP))
     await enqueue_within(scope, bench, JOBS)
     done = 0
     while done < JOBS:
-        answers = await at_once(*(partial(store.claim, seat, 2) for store, seat in crowd))
+        answers = await at_once(*(partial(store.claim, registration, 2) for store, registration in crowd))
         claims = [claim for answer in answers for claim in answer.claims]
         assert await running(observer) == len(claims) <= CAP
         assert await bench.finish_all([(claim, Succeeded()) for claim in claims]) == frozenset()
@@ -88,30 +88,32 @@ async def test_twelve_claims_at_once_start_no_more_than_a_cap_of_three(
 
 @CAPPED
 async def test_twelve_workers_that_claim_and_finish_as_they_like_never_run_more_than_a_cap_of_three(
-    scope: Scope, bench: Bench, crowd: list[tuple[Store, Seat]], observer: Raw
+    scope: Scope, bench: Bench, crowd: list[tuple[Store, Registration]], observer: Raw
 ) -> None:
     await bench.store.limit(scope, Limits(max_running=CAP))
     await enqueue_within(scope, bench, JOBS)
     done = 0
 
-    async def work(store: Store, seat: Seat) -> None:
+    async def work(store: Store, registration: Registration) -> None:
         nonlocal done
         while done < JOBS:
-            for claim in (await store.claim(seat, 2)).claims:
-                assert not await store.finish([(claim, decide(Succeeded(), claim, luck=0))])
+            for claim in (await store.claim(registration, 2)).claims:
+                assert not await store.finish([(claim, decide(Succeeded(), claim, jitter=0))])
                 done += 1
 
     async with watched(observer) as seen:
-        await asyncio.gather(*(work(store, seat) for store, seat in crowd))
+        await asyncio.gather(*(work(store, registration) for store, registration in crowd))
     assert max(seen) <= CAP
     assert await observer.fetchval(MOST_AT_ONCE) == CAP
 
 
-async def claims_by_snapshots_of_one_moment(bench: Bench, crowd: list[tuple[Store, Seat]], gate: Gate) -> int:
+async def claims_by_snapshots_of_one_moment(bench: Bench, crowd: list[tuple[Store, Registration]], gate: Gate) -> int:
     """All twelve have looked before any of them has claimed. How many jobs they claim in all."""
     await gate.close(CLAIM)
     async with AsyncExitStack() as stack:
-        claims = [await stack.enter_async_context(task(store.claim(seat, CAP))) for store, seat in crowd]
+        claims = [
+            await stack.enter_async_context(task(store.claim(registration, CAP))) for store, registration in crowd
+        ]
         await gate.holds(CLAIMERS)
         await gate.open()
         return sum([len((await claim).claims) for claim in claims])
@@ -119,7 +121,7 @@ async def claims_by_snapshots_of_one_moment(bench: Bench, crowd: list[tuple[Stor
 
 @CAPPED
 async def test_twelve_claims_with_snapshots_of_one_moment_keep_the_cap(
-    scope: Scope, bench: Bench, crowd: list[tuple[Store, Seat]], gate: Gate
+    scope: Scope, bench: Bench, crowd: list[tuple[Store, Registration]], gate: Gate
 ) -> None:
     await bench.store.limit(scope, Limits(max_running=CAP))
     await enqueue_within(scope, bench, JOBS)
@@ -128,7 +130,7 @@ async def test_twelve_claims_with_snapshots_of_one_moment_keep_the_cap(
 
 @CAPPED
 async def test_without_the_lock_the_same_twelve_claims_exceed_the_cap(
-    scope: Scope, bench: Bench, crowd: list[tuple[Store, Seat]], gate: Gate, observer: Raw
+    scope: Scope, bench: Bench, crowd: list[tuple[Store, Registration]], gate: Gate, observer: Raw
 ) -> None:
     """The control: the test above can fail."""
     await bench.store.limit(scope, Limits(max_running=CAP))
@@ -153,9 +155,9 @@ async def claimed_by_another(scope: Scope, connection: Raw) -> AsyncIterator[Non
 @CAPPED
 async def test_a_scope_that_another_claims_from_is_busy_not_empty(scope: Scope, bench: Bench, observer: Raw) -> None:
     await bench.store.limit(scope, Limits(max_running=CAP))
-    job, seat = await bench.enqueue("email"), await bench.worker()
+    job, registration = await bench.enqueue("email"), await bench.worker()
     async with claimed_by_another(scope, observer):
-        claimed, settled = await bench.store.claim(seat, 1), await bench.store.settle(seat)
+        claimed, settled = await bench.store.claim(registration, 1), await bench.store.prepare_to_sleep(registration)
     assert (list(claimed.claims), claimed.more) == ([], True)
     assert (list(settled.claims), settled.more) == ([], True)
     assert await bench.claimed_jobs() == [job]
@@ -196,11 +198,11 @@ async def test_a_finish_that_frees_a_capped_scope_wakes_a_sleeper_in_another_pro
 ) -> None:
     await bench.store.limit(scope, Limits(max_running=1))
     claim, waiting = await bench.running("email"), await bench.enqueue("email")
-    seat = await bench.join(store=second_store)
-    async with asleep(second_store, seat) as ears:
+    registration = await bench.join(store=second_store)
+    async with asleep(second_store, registration) as ears:
         await bench.succeed(claim)
         assert await ears.next() is Wake.WORK
-        assert [claim.job for claim in (await second_store.claim(seat, 1)).claims] == [waiting]
+        assert [claim.job for claim in (await second_store.claim(registration, 1)).claims] == [waiting]
 
 
 @CAPPED

@@ -26,10 +26,12 @@ async def test_two_stores_that_claim_at_once_never_share_a_job(bench: Bench, sec
 
 async def test_of_six_stores_that_all_want_one_job_one_gets_it(bench: Bench, open_stores: OpenStores) -> None:
     stores = await open_stores(6)
-    seats = [await bench.join(store=store) for store in stores]
+    registrations = [await bench.join(store=store) for store in stores]
     for _ in range(30):
         job = await bench.enqueue()
-        answers = await at_once(*(partial(s.claim, seat, 1) for s, seat in zip(stores, seats, strict=True)))
+        answers = await at_once(
+            *(partial(s.claim, registration, 1) for s, registration in zip(stores, registrations, strict=True))
+        )
         (claim,) = [claim for answer in answers for claim in answer.claims]
         assert claim.job == job
         await bench.succeed(claim)
@@ -37,9 +39,9 @@ async def test_of_six_stores_that_all_want_one_job_one_gets_it(bench: Bench, ope
 
 async def test_who_finds_the_only_job_gone_at_that_moment_is_told_to_ask_again(bench: Bench, gate: Gate) -> None:
     """Its snapshot shows the job as ready, though it was canceled by now: contested, not empty."""
-    job, seat = await bench.enqueue(), await bench.worker()
+    job, registration = await bench.enqueue(), await bench.worker()
     await gate.close(TAKE)
-    async with task(bench.store.claim(seat, 1)) as claiming:
+    async with task(bench.store.claim(registration, 1)) as claiming:
         await gate.holds(1)
         assert await bench.door.cancel([job]) == {job: CancelAnswer.CANCELED}
         await gate.open()
@@ -52,28 +54,28 @@ async def test_a_job_that_is_touched_while_it_is_claimed_is_claimed_at_the_next_
     bench: Bench, observer: Raw, gate: Gate
 ) -> None:
     """Between the claim's snapshot and its lock someone begins to await the job: a new version of its row."""
-    job, seat = await bench.enqueue(), await bench.worker()
+    job, registration = await bench.enqueue(), await bench.worker()
     await gate.close(TAKE)
-    async with task(bench.store.claim(seat, 1)) as claiming:
+    async with task(bench.store.claim(registration, 1)) as claiming:
         await gate.holds(1)
         await observer.execute("update leasehold.jobs set awaited = true")
         await gate.open()
         answer = await claiming
     assert answer.claims or answer.more
-    assert [claim.job for claim in [*answer.claims, *await bench.claim(1, seat)]] == [job]
+    assert [claim.job for claim in [*answer.claims, *await bench.claim(1, registration)]] == [job]
 
 
 async def test_a_claim_whose_first_job_is_touched_brings_the_others(bench: Bench, observer: Raw, gate: Gate) -> None:
     """What a claim has seen comes with whatever row is the first, not with the one that was to be it."""
     touched, other = await bench.enqueue(), await bench.enqueue()
-    seat = await bench.worker()
+    registration = await bench.worker()
     await gate.close(TAKE)
-    async with task(bench.store.claim(seat, 2)) as claiming:
+    async with task(bench.store.claim(registration, 2)) as claiming:
         await gate.holds(1)
         await observer.execute("update leasehold.jobs set awaited = true where id = $1", touched)
         await gate.open()
         answer = await claiming
-    claims = [*answer.claims, *await bench.claim(2, seat)]
+    claims = [*answer.claims, *await bench.claim(2, registration)]
     assert {claim.job for claim in claims} == {touched, other}
 
 

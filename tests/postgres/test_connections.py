@@ -28,13 +28,13 @@ async def test_a_heartbeat_does_not_wait_behind_enqueues_that_wait_for_a_key(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
     """A user's open transaction holds a key; as many enqueues as there are connections wait for it. Leases run on."""
-    seat, first = await bench.worker(), await connections.open()
+    registration, first = await bench.worker(), await connections.open()
     job = NewJob(definition="report", dedupe=keyed())
     async with first.transaction():
         await bench.door.enqueue([job], within=first)
         waiting = [asyncio.create_task(bench.door.enqueue([job])) for _ in range(POOL_SIZE)]
         await blocked(observer, POOL_SIZE)
-        renewing = asyncio.create_task(bench.store.renew(seat, [], HOUR))
+        renewing = asyncio.create_task(bench.store.renew(registration, [], HOUR))
         done, _ = await asyncio.wait([renewing], timeout=PATIENCE.total_seconds())
     await asyncio.gather(*waiting, renewing)
     assert done == {renewing}
@@ -57,12 +57,12 @@ async def test_a_store_that_was_closed_opens_no_connection_for_who_comes_late(
     bench: Bench, database_url: str
 ) -> None:
     store = await engine_for(database_url).open()
-    seat = await bench.join(store=store)
+    registration = await bench.join(store=store)
     await store.close()
     with pytest.raises(Unreachable, match="closed"):
         await store.tenant(ACME).counts(1)
     with pytest.raises(Unreachable, match="closed"):
-        await store.claim(seat, 1)
+        await store.claim(registration, 1)
 
 
 async def test_a_worker_stopped_inside_a_capped_claim_does_not_hold_the_scope_for_ever(bench: Bench) -> None:

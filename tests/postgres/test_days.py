@@ -60,7 +60,7 @@ async def test_of_jobs_that_are_not(bench: Bench, noon: datetime) -> None:
 
 
 async def test_of_jobs_in_one_of_many_chunks(bench: Bench, noon: datetime) -> None:
-    async with bench.door.filling() as filling:
+    async with bench.door.bulk_transaction() as filling:
         (placed,) = await filling.enqueue([DELAYED])
     assert await hours(bench, placed.id, noon) == 24
 
@@ -90,6 +90,6 @@ async def test_of_a_snooze_and_of_a_backoff(bench: Bench, noon: datetime) -> Non
 
 async def test_of_a_worker_that_sleeps_until_then(bench: Bench, noon: datetime, connections: Connections) -> None:
     await bench.enqueue(delay=DAY + timedelta(hours=1))
-    await bench.store.settle(await bench.worker())
+    await bench.store.prepare_to_sleep(await bench.worker())
     wakes_at = await (await connections.open()).fetchval("select max(wakes_at) from leasehold.sleepers")
     assert wakes_at - noon == DAY + timedelta(hours=1)

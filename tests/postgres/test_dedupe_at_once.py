@@ -12,7 +12,7 @@ from tests.store.bench import ACME, HOUR, KEY, Bench, all_jobs, keyed, new_id
 
 from leasehold.errors import TransactionConflict
 from leasehold.model.dedupe import Mode, WhileActive, Within
-from leasehold.model.job import JobId, NewJob, Placed
+from leasehold.model.job import EnqueueResult, JobId, NewJob
 from leasehold.store import CancelAnswer, Store
 
 NEVER_SETTLED = """
@@ -27,12 +27,12 @@ def job(mode: Mode, key: str = KEY) -> NewJob:
     return NewJob(definition="report", dedupe=keyed(mode, key))
 
 
-async def placed(store: Store, *jobs: NewJob, within: Raw | None = None) -> list[Placed]:
+async def placed(store: Store, *jobs: NewJob, within: Raw | None = None) -> list[EnqueueResult]:
     return list(await store.tenant(ACME).enqueue(jobs, within=within))
 
 
 @asynccontextmanager
-async def waiting(store: Store, observer: Raw, *jobs: NewJob) -> AsyncIterator["asyncio.Task[list[Placed]]"]:
+async def waiting(store: Store, observer: Raw, *jobs: NewJob) -> AsyncIterator["asyncio.Task[list[EnqueueResult]]"]:
     """An enqueue that waits for somebody else's transaction."""
     enqueueing = asyncio.create_task(placed(store, *jobs))
     await blocked(observer)
@@ -54,7 +54,7 @@ async def test_who_comes_second_waits_for_the_first_ones_commit_and_gets_its_job
         (held,) = await placed(bench.store, job(mode), within=first)
         second = asyncio.create_task(placed(bench.store, job(mode)))
         await blocked(observer)
-    assert await second == [Placed(held.id, created=False)]
+    assert await second == [EnqueueResult(held.id, created=False)]
 
 
 @MODES
@@ -158,7 +158,7 @@ async def test_an_enqueue_that_runs_into_a_timeout_while_it_waits_leaves_nothing
             await placed(bench.store, job(mode), job(mode, "another-key"), within=impatient)
     assert [record.id for record in await all_jobs(bench.door)] == [held.id]
     await impatient.execute("set statement_timeout = 0")  # planning alone may take 50 ms before PostgreSQL 18
-    assert await placed(bench.store, job(mode), within=impatient) == [Placed(held.id, created=False)]
+    assert await placed(bench.store, job(mode), within=impatient) == [EnqueueResult(held.id, created=False)]
 
 
 # Several keys
@@ -200,7 +200,7 @@ async def test_under_repeatable_read_a_key_that_the_snapshot_can_not_see_is_a_co
         await placed(bench.store, job(mode), within=first)
     await transaction.rollback()
     async with first.transaction(isolation="repeatable_read"):
-        assert await placed(bench.store, job(mode), within=first) == [Placed(held.id, created=False)]
+        assert await placed(bench.store, job(mode), within=first) == [EnqueueResult(held.id, created=False)]
 
 
 @MODES

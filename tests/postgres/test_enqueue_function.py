@@ -20,7 +20,7 @@ from tests.store.ears import asleep
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import InvalidInput, LeaseholdError
 from leasehold.model.dedupe import Always, Dedupe, Mode, WhileActive, Within, canonical_key
-from leasehold.model.job import JobId, JobRecord, NewJob, Placed, Source, tenant_id
+from leasehold.model.job import EnqueueResult, JobId, JobRecord, NewJob, Source, tenant_id
 from leasehold.store import Wake
 
 DEFAULTS = "'acme', 'report'"
@@ -43,10 +43,10 @@ ANSWER = (
 )
 
 
-async def enqueue(connection: Raw, arguments: str = DEFAULTS) -> Placed:
+async def enqueue(connection: Raw, arguments: str = DEFAULTS) -> EnqueueResult:
     row = await connection.fetchrow(f"select * from leasehold.enqueue({arguments})")  # noqa: S608
     assert row is not None
-    return Placed(JobId(str(row["job_id"])), row["created"], row["replaced"])
+    return EnqueueResult(JobId(str(row["job_id"])), row["created"], row["replaced"])
 
 
 async def enqueued(bench: Bench, connection: Raw, arguments: str) -> JobRecord:
@@ -173,16 +173,16 @@ async def test_an_id_that_is_made_here_is_in_the_order_of_time(bench: Bench, obs
 
 
 async def test_it_wakes_who_sleeps(bench: Bench, observer: Raw) -> None:
-    seat = await bench.join()
-    async with asleep(bench.store, seat) as ears:
+    registration = await bench.join()
+    async with asleep(bench.store, registration) as ears:
         await enqueue(observer)
         assert await ears.next() is Wake.WORK
 
 
 async def test_what_is_replaced_wakes_who_sleeps_till_later(bench: Bench, observer: Raw) -> None:
     await enqueue(observer, f"{DEFAULTS}, delay => '1 hour', dedupe_key => 'k'")
-    seat = await bench.join()
-    async with asleep(bench.store, seat) as ears:
+    registration = await bench.join()
+    async with asleep(bench.store, registration) as ears:
         assert (await enqueue(observer, f"{DEFAULTS}, dedupe_key => 'k', on_conflict => 'replace'")).replaced
         assert await ears.next() is Wake.WORK
 
@@ -229,7 +229,7 @@ async def test_a_key_from_sql_is_the_same_key_from_python(bench: Bench, observer
     python, sql = MODES[mode]
     first = await enqueue(observer, f"{DEFAULTS}, dedupe_key => '{KEY}'{sql}")
     (second,) = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed(python))])
-    assert (first.created, second) == (True, Placed(first.id, created=False))
+    assert (first.created, second) == (True, EnqueueResult(first.id, created=False))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -252,13 +252,13 @@ async def test_raise_and_replace_work_from_sql(bench: Bench, observer: Raw) -> N
     said = await refusal(observer, f"{DEFAULTS}, dedupe_key => 'k', on_conflict => 'raise'")
     assert said.startswith(f'L1010: LH-1010: dedupe key "k" is held by job {held.id} (queued).')
     replaced = await enqueue(observer, f"""{DEFAULTS}, '{{"n": 2}}', dedupe_key => 'k', on_conflict => 'replace'""")
-    assert replaced == Placed(held.id, created=False, replaced=True)
+    assert replaced == EnqueueResult(held.id, created=False, replaced=True)
 
 
 async def test_an_id_from_sql_is_the_same_id_from_python(bench: Bench, observer: Raw) -> None:
     await bench.enqueue(id=BROUGHT_ID, payload={"a": 1, "b": 2.0})
     again = await enqueue(observer, f"""{DEFAULTS}, '{{"b": 2.0, "a": 1}}', id => '{BROUGHT_ID}'""")
-    assert again == Placed(BROUGHT_ID, created=False)
+    assert again == EnqueueResult(BROUGHT_ID, created=False)
     assert "L1013: LH-1013" in await refusal(observer, f"{DEFAULTS}, id => '{BROUGHT_ID}'")
 
 

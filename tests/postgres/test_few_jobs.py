@@ -12,12 +12,12 @@ from tests.store.bench import ACME, DAY, HOUR, OTHER, Bench
 from tests.store.ears import listening
 
 from leasehold.engines.postgres.claim.positions import FewJobs
-from leasehold.errors import SeatLost
+from leasehold.errors import RegistrationLost
 from leasehold.model.job import JobId, NewJob
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
-from leasehold.store import Claimed, Seat
+from leasehold.store import Claimed, Registration
 
-FEW, ALL = "fleet/claim_few", "fleet/take"
+FEW, ALL = "fleet/claim_few", "fleet/claim_next_tenants"
 TENANT, DEFINITION = Scope(ScopeKind.TENANT, ACME), Scope(ScopeKind.DEFINITION, "report")
 BOTH_KINDS = pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant", "definition"])
 
@@ -25,8 +25,8 @@ BOTH_KINDS = pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant
 class Idle:
     """A worker for all tenants that found nothing to claim a moment ago; `statements` are those of its claims."""
 
-    def __init__(self, bench: Bench, seat: Seat) -> None:
-        self._bench, self.seat = bench, seat
+    def __init__(self, bench: Bench, registration: Registration) -> None:
+        self._bench, self.registration = bench, registration
         self.now = 1_000.0
         self.statements: list[str] = []
         postgres(bench.store)._claiming._monotonic = lambda: self.now
@@ -37,7 +37,7 @@ class Idle:
 
     async def claim(self, limit: int = 10) -> Claimed:
         self.statements.clear()
-        return await self._bench.store.claim(self.seat, limit)
+        return await self._bench.store.claim(self.registration, limit)
 
     async def jobs(self, limit: int = 10) -> Sequence[JobId]:
         return [claim.job for claim in (await self.claim(limit)).claims]
@@ -106,8 +106,8 @@ async def test_a_pause_of_few_jobs_ends_by_itself(bench: Bench, idle: Idle, scop
 async def test_an_idle_worker_keeps_to_caps(bench: Bench, idle: Idle, scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=2))
     await bench.enqueue_many(3)
-    assert len(await bench.claim(10, idle.seat)) == 2
-    assert await bench.claim(10, idle.seat) == []
+    assert len(await bench.claim(10, idle.registration)) == 2
+    assert await bench.claim(10, idle.registration) == []
 
 
 async def test_an_idle_worker_leaves_inactive_definitions(bench: Bench, idle: Idle) -> None:
@@ -160,10 +160,10 @@ async def test_while_full_claims_are_slow_there_is_no_guess(bench: Bench, idle: 
 
 async def test_workers_that_race_for_few_jobs_get_each_once(bench: Bench, open_stores: OpenStores) -> None:
     idle = [(store, await bench.join(tenants=None, store=store)) for store in await open_stores(4)]
-    for store, seat in idle:
-        await bench.claim(1, seat, store)
+    for store, registration in idle:
+        await bench.claim(1, registration, store)
     jobs = await bench.enqueue_many(FewJobs.MOST)
-    rounds = await asyncio.gather(*(bench.claim(FewJobs.MOST, seat, store) for store, seat in idle))
+    rounds = await asyncio.gather(*(bench.claim(FewJobs.MOST, registration, store) for store, registration in idle))
     assert sorted(claim.job for claims in rounds for claim in claims) == sorted(jobs)
 
 
@@ -180,7 +180,7 @@ async def test_an_idle_worker_that_was_evicted_claims_nothing(bench: Bench) -> N
     assert await idle.jobs() == []
     job = await bench.enqueue()
     await bench.move_clock(2 * HOUR)
-    with pytest.raises(SeatLost):
+    with pytest.raises(RegistrationLost):
         await idle.jobs()
     assert (await bench.job(job)).attempt == 0
 
@@ -197,10 +197,10 @@ async def test_no_job_is_slept_through_by_a_worker_that_was_idle(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
     await bench.enqueue(delay=DAY)
-    seat = await bench.join(tenants=None, lease=365 * DAY)
+    registration = await bench.join(tenants=None, lease=365 * DAY)
     connection = await connections.open()
-    async with listening(bench.store, seat) as ears:
-        night = Night(bench, seat, ears, observer)
+    async with listening(bench.store, registration) as ears:
+        night = Night(bench, registration, ears, observer)
         for steps in INTERLEAVINGS:
             assert not await night.sleeps_through([Producer(enqueue(bench), connection, *steps)]), steps
-            assert await bench.claim(10, seat) == []
+            assert await bench.claim(10, registration) == []

@@ -22,8 +22,8 @@ HARMLESS = {
     "fleet/channels",
     "fleet/lock_listener",
     "fleet/probe",
-    "fleet/quiet",
-    "fleet/rouse",
+    "fleet/may_sleep",
+    "fleet/wake_another",
     "administration/lock_definitions",
     "ledger/applied",
     "ledger/exists",
@@ -41,18 +41,18 @@ DEFINITIONS = {
 }
 ONLY_THE_OWNER = {"administration/activate", "administration/limit", "administration/pause", "ledger/record"}
 PRODUCING = {
-    "fleet/awake",
+    "fleet/cancel_sleep",
     "tenant/await",
     "tenant/enqueue_alike",
     "tenant/enqueue_one",
     "tenant/ensure_tenant",
-    "tenant/place",
+    "tenant/enqueue_jobs",
 }
 READING = {
-    "administration/everywhere",
+    "administration/find_all_tenants",
     "administration/lanes",
     "administration/scopes",
-    "administration/whose",
+    "administration/tenants_with_job",
     "doctor/workers",
     "fleet/held",
     "fleet/lock_scopes",

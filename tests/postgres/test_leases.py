@@ -8,7 +8,7 @@ from tests.postgres.rig import EVICT, Gate, Raw, at_once, blocked, task
 from tests.store.bench import DAY, HOUR, LEASE, Bench
 
 from leasehold.model.outcome import LeaseLost
-from leasehold.store import Seat, Store
+from leasehold.store import Registration, Store
 
 HEARTBEAT = "update leasehold.workers set lease_expires_at = leasehold.clock() + interval '1 hour' where id = $1"
 # The same without asking for the time: it passes a closed gate.
@@ -18,20 +18,20 @@ UNGATED_HEARTBEAT = (
 
 
 @pytest.fixture
-async def late(bench: Bench) -> Seat:
+async def late(bench: Bench) -> Registration:
     """A worker that holds a job, and whose lease has run out; nobody has noticed yet."""
-    seat = await bench.join(lease=LEASE)
-    await bench.running(seat=seat)
+    registration = await bench.join(lease=LEASE)
+    await bench.running(registration=registration)
     await bench.move_clock(2 * LEASE)
-    return seat
+    return registration
 
 
-async def alive(bench: Bench, seat: Seat) -> bool:
-    return seat.worker in {worker.id for worker in await bench.store.workers()}
+async def alive(bench: Bench, registration: Registration) -> bool:
+    return registration.worker in {worker.id for worker in await bench.store.workers()}
 
 
 async def test_a_heartbeat_that_commits_late_is_not_evicted(
-    bench: Bench, late: Seat, observer: Raw, second_store: Store
+    bench: Bench, late: Registration, observer: Raw, second_store: Store
 ) -> None:
     async with observer.transaction():
         await observer.execute(HEARTBEAT, late.worker)
@@ -41,7 +41,7 @@ async def test_a_heartbeat_that_commits_late_is_not_evicted(
 
 
 async def test_a_heartbeat_that_commits_late_is_not_evicted_by_another_ones_heartbeat(
-    bench: Bench, late: Seat, observer: Raw, second_store: Store
+    bench: Bench, late: Registration, observer: Raw, second_store: Store
 ) -> None:
     other = await bench.join(lease=DAY, store=second_store)
     async with observer.transaction():
@@ -52,7 +52,7 @@ async def test_a_heartbeat_that_commits_late_is_not_evicted_by_another_ones_hear
 
 
 async def test_a_heartbeat_that_commits_after_an_eviction_began_is_not_evicted(
-    bench: Bench, late: Seat, observer: Raw, second_store: Store, gate: Gate
+    bench: Bench, late: Registration, observer: Raw, second_store: Store, gate: Gate
 ) -> None:
     """The eviction's snapshot shows a lease that has run out; it must judge by the newest one."""
     await gate.close(EVICT)
@@ -65,7 +65,7 @@ async def test_a_heartbeat_that_commits_after_an_eviction_began_is_not_evicted(
 
 
 async def test_a_heartbeat_that_rolls_back_does_not_keep_its_worker_alive(
-    bench: Bench, late: Seat, observer: Raw, second_store: Store
+    bench: Bench, late: Registration, observer: Raw, second_store: Store
 ) -> None:
     transaction = observer.transaction()
     await transaction.start()
@@ -78,7 +78,7 @@ async def test_a_heartbeat_that_rolls_back_does_not_keep_its_worker_alive(
 
 
 async def test_a_heartbeat_that_waits_for_its_own_eviction_learns_of_it(
-    bench: Bench, late: Seat, observer: Raw, second_store: Store
+    bench: Bench, late: Registration, observer: Raw, second_store: Store
 ) -> None:
     async with observer.transaction():
         await observer.execute("delete from leasehold.workers where id = $1", late.worker)
@@ -98,12 +98,12 @@ async def test_two_workers_whose_leases_ran_out_come_back_at_once_without_a_dead
             partial(bench.store.renew, mine, [], HOUR), partial(second_store.renew, other, [], HOUR)
         )
         assert any(answer.alive for answer in answers)
-        for seat in (mine, other):
-            await bench.store.leave(seat)
+        for registration in (mine, other):
+            await bench.store.leave(registration)
 
 
 async def test_who_renews_while_another_late_worker_is_renewing_leaves_it_alone(
-    bench: Bench, late: Seat, observer: Raw, second_store: Store
+    bench: Bench, late: Registration, observer: Raw, second_store: Store
 ) -> None:
     """The deadlock made by hand: the other has renewed itself, has not committed, and may want to evict us."""
     mine = await bench.join(lease=LEASE, store=second_store)
@@ -122,7 +122,9 @@ async def test_who_renews_while_another_late_worker_is_renewing_leaves_it_alone(
     assert await alive(bench, mine)
 
 
-async def test_evictions_at_once_agree_and_one_of_them_decides(bench: Bench, late: Seat, second_store: Store) -> None:
+async def test_evictions_at_once_agree_and_one_of_them_decides(
+    bench: Bench, late: Registration, second_store: Store
+) -> None:
     evictions = await at_once(partial(bench.store.evict, 10), partial(second_store.evict, 10))
     orphans = {orphan for eviction in evictions for orphan in eviction}
     (orphan,) = orphans or await bench.store.evict(10)
@@ -134,8 +136,8 @@ async def test_evictions_at_once_agree_and_one_of_them_decides(bench: Bench, lat
 async def test_a_claim_that_commits_while_its_worker_is_evicted_is_found_as_an_orphan(
     bench: Bench, observer: Raw, second_store: Store
 ) -> None:
-    """It was under way when the seat was ended: nobody else would ever run that job."""
-    seat = await bench.join(lease=LEASE)
+    """It was under way when the registration was ended: nobody else would ever run that job."""
+    registration = await bench.join(lease=LEASE)
     job = await bench.enqueue()
     async with observer.transaction():
         await observer.execute(
@@ -143,7 +145,7 @@ async def test_a_claim_that_commits_while_its_worker_is_evicted_is_found_as_an_o
             update leasehold.jobs
             set status = 'running', ready = false, attempt = 1, worker_id = $1, started_at = leasehold.clock()
             """,
-            seat.worker,
+            registration.worker,
         )
         await bench.move_clock(2 * LEASE)
         assert list(await second_store.evict(10)) == []

@@ -14,10 +14,10 @@ from leasehold.embedded import Server
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import Unreachable
-from leasehold.model.job import Claim, Line, tenant_id
+from leasehold.model.job import Claim, LogLine, tenant_id
 from leasehold.model.outcome import Succeeded
 from leasehold.model.status import Status
-from leasehold.store import Seat, Serves, Store
+from leasehold.store import Registration, Store, Subscription
 
 # What a claim leaves in memory stays there for ten seconds, unless someone else's durable commit takes it along.
 SETTINGS = {"wal_writer_delay": "10s", "autovacuum": "off", "checkpoint_timeout": "1h", "shared_buffers": "16MB"}
@@ -64,9 +64,9 @@ async def over_the_crash(bench: Bench) -> None:
 
 async def lost_claim(bench: Bench, server: Server) -> Claim:
     """A claim that the crash has undone, while whoever made it runs on."""
-    seat = await bench.join("report", lease=DAY)
+    registration = await bench.join("report", lease=DAY)
     job = await bench.enqueue()
-    (claim,) = (await bench.store.claim(seat, 1)).claims
+    (claim,) = (await bench.store.claim(registration, 1)).claims
     await crash(server)
     await over_the_crash(bench)
     record = await bench.job(job)
@@ -85,7 +85,7 @@ async def test_a_claim_that_a_crash_has_undone_is_not_run_twice_as_one(bench: Be
         await other.close()
     assert (second.job, second.attempt) == (first.job, first.attempt)
     assert second.worker != first.worker
-    assert await bench.store.say([(first, Line(1, "a ghost"))]) == {first}
+    assert await bench.store.append_log([(first, LogLine(1, "a ghost"))]) == {first}
     assert await bench.finish_all([(first, Succeeded('"first"'))]) == {first}
     assert await bench.finish_all([(second, Succeeded('"second"'))]) == frozenset()
     assert (await bench.job(first.job)).result == "second"
@@ -104,7 +104,7 @@ async def test_the_same_worker_claims_an_undone_job_with_another_fence(bench: Be
 
 async def claimed_again(bench: Bench, lost: Claim) -> Claim:
     """The next claim of the same worker, which is told once that its connection was lost."""
-    seat = Seat(lost.worker, Serves(("report",), (bench.tenant,)))
+    registration = Registration(lost.worker, Subscription(("report",), (bench.tenant,)))
     with suppress(Unreachable):
-        return (await bench.store.claim(seat, 1)).claims[0]
-    return (await bench.store.claim(seat, 1)).claims[0]
+        return (await bench.store.claim(registration, 1)).claims[0]
+    return (await bench.store.claim(registration, 1)).claims[0]

@@ -16,16 +16,16 @@ MANY = [tenant_id(f"tenant-{number:03}") for number in range(PIECE + 6)]
 
 
 async def test_a_claim_for_very_many_tenants_without_work_comes_back_empty(bench: Bench) -> None:
-    seat = await bench.join(tenants=tuple(MANY))
+    registration = await bench.join(tenants=tuple(MANY))
     async with asyncio.timeout(SOON.total_seconds()):
-        claimed = await bench.store.claim(seat, 1)
+        claimed = await bench.store.claim(registration, 1)
     assert list(claimed.claims) == []
 
 
 async def test_who_serves_very_many_tenants_without_work_can_fall_asleep(bench: Bench) -> None:
-    seat = await bench.join(tenants=tuple(MANY))
+    registration = await bench.join(tenants=tuple(MANY))
     async with asyncio.timeout(SOON.total_seconds()):
-        await fall_asleep(bench.store, seat)
+        await fall_asleep(bench.store, registration)
 
 
 async def hold(bench: Bench, tenants: list[TenantId]) -> None:
@@ -37,43 +37,43 @@ async def hold(bench: Bench, tenants: list[TenantId]) -> None:
 
 async def test_who_serves_very_many_paused_tenants_can_fall_asleep(bench: Bench) -> None:
     await hold(bench, MANY)
-    seat = await bench.join(tenants=None)
+    registration = await bench.join(tenants=None)
     async with asyncio.timeout(SOON.total_seconds()):
-        await fall_asleep(bench.store, seat)
+        await fall_asleep(bench.store, registration)
 
 
 async def test_a_job_behind_very_many_paused_tenants_is_found(bench: Bench) -> None:
     await hold(bench, MANY)
     (placed,) = await bench.store.tenant(tenant_id("zz")).enqueue([NewJob(definition="report")])
-    seat = await bench.join(tenants=None)
+    registration = await bench.join(tenants=None)
     async with asyncio.timeout(SOON.total_seconds()):
-        assert await bench.claimed_jobs(1, seat) == [placed.id]
+        assert await bench.claimed_jobs(1, registration) == [placed.id]
 
 
 async def test_a_claim_among_very_many_tenants_at_their_cap_comes_back(bench: Bench) -> None:
     for tenant in MANY:
         await bench.store.limit(Scope(ScopeKind.TENANT, tenant), Limits(max_running=1))
         await bench.store.tenant(tenant).enqueue([NewJob(definition="report")] * 2)
-    seat = await bench.join(tenants=None, lease=DAY)
+    registration = await bench.join(tenants=None, lease=DAY)
     async with asyncio.timeout(2 * SOON.total_seconds()):
-        assert len(await bench.claim(len(MANY), seat)) == len(MANY)
-        assert list((await bench.store.claim(seat, 1)).claims) == []
+        assert len(await bench.claim(len(MANY), registration)) == len(MANY)
+        assert list((await bench.store.claim(registration, 1)).claims) == []
 
 
 @pytest.mark.parametrize("count", [PIECE - 1, PIECE, PIECE + 1])
 async def test_every_tenant_is_served_at_the_edge_of_a_piece(bench: Bench, count: int) -> None:
     jobs = [(await bench.store.tenant(t).enqueue([NewJob(definition="report")]))[0].id for t in MANY[:count]]
-    seat = await bench.join(tenants=None)
+    registration = await bench.join(tenants=None)
     async with asyncio.timeout(SOON.total_seconds()):
-        assert set(await bench.claimed_jobs(count, seat)) == set(jobs)
-        await fall_asleep(bench.store, seat)
+        assert set(await bench.claimed_jobs(count, registration)) == set(jobs)
+        await fall_asleep(bench.store, registration)
 
 
 async def test_of_more_tenants_than_make_a_piece_each_gets_as_much_as_the_others(bench: Bench) -> None:
     for tenant in MANY:
         await bench.store.tenant(tenant).enqueue([NewJob(definition="report")] * 10)
-    seat = await bench.join("report", tenants=None)
-    given = Counter([claim.tenant for _ in range(9) for claim in await bench.claim(PIECE, seat)])
+    registration = await bench.join("report", tenants=None)
+    given = Counter([claim.tenant for _ in range(9) for claim in await bench.claim(PIECE, registration)])
     assert {given[tenant] for tenant in MANY} <= {8, 9}
 
 
@@ -85,8 +85,8 @@ async def test_of_more_tenants_than_make_a_piece_none_has_two_turns_before_the_o
     await bench.store.tenant(big).enqueue([NewJob(definition="report")] * 500)
     for tenant in MANY:
         await bench.store.tenant(tenant).enqueue([NewJob(definition="report")])
-    seat = await bench.join("report", tenants=None)
-    claims = [claim.tenant for _ in range(2) for claim in await bench.claim(PIECE, seat)]
+    registration = await bench.join("report", tenants=None)
+    claims = [claim.tenant for _ in range(2) for claim in await bench.claim(PIECE, registration)]
     assert set(claims) == {big, *MANY}
     last = max(claims.index(tenant) for tenant in MANY)
     assert claims[:last].count(big) <= 2

@@ -80,7 +80,7 @@ async def test_a_worker_that_goes_to_sleep_claims_a_job_that_committed_late(
         (late,) = await bench.door.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
         await bench.move_clock(HOUR)
         assert await bench.claim() == []
-    settled = await bench.store.settle(await bench.worker(), 10)
+    settled = await bench.store.prepare_to_sleep(await bench.worker(), 10)
     assert [claim.job for claim in settled.claims] == [late.id]
 
 
@@ -89,13 +89,13 @@ async def test_claims_under_a_cap_read_no_more_with_time(
     scope: Scope, bench: Bench, old_snapshot: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cap_long_ago(bench, scope, monkeypatch)
-    seat = await bench.join("report")
+    registration = await bench.join("report")
     buffers = reading(bench.store, "jobs_running", monkeypatch)
     rounds = []
     for _ in range(ROUNDS):
         await bench.enqueue_many(JOBS)
         buffers.clear()
-        while claims := await bench.claim(50, seat):
+        while claims := await bench.claim(50, registration):
             await bench.finish_all([(claim, Succeeded()) for claim in claims])
         rounds.append(max(buffers))
     assert rounds[-1] <= 2 * rounds[1] + 10, rounds
@@ -158,15 +158,15 @@ async def test_heartbeats_read_no_more_with_time(
 ) -> None:
     make_thorough_heartbeats_rare(bench, monkeypatch)
     buffers = reading_of_heartbeats(bench.store, monkeypatch)
-    seat, rounds = await bench.worker(), []
+    registration, rounds = await bench.worker(), []
     for _ in range(ROUNDS):
         await bench.door.enqueue([NewJob(definition="report", delay=HOUR)] * JOBS)
         await bench.move_clock(HOUR + SECOND)
         while claims := await bench.claim(50):
             await bench.finish_all([(claim, Succeeded()) for claim in claims])
         buffers.clear()
-        await bench.store.renew(seat, [], 365 * DAY)
-        await bench.store.renew(seat, [], 365 * DAY)
+        await bench.store.renew(registration, [], 365 * DAY)
+        await bench.store.renew(registration, [], 365 * DAY)
         rounds.append(buffers[-1])
     assert rounds[-1] <= 2 * rounds[1] + 10, rounds
 
@@ -176,7 +176,7 @@ async def test_a_quick_heartbeat_tells_of_the_claims_of_one_it_evicts(
 ) -> None:
     make_thorough_heartbeats_rare(bench, monkeypatch)
     assert not (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
-    await bench.running(seat=await bench.join(lease=SECOND))
+    await bench.running(registration=await bench.join(lease=SECOND))
     await bench.move_clock(HOUR)
     assert (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
 
@@ -186,9 +186,9 @@ async def test_claims_of_a_worker_that_left_are_found_in_a_minute(
 ) -> None:
     now = make_thorough_heartbeats_rare(bench, monkeypatch)
     await bench.store.renew(await bench.worker(), [], 365 * DAY)
-    seat = await bench.join()
-    await bench.running(seat=seat)
-    await bench.store.leave(seat)
+    registration = await bench.join()
+    await bench.running(registration=registration)
+    await bench.store.leave(registration)
     assert not (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
     now[0] += HeartbeatLooks.LONGEST
     assert (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
@@ -222,9 +222,9 @@ async def test_a_quick_heartbeat_tells_of_an_overdue_job(bench: Bench, monkeypat
 async def test_heartbeats_are_thorough_if_few_rows_are_dead(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HeartbeatLooks, "CHEAP", -1.0)
     await bench.store.renew(await bench.worker(), [], 365 * DAY)
-    seat = await bench.join()
-    await bench.running(seat=seat)
-    await bench.store.leave(seat)
+    registration = await bench.join()
+    await bench.running(registration=registration)
+    await bench.store.leave(registration)
     assert (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
 
 
@@ -253,7 +253,7 @@ def make_thorough_heartbeats_rare(bench: Bench, monkeypatch: pytest.MonkeyPatch)
 def reading(store: Store, index: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The buffers that each claim statement reads by this index, from now on."""
     engine = postgres(store)
-    return _explaining(engine, engine._claimer, "fleet/take", (index,), monkeypatch)
+    return _explaining(engine, engine._claimer, "fleet/claim_next_tenants", (index,), monkeypatch)
 
 
 def reading_of_heartbeats(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:

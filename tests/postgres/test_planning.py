@@ -23,10 +23,10 @@ from leasehold.engines import engine_for
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
 from leasehold.engines.postgres.rows import served
 from leasehold.model.dedupe import Dedupe
-from leasehold.model.job import Claim, Line, NewJob
+from leasehold.model.job import Claim, LogLine, NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
 from leasehold.model.outcome import SUCCEEDED, Outcome, Raised, Snoozed, decide
-from leasehold.store import FinishAnswer, Seat, Serves, Store, WorkerFacts
+from leasehold.store import FinishAnswer, Registration, Store, Subscription, WorkerFacts
 
 FIRST_THAT_KEEPS_PLANS_OF_FUNCTIONS = 18
 # A session settles on a generic plan with its sixth call, if at all.
@@ -55,8 +55,8 @@ PLANNED = """
 class Hot:
     """Two workers that serve two definitions for all tenants, a producer of our own, and one that speaks SQL."""
 
-    def __init__(self, store: Store, sql: Raw, seat: Seat, second: Seat) -> None:
-        self.store, self.sql, self.seat, self.second = store, sql, seat, second
+    def __init__(self, store: Store, sql: Raw, registration: Registration, second: Registration) -> None:
+        self.store, self.sql, self.registration, self.second = store, sql, registration, second
         self.door = store.tenant(ACME)
         self.hours = 100
 
@@ -66,17 +66,19 @@ class Hot:
         return timedelta(hours=self.hours)
 
     async def sleep(self) -> None:
-        await fall_asleep(self.store, self.seat)
+        await fall_asleep(self.store, self.registration)
 
     async def claim(self) -> list[Claim]:
         claims: list[Claim] = []
-        while (claimed := await self.store.claim(self.seat, 10)).claims:
+        while (claimed := await self.store.claim(self.registration, 10)).claims:
             claims += claimed.claims
         return claims
 
     async def run(self, outcome: Outcome | None = None) -> None:
         """Claims what is ready and ends all of it by one call."""
-        verdicts = [(claim, decide(outcome, claim, luck=0) if outcome else SUCCEEDED) for claim in await self.claim()]
+        verdicts = [
+            (claim, decide(outcome, claim, jitter=0) if outcome else SUCCEEDED) for claim in await self.claim()
+        ]
         assert verdicts, "there was nothing to run"
         assert not await self.store.finish(verdicts)
 
@@ -144,7 +146,7 @@ async def enqueue_many_by_sql_while_a_worker_sleeps(hot: Hot) -> None:
 
 async def enqueue_in_chunks_of_one_transaction(hot: Hot) -> None:
     await hot.sleep()
-    async with hot.door.filling() as filling:
+    async with hot.door.bulk_transaction() as filling:
         for _ in range(2):
             await filling.enqueue([JOB] * 5)
     await hot.run()
@@ -174,26 +176,26 @@ async def retry_at_once(hot: Hot) -> None:
 async def retry_later(hot: Hot) -> None:
     await hot.sleep()
     await hot.door.enqueue([JOB])
-    await hot.run(Raised("E", "no luck", retry_in=hot.earlier()))
+    await hot.run(Raised("E", "no jitter", retry_in=hot.earlier()))
 
 
 async def heartbeat_of_an_idle_worker(hot: Hot) -> None:
-    await hot.store.renew(hot.seat, [], DAY, look=True, probe=True)
+    await hot.store.renew(hot.registration, [], DAY, look=True, probe=True)
 
 
 async def heartbeat_of_a_busy_worker(hot: Hot) -> None:
     await hot.door.enqueue([JOB])
     claims = await hot.claim()
-    looks = postgres(hot.store)._looks.setdefault(hot.seat.worker, HeartbeatLooks())
+    looks = postgres(hot.store)._looks.setdefault(hot.registration.worker, HeartbeatLooks())
     looks._thorough_from = float("inf")
-    await hot.store.renew(hot.seat, claims, DAY)
+    await hot.store.renew(hot.registration, claims, DAY)
     await hot.store.finish([(claim, SUCCEEDED) for claim in claims])
 
 
 async def log_lines(hot: Hot) -> None:
     await hot.door.enqueue([JOB])
     claims = await hot.claim()
-    await hot.store.say([(claim, Line(number, "a line")) for claim in claims for number in (1, 2)])
+    await hot.store.append_log([(claim, LogLine(number, "a line")) for claim in claims for number in (1, 2)])
     await hot.store.finish([(claim, SUCCEEDED) for claim in claims])
 
 
@@ -201,7 +203,7 @@ async def pass_a_wake_on(hot: Hot) -> None:
     """A second worker begins to sleep, and is woken by the first for a job that is there."""
     await hot.door.enqueue([JOB])
     await postgres(hot.store)._claimer.fetch("fleet/sleep", worker=hot.second.worker, **served(hot.second))
-    await hot.store.rouse(hot.seat)
+    await hot.store.wake_another(hot.registration)
     assert not await hot.sql.fetchval("select count(*) from leasehold.sleepers")
     await hot.run()
 
@@ -259,13 +261,15 @@ async def hot(older_server: str, sql: Raw) -> AsyncIterator[Hot]:
         store = await engine_for(older_server).open()
         stack.push_async_callback(store.close)
         await store.sync_definitions([REPORT, EMAIL])
-        seats = [await store.join(Serves(("report", "email")), WorkerFacts(host="here", pid=1), DAY) for _ in "ab"]
-        for seat in seats:
-            await stack.enter_async_context(listening(store, seat))
-        yield Hot(store, sql, *seats)
+        registrations = [
+            await store.join(Subscription(("report", "email")), WorkerFacts(host="here", pid=1), DAY) for _ in "ab"
+        ]
+        for registration in registrations:
+            await stack.enter_async_context(listening(store, registration))
+        yield Hot(store, sql, *registrations)
         await sql.execute("truncate leasehold.jobs, leasehold.jobs_done, leasehold.sleepers, leasehold.limits")
-        for seat in seats:
-            await store.leave(seat)
+        for registration in registrations:
+            await store.leave(registration)
 
 
 async def planned(hot: Hot, step: Step) -> str:

@@ -181,7 +181,9 @@ def test_a_table_that_grows_is_reached_by_the_index_made_for_it(case: Case, larg
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in ON_LINKS if case.statement in ("fleet/claim", "fleet/take")], ids=str
+    "case",
+    [case for case in ON_LINKS if case.statement in ("fleet/claim_from_lanes", "fleet/claim_next_tenants")],
+    ids=str,
 )
 def test_a_claim_finds_jobs_by_lane_and_takes_them_by_their_place(case: Case, large: Measured) -> None:
     assert {"jobs_ready", "Tid Scan"} <= large[case].ways_to("jobs"), large[case]

@@ -20,7 +20,7 @@ from leasehold.engines.postgres.test_databases import DatabaseClock
 from leasehold.errors import CannotListen
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, NewJob, tenant_id
-from leasehold.store import CancelAnswer, Serves, Store, Wake, WorkerFacts
+from leasehold.store import CancelAnswer, Store, Subscription, Wake, WorkerFacts
 
 ACME = tenant_id("acme")
 HOUR = timedelta(hours=1)
@@ -55,14 +55,14 @@ async def a_job_goes_all_the_way(url: str) -> None:
     try:
         await store.sync_definitions([Definition("report")])
         (placed,) = await store.tenant(ACME).enqueue([NewJob(definition="report")])
-        seat = await store.join(Serves(("report",)), WorkerFacts("host", 1), HOUR)
-        (claim,) = (await store.claim(seat, 1)).claims
+        registration = await store.join(Subscription(("report",)), WorkerFacts("host", 1), HOUR)
+        (claim,) = (await store.claim(registration, 1)).claims
         assert claim.job == placed.id
         transaction = store.transaction(claim, None)
         await transaction.begin()
         assert await transaction.finish("{}") == "finished"
         await transaction.commit()
-        assert await store.tenant(ACME).ended(placed.id, HOUR) is not None
+        assert await store.tenant(ACME).wait_until_final(placed.id, HOUR) is not None
     finally:
         await store.close()
 
@@ -134,8 +134,8 @@ async def test_a_slow_link_is_not_taken_for_a_pooler(
 
 async def _hears_of_work(store: Store) -> None:
     assert isinstance(store, PostgresStore)
-    seat = await store.join(Serves(("report",)), WorkerFacts("host", 1), HOUR)
-    async with aclosing(store.wakes(seat)) as wakes:
+    registration = await store.join(Subscription(("report",)), WorkerFacts("host", 1), HOUR)
+    async with aclosing(store.wakes(registration)) as wakes:
         assert await anext(wakes) is Wake.WORK
 
 

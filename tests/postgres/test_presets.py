@@ -15,7 +15,7 @@ from leasehold.engines.postgres.database import Database
 from leasehold.errors import Unreachable
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
-from leasehold.store import CancelAnswer, Serves, Store, WorkerFacts
+from leasehold.store import CancelAnswer, Store, Subscription, WorkerFacts
 
 Preset = Callable[[str, str], Awaitable[None]]
 PRESETS = {
@@ -139,14 +139,18 @@ async def test_a_producer_leaves_a_server_that_can_not_write(store: Store, prese
 async def test_a_worker_leaves_a_server_that_can_not_write(store: Store, preset: Preset, observer: Raw) -> None:
     await store.sync_definitions([Definition("report")])
     await store.tenant(ACME).enqueue([NewJob(definition="report")])
-    seat = await store.join(Serves(("report",)), WorkerFacts("host", 1), HOUR)
+    registration = await store.join(Subscription(("report",)), WorkerFacts("host", 1), HOUR)
     await _begun_again_as(store, observer, preset, "on")
-    for ask in (lambda: store.claim(seat, 1), lambda: store.renew(seat, [], HOUR), lambda: store.evict(1)):
+    for ask in (
+        lambda: store.claim(registration, 1),
+        lambda: store.renew(registration, [], HOUR),
+        lambda: store.evict(1),
+    ):
         with pytest.raises(Unreachable):
             await ask()
     await preset("default_transaction_read_only", "off")
-    assert (await store.renew(seat, [], HOUR)).alive
-    assert len((await store.claim(seat, 1)).claims) == 1
+    assert (await store.renew(registration, [], HOUR)).alive
+    assert len((await store.claim(registration, 1)).claims) == 1
 
 
 async def test_a_server_that_can_not_write_costs_a_pool_one_call(store: Store, preset: Preset, observer: Raw) -> None:

@@ -6,7 +6,7 @@ from tests.store.bench import DAY, HOUR, Bench
 
 from leasehold.engines.postgres import upkeep
 from leasehold.model.dedupe import Dedupe, Within
-from leasehold.model.job import Line, NewJob
+from leasehold.model.job import LogLine, NewJob
 
 
 async def test_keys_that_are_held_no_longer_all_go_at_once(bench: Bench, observer: Raw) -> None:
@@ -25,7 +25,7 @@ async def test_no_prune_statement_deletes_more_lines_than_its_bound(
     await observer.execute(COUNT_DELETED_LINES)
     for lines in (10, 0, 3):
         claim = await bench.running()
-        await bench.store.say([(claim, Line(number, "said")) for number in range(1, lines + 1)])
+        await bench.store.append_log([(claim, LogLine(number, "said")) for number in range(1, lines + 1)])
         await bench.succeed(claim)
     await bench.move_clock(31 * DAY)
     assert await bench.store.prune(100) == 3
@@ -35,7 +35,7 @@ async def test_no_prune_statement_deletes_more_lines_than_its_bound(
 
 async def test_a_job_stays_while_any_of_its_lines_stays(bench: Bench, observer: Raw) -> None:
     claim = await bench.running()
-    await bench.store.say([(claim, Line(1, "said"))])
+    await bench.store.append_log([(claim, LogLine(1, "said"))])
     await bench.succeed(claim)
     await bench.succeeded()
     await bench.move_clock(31 * DAY)

@@ -10,13 +10,13 @@ import pytest
 from tests.postgres.rig import postgres, stepped
 from tests.store.bench import ACME, LEASE, OTHER, Bench
 
-from leasehold.errors import SeatLost
+from leasehold.errors import RegistrationLost
 from leasehold.model.job import Claim, JobId, NewJob, TenantId
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.outcome import Released
-from leasehold.store import Seat
+from leasehold.store import Registration
 
-FULL, BY_MARKS = "fleet/take", "fleet/claim"
+FULL, BY_MARKS = "fleet/claim_next_tenants", "fleet/claim_from_lanes"
 FULL_AGAIN = 60.0
 """Seconds after which a full claim is due again: it may take a twentieth of the time, and took one second."""
 
@@ -24,9 +24,9 @@ FULL_AGAIN = 60.0
 class Steered:
     """A worker for two tenants, whose claims take as long as the test says."""
 
-    def __init__(self, bench: Bench, seat: Seat) -> None:
+    def __init__(self, bench: Bench, registration: Registration) -> None:
         self.bench = bench
-        self.seat = seat
+        self.registration = registration
         self.now = 0.0
         self.full_claims_take = 0.01
         self.statements: list[str] = []
@@ -42,13 +42,13 @@ class Steered:
 
     async def claim(self) -> Claim:
         """The next job, by one call."""
-        claimed = await self.bench.store.claim(self.seat, 1)
+        claimed = await self.bench.store.claim(self.registration, 1)
         assert claimed.claims, "nothing was claimed"
         return claimed.claims[0]
 
     async def a_job_of_each_tenant(self) -> list[JobId]:
         """By one call, too: a share for each of the two."""
-        return [claim.job for claim in (await self.bench.store.claim(self.seat, 2)).claims]
+        return [claim.job for claim in (await self.bench.store.claim(self.registration, 2)).claims]
 
     async def claim_in_vain(self, times: int) -> None:
         for _ in range(times):
@@ -127,7 +127,9 @@ async def test_a_remembered_lane_that_is_held_starts_nothing(
 ) -> None:
     """More than one report runs already, so that a cap of one is reached."""
     await hold(steered.bench)
-    started = [claim.tenant for _ in range(10) for claim in (await steered.bench.store.claim(steered.seat, 1)).claims]
+    started = [
+        claim.tenant for _ in range(10) for claim in (await steered.bench.store.claim(steered.registration, 1)).claims
+    ]
     assert BY_MARKS in steered.statements
     assert ACME not in started
     assert len(started) >= 5
@@ -179,7 +181,7 @@ async def test_the_last_jobs_of_a_lane_are_found_below_its_mark(steered: Steered
     (released,) = await give_back(steered, 1)
     claimed = set()
     for _ in range(60):
-        claims = (await steered.bench.store.claim(steered.seat, 1)).claims
+        claims = (await steered.bench.store.claim(steered.registration, 1)).claims
         claimed |= {claim.job for claim in claims}
         if not claims:
             break
@@ -189,7 +191,7 @@ async def test_the_last_jobs_of_a_lane_are_found_below_its_mark(steered: Steered
 async def test_a_worker_that_was_evicted_claims_nothing_by_marks(steered: Steered) -> None:
     """It is told when its memory of two tenants is used up."""
     await steered.bench.move_clock(2 * LEASE)
-    with pytest.raises(SeatLost):
+    with pytest.raises(RegistrationLost):
         await steered.claim_in_vain(times=4)
 
 

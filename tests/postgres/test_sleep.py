@@ -17,10 +17,10 @@ from tests.store.ears import Ears, listening
 from leasehold.model.job import JobId, NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
 from leasehold.model.outcome import Succeeded, decide
-from leasehold.store import Claimed, Seat, Store
+from leasehold.store import Claimed, Registration, Store
 
 # The sleeper's row, the question whether anybody is in flight, a last claim, and the timer.
-STATEMENTS = ["fleet/sleep", "fleet/quiet", "fleet/take", "fleet/doze"]
+STATEMENTS = ["fleet/sleep", "fleet/may_sleep", "fleet/claim_next_tenants", "fleet/set_wake_time"]
 THROUGH = len(STATEMENTS)
 INTERLEAVINGS = list(combinations_with_replacement(range(THROUGH + 1), 2))
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
@@ -69,7 +69,7 @@ class Producer:
             await self._transaction.rollback()
 
 
-async def settle_against(bench: Bench, seat: Seat, producers: Sequence[Producer]) -> Claimed:
+async def settle_against(bench: Bench, registration: Registration, producers: Sequence[Producer]) -> Claimed:
     """What settle says when the producers act between its statements, and after it those that are left."""
     step = 0
 
@@ -84,7 +84,7 @@ async def settle_against(bench: Bench, seat: Seat, producers: Sequence[Producer]
 
     stepped(bench.store, after)
     await act()
-    settled = await bench.store.settle(seat)
+    settled = await bench.store.prepare_to_sleep(registration)
     while step < THROUGH:
         await after("the end")
     return settled
@@ -93,45 +93,45 @@ async def settle_against(bench: Bench, seat: Seat, producers: Sequence[Producer]
 class Night:
     """One worker that settles again and again, each time as if for the first time."""
 
-    def __init__(self, bench: Bench, seat: Seat, ears: Ears, observer: Raw) -> None:
-        self._bench, self._seat, self._ears, self._observer = bench, seat, ears, observer
+    def __init__(self, bench: Bench, registration: Registration, ears: Ears, observer: Raw) -> None:
+        self._bench, self._registration, self._ears, self._observer = bench, registration, ears, observer
 
     async def sleeps_through(self, producers: Sequence[Producer]) -> bool:
         """Whether it lies asleep, and nobody wakes it, though there is a job that was committed."""
         await self._observer.execute("delete from leasehold.sleepers")
         await self._was_woken()
-        settled = await settle_against(self._bench, self._seat, producers)
+        settled = await settle_against(self._bench, self._registration, producers)
         noticed = bool(settled.claims) or settled.more or await self._was_woken()
-        claims = [*settled.claims, *await self._bench.claim(10, self._seat)]
+        claims = [*settled.claims, *await self._bench.claim(10, self._registration)]
         assert {claim.job for claim in claims} == {p.committed for p in producers if p.committed is not None}
         assert not await self._bench.finish_all([(claim, Succeeded()) for claim in claims])
         return bool(claims) and not noticed
 
     async def _was_woken(self) -> bool:
-        return bool(await heard_so_far(self._observer, {self._seat: self._ears}))
+        return bool(await heard_so_far(self._observer, {self._registration: self._ears}))
 
 
 @pytest.fixture
-async def worker(bench: Bench) -> Seat:
+async def worker(bench: Bench) -> Registration:
     """There is a job for tomorrow: a worker that settles goes through all four statements."""
     await bench.enqueue(delay=DAY)
     return await bench.worker()
 
 
-async def test_settling_takes_the_statements_that_these_tests_stop_it_at(bench: Bench, worker: Seat) -> None:
+async def test_settling_takes_the_statements_that_these_tests_stop_it_at(bench: Bench, worker: Registration) -> None:
     taken: list[str] = []
 
     async def after(name: str) -> None:
         taken.append(name)
 
     stepped(bench.store, after)
-    await bench.store.settle(worker)
+    await bench.store.prepare_to_sleep(worker)
     assert taken == STATEMENTS
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 async def test_no_job_is_slept_through_at_whichever_steps_it_is_inserted_and_committed(
-    bench: Bench, worker: Seat, connections: Connections, observer: Raw, isolation: Isolation
+    bench: Bench, worker: Registration, connections: Connections, observer: Raw, isolation: Isolation
 ) -> None:
     connection = await connections.open()
     async with listening(bench.store, worker) as ears:
@@ -142,10 +142,10 @@ async def test_no_job_is_slept_through_at_whichever_steps_it_is_inserted_and_com
 
 
 async def test_without_asking_who_is_in_flight_a_job_is_slept_through(
-    bench: Bench, worker: Seat, connections: Connections, observer: Raw
+    bench: Bench, worker: Registration, connections: Connections, observer: Raw
 ) -> None:
     """The control: inserted before there was a sleeper, committed after the last claim. The test above can fail."""
-    with_statement(bench.store, "fleet/quiet", "select $1::text[] is not null")
+    with_statement(bench.store, "fleet/may_sleep", "select $1::text[] is not null")
     connection = await connections.open()
     async with listening(bench.store, worker) as ears:
         night = Night(bench, worker, ears, observer)
@@ -158,7 +158,7 @@ async def test_without_asking_who_is_in_flight_a_job_is_slept_through(
 
 
 async def test_no_job_is_slept_through_when_some_of_three_producers_roll_back(
-    bench: Bench, worker: Seat, connections: Connections, observer: Raw
+    bench: Bench, worker: Registration, connections: Connections, observer: Raw
 ) -> None:
     chance = random.Random(7)
     three = [await connections.open() for _ in range(3)]
@@ -182,7 +182,7 @@ async def test_no_job_is_slept_through_when_some_of_three_producers_roll_back(
     "scope", [Scope(ScopeKind.TENANT, ACME), Scope(ScopeKind.DEFINITION, "report")], ids=["tenant", "definition"]
 )
 async def test_no_finish_that_frees_a_capped_scope_is_slept_through(
-    bench: Bench, worker: Seat, connections: Connections, second_store: Store, observer: Raw, scope: Scope
+    bench: Bench, worker: Registration, connections: Connections, second_store: Store, observer: Raw, scope: Scope
 ) -> None:
     """The one job that the cap lets run is finished, in a transaction that begins and ends at these steps."""
     busy, connection = await bench.join(store=second_store), await connections.open()
@@ -190,7 +190,7 @@ async def test_no_finish_that_frees_a_capped_scope_is_slept_through(
     postgres(second_store)._finisher._connection = connection  # type: ignore[assignment]
 
     async def finish(connection: Raw) -> JobId:
-        assert not await second_store.finish([(running, decide(Succeeded(), running, luck=0))])
+        assert not await second_store.finish([(running, decide(Succeeded(), running, jitter=0))])
         return waiting
 
     async with listening(bench.store, worker) as ears:
@@ -204,7 +204,7 @@ async def test_no_finish_that_frees_a_capped_scope_is_slept_through(
 
 
 async def test_no_earlier_due_time_is_missed_at_whichever_steps_it_is_inserted_and_committed(
-    bench: Bench, worker: Seat, connections: Connections, observer: Raw
+    bench: Bench, worker: Registration, connections: Connections, observer: Raw
 ) -> None:
     """Tomorrow's job is known. One comes up that is due in an hour: the timer is set anew, or a wake comes."""
     connection = await connections.open()
@@ -226,7 +226,7 @@ async def test_no_earlier_due_time_is_missed_at_whichever_steps_it_is_inserted_a
 
 
 async def test_a_worker_stopped_anywhere_in_the_protocol_blocks_no_enqueue(
-    bench: Bench, worker: Seat, connections: Connections
+    bench: Bench, worker: Registration, connections: Connections
 ) -> None:
     """After each of its statements others enqueue, as if it had been stopped there: nothing is locked."""
     connection = await connections.open(lock_timeout="1s", statement_timeout="2s")
@@ -237,6 +237,6 @@ async def test_a_worker_stopped_anywhere_in_the_protocol_blocks_no_enqueue(
         enqueued.append(name)
 
     stepped(bench.store, after)
-    settled = await bench.store.settle(worker)
+    settled = await bench.store.prepare_to_sleep(worker)
     assert (list(settled.claims), settled.more) == ([], False)
     assert enqueued == STATEMENTS

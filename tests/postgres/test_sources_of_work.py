@@ -48,7 +48,7 @@ async def replaced(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
 
 async def in_chunks(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
     yield
-    async with bench.door.filling() as filling:
+    async with bench.door.bulk_transaction() as filling:
         await filling.enqueue([NewJob(definition="report")])
         await filling.enqueue([NewJob(definition="report")])
 
@@ -83,7 +83,7 @@ async def snoozed(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
 
 
 async def crashed(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
-    claim = await bench.running(seat=await bench.join())
+    claim = await bench.running(registration=await bench.join())
     yield
     await observer.execute("delete from leasehold.workers where id = $1::uuid", claim.worker)
     (orphan,) = await bench.store.evict(10)
@@ -122,11 +122,11 @@ async def test_a_source_of_work_wakes_a_sleeper(bench: Bench, observer: Raw, sou
     await bench.enqueue(delay=HOUR / 2)
     async with aclosing(source(bench, observer)) as making:
         await anext(making)
-        seat = await bench.worker()
-        async with asleep(bench.store, seat) as ears:
+        registration = await bench.worker()
+        async with asleep(bench.store, registration) as ears:
             with pytest.raises(StopAsyncIteration):
                 await anext(making)
-            assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+            assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -139,12 +139,12 @@ async def test_a_sleeper_is_woken_for_each_of_its_definitions(bench: Bench, obse
         """
     )
     await bench.store.sync_definitions([REPORT, Definition(other)])
-    seat = await bench.join(*([other, "report"] if turned else ["report", other]))
+    registration = await bench.join(*([other, "report"] if turned else ["report", other]))
     for definition in ("report", other):
-        async with asleep(bench.store, seat) as ears:
+        async with asleep(bench.store, registration) as ears:
             await bench.enqueue(definition)
-            assert await heard_so_far(observer, {seat: ears}) == {seat: 1}, definition
-            await bench.succeed(await bench.claim_one(seat))
+            assert await heard_so_far(observer, {registration: ears}) == {registration: 1}, definition
+            await bench.succeed(await bench.claim_one(registration))
 
 
 # Ends that free a capped scope
@@ -174,7 +174,7 @@ async def canceled(bench: Bench, claim: Claim) -> AsyncGenerator[None, None]:
 async def retried_later(bench: Bench, claim: Claim) -> AsyncGenerator[None, None]:
     """The sleeper's own timer comes before the retry: only the freed room can wake it."""
     yield
-    await bench.finish(claim, Raised("Unlucky", "no luck", retry_in=2 * HOUR))
+    await bench.finish(claim, Raised("Unlucky", "no jitter", retry_in=2 * HOUR))
 
 
 async def lost(bench: Bench, claim: Claim) -> AsyncGenerator[None, None]:
@@ -188,40 +188,40 @@ async def lost(bench: Bench, claim: Claim) -> AsyncGenerator[None, None]:
 @pytest.mark.parametrize("end", [in_a_transaction, succeeded, canceled, retried_later, lost])
 async def test_an_end_that_frees_a_cap_wakes_a_sleeper(bench: Bench, observer: Raw, scope: Scope, end: End) -> None:
     await bench.enqueue("email", delay=HOUR)
-    claim = await bench.running(seat=await bench.join(lease=LEASE), max_attempts=1 if end is lost else 3)
+    claim = await bench.running(registration=await bench.join(lease=LEASE), max_attempts=1 if end is lost else 3)
     await bench.store.limit(scope, Limits(max_running=1))
     await bench.enqueue()
-    seat = await bench.worker()
+    registration = await bench.worker()
     async with aclosing(end(bench, claim)) as ending:
         await anext(ending)
-        async with asleep(bench.store, seat) as ears:
+        async with asleep(bench.store, registration) as ears:
             with pytest.raises(StopAsyncIteration):
                 await anext(ending)
-            assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+            assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 @SCOPES
 async def test_an_administrator_that_lifts_a_hold_wakes_a_sleeper(bench: Bench, observer: Raw, scope: Scope) -> None:
     await bench.running()
     await bench.enqueue()
-    seat = await bench.worker()
+    registration = await bench.worker()
     await bench.store.limit(scope, Limits(max_running=1))
-    async with asleep(bench.store, seat) as ears:
+    async with asleep(bench.store, registration) as ears:
         await bench.store.limit(scope, Limits(max_running=2))
-        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
     await bench.store.pause(scope, Pause("maintenance"))
-    async with asleep(bench.store, seat) as ears:
+    async with asleep(bench.store, registration) as ears:
         await bench.store.pause(scope, None)
-        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 async def test_an_activated_definition_wakes_a_sleeper(bench: Bench, observer: Raw) -> None:
     await bench.enqueue()
     await bench.store.activate("report", False)
-    seat = await bench.worker()
-    async with asleep(bench.store, seat) as ears:
+    registration = await bench.worker()
+    async with asleep(bench.store, registration) as ears:
         await bench.store.activate("report", True)
-        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 @SCOPES
@@ -236,8 +236,8 @@ async def test_a_finish_looks_for_held_work_once_it_has_the_lock(
     holder = await connections.open()
     await bench.store.limit(scope, Limits(max_running=1))
     claim = await bench.running()
-    seat = await bench.join()
-    async with asleep(bench.store, seat) as ears:
+    registration = await bench.join()
+    async with asleep(bench.store, registration) as ears:
         await holder.execute("select pg_advisory_lock(leasehold.sleep_key())")
         finishing = asyncio.create_task(bench.succeed(claim))
         await blocked(observer, 1)
@@ -246,7 +246,7 @@ async def test_a_finish_looks_for_held_work_once_it_has_the_lock(
         )
         await holder.execute("select pg_advisory_unlock(leasehold.sleep_key())")
         await finishing
-        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 async def test_a_finish_in_a_transaction_tells_who_waits_for_it(bench: Bench, observer: Raw) -> None:
@@ -276,8 +276,8 @@ async def test_no_producer_hangs_behind_a_lock_that_anyone_can_take(
     hostile = await connections.open()
     async with aclosing(source(bench, observer)) as making:
         await anext(making)
-        seat = await bench.worker()
-        async with asleep(bench.store, seat) as ears:
+        registration = await bench.worker()
+        async with asleep(bench.store, registration) as ears:
             await hostile.execute("select pg_advisory_lock(leasehold.sleep_key())")
             async with asyncio.timeout(20):
                 with pytest.raises(StopAsyncIteration):
@@ -304,14 +304,14 @@ async def test_a_worker_that_goes_to_sleep_meanwhile_is_notified(
     bench: Bench, observer: Raw, connections: Connections
 ) -> None:
     """The producer could not take the lock, so the worker fell asleep before the producer's commit."""
-    hostile, producer, seat = await connections.open(), await connections.open(), await bench.worker()
-    async with asleep(bench.store, seat) as ears:
+    hostile, producer, registration = await connections.open(), await connections.open(), await bench.worker()
+    async with asleep(bench.store, registration) as ears:
         await hostile.execute("select pg_advisory_lock(leasehold.sleep_key())")
         transaction = producer.transaction()
         await transaction.start()
         await bench.door.enqueue([NewJob(definition="report")], within=producer)
         await hostile.execute("select pg_advisory_unlock(leasehold.sleep_key())")
-        await fall_asleep(bench.store, seat)
+        await fall_asleep(bench.store, registration)
         await transaction.commit()
         assert await ears.next() is Wake.WORK
 

@@ -7,28 +7,28 @@ import pytest
 from tests.postgres.rig import Raw, blocked
 from tests.store.bench import HOUR, LEASE, Bench
 
-from leasehold.model.job import Claim, Line
+from leasehold.model.job import Claim, LogLine
 from leasehold.model.outcome import LeaseLost, Outcome, Raised, Released, Succeeded, decide
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Seat, Store
+from leasehold.store import Registration, Store
 
-Twice = tuple[Seat, Claim, Claim]
+Twice = tuple[Registration, Claim, Claim]
 
 
-async def given_back(bench: Bench, seat: Seat, claim: Claim) -> None:
+async def given_back(bench: Bench, registration: Registration, claim: Claim) -> None:
     await bench.finish(claim, Released())
 
 
-async def retried(bench: Bench, seat: Seat, claim: Claim) -> None:
-    await bench.finish(claim, Raised("Unlucky", "no luck"))
+async def retried(bench: Bench, registration: Registration, claim: Claim) -> None:
+    await bench.finish(claim, Raised("Unlucky", "no jitter"))
     await bench.move_clock(HOUR)
 
 
-async def expired(bench: Bench, seat: Seat, claim: Claim) -> None:
-    """Somebody ended it as lost, though its worker came back in time to keep the seat."""
+async def expired(bench: Bench, registration: Registration, claim: Claim) -> None:
+    """Somebody ended it as lost, though its worker came back in time to keep the registration."""
     await bench.finish(claim, LeaseLost())
     await bench.move_clock(HOUR)
-    assert (await bench.store.renew(seat, [], 365 * 24 * HOUR)).alive
+    assert (await bench.store.renew(registration, [], 365 * 24 * HOUR)).alive
 
 
 WAYS = [given_back, retried, expired]
@@ -36,14 +36,14 @@ WAYS = [given_back, retried, expired]
 
 @pytest.fixture(params=WAYS, ids=[way.__name__ for way in WAYS])
 async def twice(bench: Bench, request: pytest.FixtureRequest) -> Twice:
-    """One seat has claimed one job twice: attempt 1 ended in some way, attempt 2 runs."""
-    way: Callable[[Bench, Seat, Claim], Awaitable[None]] = request.param
-    seat = await bench.worker()
+    """One registration has claimed one job twice: attempt 1 ended in some way, attempt 2 runs."""
+    way: Callable[[Bench, Registration, Claim], Awaitable[None]] = request.param
+    registration = await bench.worker()
     stale = await bench.running()
-    await way(bench, seat, stale)
+    await way(bench, registration, stale)
     live = await bench.claim_one()
     assert (live.job, live.worker, live.attempt) == (stale.job, stale.worker, 2)
-    return seat, stale, live
+    return registration, stale, live
 
 
 @pytest.mark.parametrize("outcome", [Succeeded(), Raised("Stale", "stale"), Released()], ids=["end", "retry", "back"])
@@ -68,39 +68,39 @@ async def test_in_one_batch_the_stale_finish_is_refused_and_the_live_one_is_writ
 async def test_a_heartbeat_tells_that_the_stale_claim_is_lost_and_the_live_one_is_not(
     bench: Bench, twice: Twice
 ) -> None:
-    seat, stale, live = twice
-    renewal = await bench.store.renew(seat, [stale, live], HOUR)
+    registration, stale, live = twice
+    renewal = await bench.store.renew(registration, [stale, live], HOUR)
     assert (renewal.alive, renewal.lost) == (True, frozenset({stale}))
 
 
 async def test_a_stale_claims_lines_are_refused_and_the_live_ones_are_kept(bench: Bench, twice: Twice) -> None:
     _, stale, live = twice
-    refused = await bench.store.say([(stale, Line(1, "a ghost")), (live, Line(1, "alive"))])
+    refused = await bench.store.append_log([(stale, LogLine(1, "a ghost")), (live, LogLine(1, "alive"))])
     assert refused == {stale}
     assert (await bench.texts(stale), await bench.texts(live)) == ([], ["alive"])
 
 
 async def test_a_cancel_request_is_for_the_live_claim_only(bench: Bench, twice: Twice) -> None:
-    seat, stale, live = twice
+    registration, stale, live = twice
     await bench.door.cancel([live.job])
-    assert (await bench.store.renew(seat, [stale, live], HOUR)).cancels == {live}
+    assert (await bench.store.renew(registration, [stale, live], HOUR)).cancels == {live}
 
 
 async def test_an_evicted_worker_is_told_that_it_is_dead_and_its_claims_are_lost(
     bench: Bench, second_store: Store
 ) -> None:
-    seat = await bench.join(lease=LEASE)
-    stale = await bench.running(seat=seat)
+    registration = await bench.join(lease=LEASE)
+    stale = await bench.running(registration=registration)
     await bench.move_clock(2 * LEASE)
     (orphan,) = await second_store.evict(10)
     await bench.finish(orphan, Released())
     live = await bench.claim_one()
-    renewal = await bench.store.renew(seat, [stale], LEASE)
+    renewal = await bench.store.renew(registration, [stale], LEASE)
     assert (renewal.alive, renewal.lost) == (False, frozenset({stale}))
     assert live.worker != stale.worker
 
 
-@pytest.mark.parametrize("outcome", [Succeeded(), Raised("Unlucky", "no luck")], ids=["end", "retry"])
+@pytest.mark.parametrize("outcome", [Succeeded(), Raised("Unlucky", "no jitter")], ids=["end", "retry"])
 async def test_a_finish_that_waits_for_a_change_beside_its_fence_is_written(
     bench: Bench, observer: Raw, second_store: Store, outcome: Outcome
 ) -> None:
@@ -108,7 +108,7 @@ async def test_a_finish_that_waits_for_a_change_beside_its_fence_is_written(
     claim = await bench.running()
     async with observer.transaction():
         await observer.execute("update leasehold.jobs set awaited = true")
-        finishing = asyncio.create_task(second_store.finish([(claim, decide(outcome, claim, luck=0))]))
+        finishing = asyncio.create_task(second_store.finish([(claim, decide(outcome, claim, jitter=0))]))
         await blocked(observer)
     assert await finishing == frozenset()
     assert (await bench.status(claim.job)) is not Status.RUNNING
@@ -120,7 +120,7 @@ async def test_a_retry_that_waits_for_a_cancel_request_ends_the_job_as_canceled(
     claim = await bench.running()
     async with observer.transaction():
         await observer.execute("update leasehold.jobs set cancel_requested_at = leasehold.clock()")
-        verdict = decide(Raised("Unlucky", "no luck"), claim, luck=0)
+        verdict = decide(Raised("Unlucky", "no jitter"), claim, jitter=0)
         finishing = asyncio.create_task(second_store.finish([(claim, verdict)]))
         await blocked(observer)
     assert await finishing == frozenset()
@@ -135,7 +135,7 @@ async def test_a_finish_that_waits_for_the_next_attempts_claim_to_commit_is_refu
     stale = await bench.running()
     async with observer.transaction():
         await observer.execute("update leasehold.jobs set attempt = attempt + 1")
-        finishing = asyncio.create_task(second_store.finish([(stale, decide(outcome, stale, luck=0))]))
+        finishing = asyncio.create_task(second_store.finish([(stale, decide(outcome, stale, jitter=0))]))
         await blocked(observer)
     assert await finishing == {stale}
     assert (await bench.job(stale.job)).status is Status.RUNNING

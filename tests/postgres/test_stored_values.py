@@ -15,7 +15,7 @@ from leasehold.errors import ValueRefused
 from leasehold.model.backoff import DEFAULT
 from leasehold.model.bounds import LATEST, LONGEST
 from leasehold.model.definition import Definition
-from leasehold.model.job import JobRecord, Line, NewJob, TenantId
+from leasehold.model.job import JobRecord, LogLine, NewJob, TenantId
 from leasehold.model.outcome import Raised, Succeeded, decide
 from leasehold.model.status import Status
 from leasehold.store import Filter
@@ -55,7 +55,7 @@ async def test_a_job_with_any_moment_is_shown(bench: Bench, observer: Raw, colum
     assert getattr(job, column) == shown
     listed = [
         *(await bench.store.tenant(OTHER).find(Filter(), None, 10)).jobs,
-        *(await bench.store.everywhere(Filter(), None, 10)).jobs,
+        *(await bench.store.find_all_tenants(Filter(), None, 10)).jobs,
     ]
     assert {record.id for record in listed} == {job.id}
 
@@ -63,14 +63,14 @@ async def test_a_job_with_any_moment_is_shown(bench: Bench, observer: Raw, colum
 @pytest.mark.parametrize("moment", ["infinity", "294276-01-01"])
 async def test_one_endless_delay_stops_no_claim(bench: Bench, observer: Raw, moment: str) -> None:
     await stored(bench, observer, f"scheduled_for = '{moment}'")
-    seat = await bench.join(tenants=None)
-    renewal = await bench.store.renew(seat, (), DAY)
-    claimed = await bench.store.claim(seat, 10)
+    registration = await bench.join(tenants=None)
+    renewal = await bench.store.renew(registration, (), DAY)
+    claimed = await bench.store.claim(registration, 10)
     assert claimed.claims == []
     assert renewal.next_due is not None
     assert claimed.next_due is not None
     assert renewal.next_due > claimed.next_due > timedelta(days=365 * 5000)
-    assert not (await bench.store.settle(seat)).claims
+    assert not (await bench.store.prepare_to_sleep(registration)).claims
 
 
 async def test_a_job_whose_attempts_can_not_be_counted_any_further_stops_no_claim(
@@ -108,9 +108,9 @@ async def test_one_endless_pause_stops_no_other_tenant(bench: Bench, observer: R
     )
     await bench.store.tenant(OTHER).enqueue([NewJob(definition="report")])
     job = await bench.enqueue()
-    seat = await bench.join(tenants=None)
-    assert [claim.job for claim in (await bench.store.claim(seat, 10)).claims] == [job]
-    assert not (await bench.store.settle(seat)).claims
+    registration = await bench.join(tenants=None)
+    assert [claim.job for claim in (await bench.store.claim(registration, 10)).claims] == [job]
+    assert not (await bench.store.prepare_to_sleep(registration)).claims
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_a_job_of_a_name_that_nothing_can_have_is_shown(
     assert (answer.code, job in answer.out, calm in answer.out) == (0, True, True)
     cursor, walked = None, list[str]()
     while cursor is not None or not walked:
-        page = await bench.store.everywhere(Filter(), cursor, 1)
+        page = await bench.store.find_all_tenants(Filter(), cursor, 1)
         cursor, walked = page.next, [*walked, *(record.id for record in page.jobs)]
     assert {job, calm} <= set(walked)
     assert (await leasehold("job", job, *words)).code == 0
@@ -207,7 +207,7 @@ UNKNOWN_WORDS = [
 async def test_a_table_takes_no_unknown_word(bench: Bench, observer: Raw, table: str, column: str) -> None:
     await bench.failed()
     claim = await bench.running()
-    await bench.store.say([(claim, Line(1, "said"))])
+    await bench.store.append_log([(claim, LogLine(1, "said"))])
     await observer.execute("insert into leasehold.limits (kind, key, max_running) values ('tenant', 'acme', 3)")
     with pytest.raises(CheckViolationError):
         await observer.execute(f"update leasehold.{table} set {column} = 'oracle'")  # noqa: S608
@@ -325,7 +325,7 @@ async def test_a_claim_of_an_unreadable_backoff_waits_as_by_default(bench: Bench
 
 async def test_a_verdict_that_cannot_be_written_is_refused_as_ours(bench: Bench) -> None:
     claim = await bench.running()
-    verdict = replace(decide(Succeeded(), claim, luck=0), error_code="a\0b")
+    verdict = replace(decide(Succeeded(), claim, jitter=0), error_code="a\0b")
     with pytest.raises(ValueRefused, match="LH-1014"):
         await bench.store.finish([(claim, verdict)])
     assert await bench.status(claim.job) is Status.RUNNING

@@ -47,7 +47,7 @@ async def test_a_finish_does_not_wait_for_a_reclaimed_job(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
     """A handler that stands still inside its transaction may hold the row of the reclaimed job."""
-    lost = await bench.running(seat=await bench.join(lease=SECOND))
+    lost = await bench.running(registration=await bench.join(lease=SECOND))
     own = await bench.running()
     await bench.move_clock(DAY)
     (orphan,) = await bench.store.evict(10)
@@ -55,7 +55,7 @@ async def test_a_finish_does_not_wait_for_a_reclaimed_job(
     transaction = handler.transaction()
     await transaction.start()
     await handler.execute("select from leasehold.jobs where id = $1::uuid for update", lost.job)
-    verdict = decide(LeaseLost(), orphan, luck=0)
+    verdict = decide(LeaseLost(), orphan, jitter=0)
     async with task(bench.store.finish([(orphan, verdict)], reclaimed=True)) as reclaiming:
         await blocked(observer)
         async with asyncio.timeout(30):

@@ -14,29 +14,32 @@ from tests.store.ears import Ears, asleep, fall_asleep, listening
 
 from leasehold.model.job import NewJob, TenantId
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
-from leasehold.store import Seat, Store, Wake
+from leasehold.store import Registration, Store, Wake
 
 TENANT = Scope(ScopeKind.TENANT, ACME)
 DEFINITION = Scope(ScopeKind.DEFINITION, "report")
 
 
 @asynccontextmanager
-async def all_asleep(store: Store, *seats: Seat) -> AsyncIterator[dict[Seat, Ears]]:
+async def all_asleep(store: Store, *registrations: Registration) -> AsyncIterator[dict[Registration, Ears]]:
     """They fell asleep in this order."""
     async with AsyncExitStack() as stack:
-        yield {seat: await stack.enter_async_context(asleep(store, seat)) for seat in seats}
+        yield {
+            registration: await stack.enter_async_context(asleep(store, registration))
+            for registration in registrations
+        }
 
 
-async def gone(store: Store, observer: Raw, seat: Seat) -> None:
+async def gone(store: Store, observer: Raw, registration: Registration) -> None:
     """A worker that fell asleep and then died with kill -9: its row is there, nobody listens."""
-    async with asleep(store, seat):
+    async with asleep(store, registration):
         pass
 
     async def not_listening() -> bool:
-        return not await observer.fetchval("select leasehold.listens($1::uuid)", seat.worker)
+        return not await observer.fetchval("select leasehold.listens($1::uuid)", registration.worker)
 
     await eventually(not_listening, what="the end of the listening session")
-    assert seat.worker in await sleepers(observer)
+    assert registration.worker in await sleepers(observer)
 
 
 # One job, one wake
@@ -88,14 +91,14 @@ async def test_a_rolled_back_enqueue_wakes_nobody_and_leaves_the_sleeper_to_othe
     bench: Bench, observer: Raw, connections: Connections
 ) -> None:
     connection = await connections.open()
-    seat = await bench.worker()
-    async with all_asleep(bench.store, seat) as ears:
+    registration = await bench.worker()
+    async with all_asleep(bench.store, registration) as ears:
         transaction = connection.transaction()
         await transaction.start()
         await bench.door.enqueue([NewJob(definition="report")], within=connection)
         await transaction.rollback()
         assert await heard_so_far(observer, ears) == {}
-        assert await sleepers(observer) == [seat.worker]
+        assert await sleepers(observer) == [registration.worker]
 
 
 async def test_every_sleeper_hears_of_a_job_whose_producer_can_not_see_who_sleeps(
@@ -105,11 +108,11 @@ async def test_every_sleeper_hears_of_a_job_whose_producer_can_not_see_who_sleep
     connection = await connections.open()
     async with connection.transaction(isolation="repeatable_read"):
         await connection.execute("select from leasehold.sleepers")
-        seats = [await bench.join() for _ in range(2)]
-        async with all_asleep(bench.store, *seats) as ears:
+        registrations = [await bench.join() for _ in range(2)]
+        async with all_asleep(bench.store, *registrations) as ears:
             await bench.door.enqueue([NewJob(definition="report")], within=connection)
             await connection.execute("commit")
-            assert await heard_so_far(observer, ears) == dict.fromkeys(seats, 1)
+            assert await heard_so_far(observer, ears) == dict.fromkeys(registrations, 1)
             await connection.execute("begin")
 
 
@@ -143,10 +146,10 @@ async def test_a_sleeper_whose_session_was_terminated_comes_back_with_a_wake(ben
 async def test_a_job_enqueued_while_the_only_sleeper_was_not_listening_is_found_when_it_is_back(
     bench: Bench, observer: Raw
 ) -> None:
-    seat = await bench.worker()
-    await gone(bench.store, observer, seat)
+    registration = await bench.worker()
+    await gone(bench.store, observer, registration)
     job = await bench.enqueue()
-    async with listening(bench.store, seat):
+    async with listening(bench.store, registration):
         assert await bench.claimed_jobs() == [job]
 
 
@@ -154,10 +157,10 @@ async def test_a_worker_can_listen_again_though_the_server_still_holds_its_old_s
     bench: Bench, connections: Connections
 ) -> None:
     """The network went away without a word: for the server the old session lives on, for hours if need be."""
-    seat, old = await bench.worker(), await connections.open()
-    await old.execute("select pg_advisory_lock_shared(leasehold.listener_key($1::uuid))", seat.worker)
-    async with asyncio.timeout(SOON.total_seconds()), listening(bench.store, seat) as ears:
-        await fall_asleep(bench.store, seat)
+    registration, old = await bench.worker(), await connections.open()
+    await old.execute("select pg_advisory_lock_shared(leasehold.listener_key($1::uuid))", registration.worker)
+    async with asyncio.timeout(SOON.total_seconds()), listening(bench.store, registration) as ears:
+        await fall_asleep(bench.store, registration)
         await bench.enqueue()
         assert await ears.next() is Wake.WORK
 
@@ -169,13 +172,13 @@ async def test_the_only_sleeper_hears_of_a_job_though_another_producer_holds_it_
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
     first = await connections.open()
-    seat = await bench.worker()
-    async with all_asleep(bench.store, seat) as ears:
+    registration = await bench.worker()
+    async with all_asleep(bench.store, registration) as ears:
         transaction = first.transaction()
         await transaction.start()
         await bench.door.enqueue([NewJob(definition="report")], within=first)
         await bench.enqueue()
-        assert await heard_so_far(observer, ears) == {seat: 1}
+        assert await heard_so_far(observer, ears) == {registration: 1}
         await transaction.rollback()
 
 
@@ -186,8 +189,8 @@ async def test_a_producer_waits_a_moment_for_one_that_holds_the_only_sleeper_and
     await observer.execute(
         "create or replace function leasehold.patience() returns text language sql as $$ select '1min' $$"
     )
-    seat, first = await bench.join(), await connections.open()
-    async with asleep(bench.store, seat) as ears:
+    registration, first = await bench.join(), await connections.open()
+    async with asleep(bench.store, registration) as ears:
         transaction = first.transaction()
         await transaction.start()
         await bench.door.enqueue([NewJob(definition="report")], within=first)
@@ -195,14 +198,14 @@ async def test_a_producer_waits_a_moment_for_one_that_holds_the_only_sleeper_and
         await blocked(observer, 1)
         await transaction.commit()
         await second
-        assert await heard_so_far(observer, {seat: ears}) == {seat: 1}
+        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
 async def test_a_producer_leaves_the_lock_timeout_of_its_caller_as_it_was(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
-    seat, first, second = await bench.join(), await connections.open(), await connections.open()
-    async with asleep(bench.store, seat), first.transaction(), second.transaction():
+    registration, first, second = await bench.join(), await connections.open(), await connections.open()
+    async with asleep(bench.store, registration), first.transaction(), second.transaction():
         await second.execute("set local lock_timeout = '7s'")
         await bench.door.enqueue([NewJob(definition="report")], within=first)
         await bench.door.enqueue([NewJob(definition="report")], within=second)
@@ -229,10 +232,10 @@ async def test_falling_asleep_again_does_not_wait_for_a_producer_that_holds_the_
     bench: Bench, connections: Connections
 ) -> None:
     first = await connections.open()
-    seat = await bench.worker()
-    async with all_asleep(bench.store, seat), first.transaction():
+    registration = await bench.worker()
+    async with all_asleep(bench.store, registration), first.transaction():
         await bench.door.enqueue([NewJob(definition="report")], within=first)
-        settled = await bench.store.settle(seat)
+        settled = await bench.store.prepare_to_sleep(registration)
         assert (list(settled.claims), settled.more) == ([], True)
 
 
@@ -276,7 +279,7 @@ async def test_a_full_worker_wakes_one_that_can_run_the_rest(bench: Bench, obser
     async with all_asleep(bench.store, full, useless, useful) as ears:
         await bench.door.enqueue([NewJob(definition="report", priority=1), NewJob(definition="email")])
         assert [claim.definition.key for claim in await bench.claim(1, full)] == ["report"]
-        await bench.store.rouse(full)
+        await bench.store.wake_another(full)
         assert await heard_so_far(observer, ears) == {full: 1, useful: 1}
 
 
@@ -285,7 +288,7 @@ async def test_a_wake_is_passed_on_by_tenant_too(bench: Bench, observer: Raw) ->
     useless, useful = await bench.join("report", tenants=(ACME,)), await bench.join("report", tenants=(OTHER,))
     async with all_asleep(bench.store, full, useless, useful) as ears:
         await wakes_off(observer, bench.store.tenant(OTHER).enqueue([NewJob(definition="report")]))
-        await bench.store.rouse(full)
+        await bench.store.wake_another(full)
         assert await heard_so_far(observer, ears) == {useful: 1}
 
 
@@ -294,7 +297,7 @@ async def test_a_full_worker_for_all_tenants_wakes_one_for_some(bench: Bench, ob
     useful = await bench.join("report", tenants=(ACME,))
     async with all_asleep(bench.store, full, useless, useful) as ears:
         await wakes_off(observer, bench.door.enqueue([NewJob(definition="report")]))
-        await bench.store.rouse(full)
+        await bench.store.wake_another(full)
         assert await heard_so_far(observer, ears) == {useful: 1}
 
 
@@ -302,7 +305,7 @@ async def test_a_wake_is_passed_on_to_one_sleeper_per_lane(bench: Bench, observe
     full, reports, emails = await bench.join(), await bench.join("report"), await bench.join("email")
     async with all_asleep(bench.store, full, reports, emails) as ears:
         await wakes_off(observer, bench.door.enqueue([NewJob(definition=key) for key in ("report", "email")]))
-        await bench.store.rouse(full)
+        await bench.store.wake_another(full)
         assert await heard_so_far(observer, ears) == {reports: 1, emails: 1}
 
 
@@ -313,7 +316,7 @@ async def test_one_sleeper_that_can_run_all_is_woken_once(
     full, both, other = [await bench.join(tenants=tenants) for _ in range(3)]
     async with all_asleep(bench.store, full, both, other) as ears:
         await wakes_off(observer, bench.door.enqueue([NewJob(definition=key) for key in ("report", "email")]))
-        await bench.store.rouse(full)
+        await bench.store.wake_another(full)
         assert await heard_so_far(observer, ears) == {both: 1}
 
 
@@ -353,7 +356,7 @@ async def test_a_wake_is_not_passed_on_for_work_that_is_held(
     await hold(bench)
     full, idle = await bench.join(tenants=tenants), await bench.join(tenants=tenants)
     async with all_asleep(bench.store, idle) as ears:
-        await bench.store.rouse(full)
+        await bench.store.wake_another(full)
         assert await heard_so_far(observer, ears) == {}
 
 
@@ -361,7 +364,7 @@ async def test_a_worker_that_passes_its_wake_on_is_awake(bench: Bench, observer:
     """Its row is still there if its fallback woke it: the next producer would choose a worker that has no room."""
     full, idle = await bench.join(), await bench.join()
     async with all_asleep(bench.store, full, idle) as ears:
-        await bench.store.rouse(full)
+        await bench.store.wake_another(full)
         await bench.enqueue()
         assert await heard_so_far(observer, ears) == {idle: 1}
 
@@ -384,7 +387,7 @@ async def test_a_worker_that_settled_into_work_is_not_taken_for_a_sleeper(bench:
     busy, idle = await bench.join(), await bench.join()
     await bench.enqueue()
     async with listening(bench.store, busy) as busy_ears:
-        assert len((await bench.store.settle(busy)).claims) == 1
+        assert len((await bench.store.prepare_to_sleep(busy)).claims) == 1
         async with all_asleep(bench.store, idle) as ears:
             await bench.enqueue()
             assert await heard_so_far(observer, {busy: busy_ears, **ears}) == {idle: 1}
@@ -396,21 +399,21 @@ async def test_a_worker_that_settled_into_work_is_not_taken_for_a_sleeper(bench:
 async def test_an_earlier_future_job_wakes_a_sleeper_which_then_sleeps_until_that_one(
     bench: Bench, observer: Raw
 ) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     await bench.enqueue(delay=3 * HOUR)
-    async with all_asleep(bench.store, seat) as ears:
+    async with all_asleep(bench.store, registration) as ears:
         await bench.enqueue(delay=HOUR)
-        assert await heard_so_far(observer, ears) == {seat: 1}
-        next_due = await fall_asleep(bench.store, seat)
+        assert await heard_so_far(observer, ears) == {registration: 1}
+        next_due = await fall_asleep(bench.store, registration)
     assert next_due is not None
     assert next_due <= HOUR
     assert await sleeps_for(observer) <= HOUR
 
 
 async def test_a_later_future_job_does_not_wake_a_sleeper_and_its_timer_stands(bench: Bench, observer: Raw) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     await bench.enqueue(delay=HOUR)
-    async with all_asleep(bench.store, seat) as ears:
+    async with all_asleep(bench.store, registration) as ears:
         before = await observer.fetch("select id, wakes_at from leasehold.sleepers")
         await bench.enqueue(delay=3 * HOUR)
         assert await heard_so_far(observer, ears) == {}

@@ -16,7 +16,7 @@ from leasehold.model.definition import Definition
 from leasehold.model.job import Attempt, Claim, JobId, JobRecord, NewJob, TenantId, WorkerId, tenant_id
 from leasehold.model.outcome import Canceled, Outcome, Raised, Succeeded, decide
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Filter, Seat, Serves, Store, TenantJobs, WorkerFacts
+from leasehold.store import Filter, Registration, Store, Subscription, TenantJobs, WorkerFacts
 
 ACME = tenant_id("acme")
 OTHER = tenant_id("other")
@@ -54,7 +54,7 @@ class Bench:
         self.tenant = tenant
         self.door: TenantJobs = engine.store.tenant(tenant)
         self.move_clock = engine.move_clock
-        self._worker: Seat | None = None
+        self._worker: Registration | None = None
 
     # What the tenant does.
 
@@ -92,39 +92,43 @@ class Bench:
         tenants: tuple[TenantId, ...] | None = (),
         lease: timedelta = DAY,
         store: Store | None = None,
-    ) -> Seat:
+    ) -> Registration:
         """A new worker for these definitions (both, if none is named) and, unless told otherwise, this tenant."""
-        serves = Serves(definitions or ("report", "email"), (self.tenant,) if tenants == () else tenants)
+        serves = Subscription(definitions or ("report", "email"), (self.tenant,) if tenants == () else tenants)
         return await (store or self.store).join(serves, WorkerFacts(host="bench", pid=1), lease)
 
-    async def worker(self) -> Seat:
+    async def worker(self) -> Registration:
         """The bench's own worker, whose lease no test outlives by accident."""
         if self._worker is None:
             self._worker = await self.join(lease=365 * DAY)
         return self._worker
 
-    async def claim(self, limit: int = 10, seat: Seat | None = None, store: Store | None = None) -> list[Claim]:
+    async def claim(
+        self, limit: int = 10, registration: Registration | None = None, store: Store | None = None
+    ) -> list[Claim]:
         """Claims like a worker does: again while there may be more and hands are free."""
-        seat = seat or await self.worker()
+        registration = registration or await self.worker()
         claims: list[Claim] = []
         for _ in range(20):
-            claimed = await (store or self.store).claim(seat, limit - len(claims))
+            claimed = await (store or self.store).claim(registration, limit - len(claims))
             claims += claimed.claims
             if len(claims) >= limit or not claimed.more:
                 break
         return claims
 
-    async def claimed_jobs(self, limit: int = 10, seat: Seat | None = None) -> list[JobId]:
-        return [claim.job for claim in await self.claim(limit, seat)]
+    async def claimed_jobs(self, limit: int = 10, registration: Registration | None = None) -> list[JobId]:
+        return [claim.job for claim in await self.claim(limit, registration)]
 
-    async def claim_one(self, seat: Seat | None = None) -> Claim:
-        (claim,) = await self.claim(1, seat)
+    async def claim_one(self, registration: Registration | None = None) -> Claim:
+        (claim,) = await self.claim(1, registration)
         return claim
 
-    async def running(self, definition: str = "report", seat: Seat | None = None, **fields: Any) -> Claim:
+    async def running(
+        self, definition: str = "report", registration: Registration | None = None, **fields: Any
+    ) -> Claim:
         """A new job, and the claim of the worker that runs it."""
         job = await self.enqueue(definition, **fields)
-        claim = await self.claim_one(seat)
+        claim = await self.claim_one(registration)
         assert claim.job == job, "the bench claimed another job: start with an empty queue"
         return claim
 
@@ -133,13 +137,13 @@ class Bench:
         assert not refused, f"{claim} was fenced off"
 
     async def finish_all(self, done: Sequence[tuple[Claim, Outcome]]) -> frozenset[Claim]:
-        """Decides without luck: jitter takes nothing away."""
-        return await self.store.finish([(claim, decide(outcome, claim, luck=0)) for claim, outcome in done])
+        """Decides without jitter: jitter takes nothing away."""
+        return await self.store.finish([(claim, decide(outcome, claim, jitter=0)) for claim, outcome in done])
 
     async def succeed(self, claim: Claim, result: str | None = None) -> None:
         await self.finish(claim, Succeeded(result))
 
-    async def fail(self, claim: Claim, message: str = "no luck", *, final: bool = False) -> None:
+    async def fail(self, claim: Claim, message: str = "no jitter", *, final: bool = False) -> None:
         await self.finish(claim, Raised("Unlucky", message, final=final))
 
     # Jobs that ended in each way.

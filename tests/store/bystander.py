@@ -10,7 +10,7 @@ from datetime import timedelta
 from tests.store.bench import BROUGHT_ID, KEY, Bench, EngineUnderTest, all_jobs, keyed
 
 from leasehold.model.dedupe import Always, Within
-from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, TenantId, tenant_id
+from leasehold.model.job import Attempt, JobId, JobRecord, LogLine, NewJob, TenantId, tenant_id
 from leasehold.model.status import Status
 from leasehold.store import Store
 
@@ -45,7 +45,7 @@ class Belongings:
     jobs: dict[JobId, JobRecord]
     counts: dict[Status, int]
     attempts: dict[JobId, list[Attempt]]
-    lines: dict[tuple[JobId, int], list[Line]]
+    lines: dict[tuple[JobId, int], list[LogLine]]
     holders: list[JobId]
 
 
@@ -60,7 +60,7 @@ async def settle_in(engine: EngineUnderTest, tenant: TenantId) -> None:
     dead, running = await bench.claim(2, await bench.join("report", lease=FAR))
     assert (dead.job, running.job) == (DEAD_ID, RUNNING_ID)
     await bench.fail(dead)
-    await engine.store.say([(running, Line(1, f"{tenant}'s own business"))])
+    await engine.store.append_log([(running, LogLine(1, f"{tenant}'s own business"))])
 
 
 async def belongings(store: Store, tenant: TenantId) -> Belongings:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from tests.conftest import PATIENCE, eventually
 
-from leasehold.store import DueWork, Seat, Store, Wake
+from leasehold.store import DueWork, Registration, Store, Wake
 
 
 class Ears:
@@ -34,10 +34,10 @@ class Ears:
 
 
 @asynccontextmanager
-async def listening(store: Store, seat: Seat) -> AsyncIterator[Ears]:
+async def listening(store: Store, registration: Registration) -> AsyncIterator[Ears]:
     """Connected: the WORK that every connection begins with has been heard."""
     ears = Ears()
-    async with aclosing(store.wakes(seat)) as wakes:
+    async with aclosing(store.wakes(registration)) as wakes:
         task = asyncio.create_task(ears.listen(wakes))
         try:
             assert await ears.next() is Wake.WORK
@@ -47,13 +47,13 @@ async def listening(store: Store, seat: Seat) -> AsyncIterator[Ears]:
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def fall_asleep(store: Store, seat: Seat) -> timedelta | None:
+async def fall_asleep(store: Store, registration: Registration) -> timedelta | None:
     """Settles until a wake is sure to come; how long until the next job is due."""
     next_due: timedelta | None = None
 
     async def settled() -> bool:
         nonlocal next_due
-        answer = await store.settle(seat)
+        answer = await store.prepare_to_sleep(registration)
         assert not answer.claims, "there was work: nobody could fall asleep"
         next_due = answer.next_due
         return not answer.more
@@ -63,8 +63,8 @@ async def fall_asleep(store: Store, seat: Seat) -> timedelta | None:
 
 
 @asynccontextmanager
-async def asleep(store: Store, seat: Seat) -> AsyncIterator[Ears]:
+async def asleep(store: Store, registration: Registration) -> AsyncIterator[Ears]:
     """A worker that listens and has fallen asleep."""
-    async with listening(store, seat) as ears:
-        await fall_asleep(store, seat)
+    async with listening(store, registration) as ears:
+        await fall_asleep(store, registration)
         yield ears

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from tests.store.bench import DAY, HOUR, Bench
 
-from leasehold.model.job import Attempt, Claim, JobRecord, Line
+from leasehold.model.job import Attempt, Claim, JobRecord, LogLine
 from leasehold.model.outcome import Canceled, Outcome, Raised, Released, Snoozed, Succeeded
-from leasehold.store import FinishAnswer, Seat, Serves, Store
+from leasehold.store import FinishAnswer, Registration, Store, Subscription
 
 EVERY_OUTCOME: list[Outcome] = [
     Succeeded('"stale"'),
@@ -25,13 +25,13 @@ async def assert_it_can_write_nothing(bench: Bench, stale: Claim) -> None:
         assert await bench.finish_all([(stale, outcome)]) == {stale}, outcome
         assert await standing(bench, stale) == before, outcome
     if bench.store.abilities.fenced_logs:
-        assert await bench.store.say([(stale, Line(99, "a ghost speaks"))]) == {stale}
+        assert await bench.store.append_log([(stale, LogLine(99, "a ghost speaks"))]) == {stale}
         assert await standing(bench, stale) == before
     if bench.store.abilities.caller_transaction:
         assert await finish_within(bench.store, stale) is FinishAnswer.FENCED
         assert await standing(bench, stale) == before
-    seat = Seat(stale.worker, Serves(("report", "email"), (bench.tenant,)))
-    assert (await bench.store.renew(seat, [stale], 365 * DAY)).lost == {stale}
+    registration = Registration(stale.worker, Subscription(("report", "email"), (bench.tenant,)))
+    assert (await bench.store.renew(registration, [stale], 365 * DAY)).lost == {stale}
 
 
 async def finish_within(store: Store, claim: Claim) -> FinishAnswer:

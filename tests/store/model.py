@@ -7,7 +7,7 @@ from tests.store.bench import HOUR
 from leasehold.model.job import Claim, JobId, WorkerId
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import CancelAnswer, RescheduleAnswer, RetryAnswer, Seat
+from leasehold.store import CancelAnswer, Registration, RescheduleAnswer, RetryAnswer
 
 
 @dataclass
@@ -38,7 +38,7 @@ class ModelJob:
 
 @dataclass
 class ModelSeat:
-    seat: Seat
+    registration: Registration
     expires_at: int
     ended: bool = False
 
@@ -49,7 +49,7 @@ class Model:
     def __init__(self) -> None:
         self.now = 0
         self.jobs: dict[JobId, ModelJob] = {}
-        self.seats: dict[WorkerId, ModelSeat] = {}
+        self.registrations: dict[WorkerId, ModelSeat] = {}
 
     def holder_of(self, key: str | None) -> ModelJob | None:
         return next((job for job in self.jobs.values() if job.active and job.key == key), None) if key else None
@@ -107,22 +107,22 @@ class Model:
     def is_live(self, claim: Claim) -> bool:
         return self.jobs[claim.job].held_by(claim)
 
-    def must_be_alive(self, seat: Seat) -> bool:
+    def must_be_alive(self, registration: Registration) -> bool:
         """One whose lease is over may be alive, as long as nobody has noticed."""
-        return not self.must_be_gone(seat) and self.seats[seat.worker].expires_at > self.now
+        return not self.must_be_gone(registration) and self.registrations[registration.worker].expires_at > self.now
 
-    def must_be_gone(self, seat: Seat) -> bool:
-        return self.seats[seat.worker].ended
+    def must_be_gone(self, registration: Registration) -> bool:
+        return self.registrations[registration.worker].ended
 
-    def evicted(self, spare: Seat | None = None) -> None:
-        for each in self.seats.values():
-            each.ended |= each.expires_at <= self.now and each.seat != spare
+    def evicted(self, spare: Registration | None = None) -> None:
+        for each in self.registrations.values():
+            each.ended |= each.expires_at <= self.now and each.registration != spare
 
     def orphans(self) -> set[tuple[JobId, int, WorkerId]]:
         return {
             (job.id, job.attempt, job.worker)
             for job in self.jobs.values()
-            if job.worker is not None and self.seats[job.worker].ended
+            if job.worker is not None and self.registrations[job.worker].ended
         }
 
     def _wait(self, job: ModelJob, delay: int) -> None:

@@ -12,7 +12,7 @@ from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import CancelAnswer
 
 ENDED = [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER]
-AGAIN: list[Outcome] = [Raised("Unlucky", "no luck"), TimedOut(HOUR), Snoozed(HOUR), Released(), LeaseLost()]
+AGAIN: list[Outcome] = [Raised("Unlucky", "no jitter"), TimedOut(HOUR), Snoozed(HOUR), Released(), LeaseLost()]
 
 
 async def test_a_queued_job_is_canceled_at_once(bench: Bench) -> None:
@@ -131,7 +131,7 @@ async def test_a_finish_that_came_first_wins(bench: Bench) -> None:
 
 
 async def test_a_dead_workers_job_ends_canceled_and_its_claim_says_why(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE))
+    claim = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.door.cancel([claim.job])
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
@@ -160,10 +160,10 @@ async def test_cancel_and_finish_at_once_agree_on_one_end(bench: Bench) -> None:
 
 
 async def test_cancel_and_claim_at_once_agree_on_who_was_first(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     for _ in range(10):
         job = await bench.enqueue()
-        answers, claimed = await asyncio.gather(bench.door.cancel([job]), bench.store.claim(seat, 1))
+        answers, claimed = await asyncio.gather(bench.door.cancel([job]), bench.store.claim(registration, 1))
         if answers[job] is CancelAnswer.CANCELED:
             assert list(claimed.claims) == []
             assert await bench.status(job) is Status.CANCELED

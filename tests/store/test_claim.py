@@ -7,7 +7,7 @@ import orjson
 import pytest
 from tests.store.bench import ACME, HOUR, LEASE, OTHER, REPORT, Bench, EngineUnderTest
 
-from leasehold.errors import SeatLost
+from leasehold.errors import RegistrationLost
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob, TenantId, tenant_id
 from leasehold.model.status import AttemptStatus, Status
@@ -21,10 +21,10 @@ def with_priorities(store: Store) -> None:
 
 
 async def test_a_claim_carries_all_that_running_needs(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     job = await bench.enqueue(payload={"month": 3}, correlation_id="request-1", max_attempts=7)
     claim = await bench.claim_one()
-    assert (claim.tenant, claim.job, claim.attempt, claim.worker) == (ACME, job, 1, seat.worker)
+    assert (claim.tenant, claim.job, claim.attempt, claim.worker) == (ACME, job, 1, registration.worker)
     assert (claim.definition, claim.version, claim.max_attempts) == (REPORT, 1, 7)
     assert (claim.free_attempts, claim.tries) == (0, 1)
     assert orjson.loads(claim.payload) == {"month": 3}
@@ -40,7 +40,7 @@ async def test_a_claimed_job_runs_under_its_worker(bench: Bench) -> None:
 
 
 async def test_a_running_jobs_lease_is_its_workers(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=HOUR))
+    claim = await bench.running(registration=await bench.join(lease=HOUR))
     job = await bench.job(claim.job)
     assert job.lease_expires_at is not None
     assert job.started_at is not None
@@ -61,7 +61,7 @@ async def test_a_claimed_job_is_not_claimed_again(bench: Bench) -> None:
     job = await bench.enqueue()
     assert await bench.claimed_jobs() == [job]
     assert await bench.claim() == []
-    assert await bench.claim(seat=await bench.join()) == []
+    assert await bench.claim(registration=await bench.join()) == []
 
 
 async def test_the_older_job_comes_first(bench: Bench) -> None:
@@ -109,8 +109,8 @@ async def test_priority_holds_across_one_tenants_definitions(bench: Bench) -> No
 
 async def test_eight_workers_at_once_never_get_the_same_job(bench: Bench, stores: list[Store]) -> None:
     jobs = await bench.enqueue_many(200)
-    seats = [(store, await bench.join(store=store)) for store in stores * 2]
-    rounds = await asyncio.gather(*(bench.claim(25, seat, store) for store, seat in seats))
+    registrations = [(store, await bench.join(store=store)) for store in stores * 2]
+    rounds = await asyncio.gather(*(bench.claim(25, registration, store) for store, registration in registrations))
     claimed = [claim.job for claims in rounds for claim in claims] + await bench.claimed_jobs(200)
     assert sorted(claimed) == sorted(jobs)
 
@@ -118,7 +118,7 @@ async def test_eight_workers_at_once_never_get_the_same_job(bench: Bench, stores
 async def test_a_worker_gets_only_definitions_that_it_serves(bench: Bench) -> None:
     await bench.enqueue("report")
     email = await bench.enqueue("email")
-    assert await bench.claimed_jobs(seat=await bench.join("email")) == [email]
+    assert await bench.claimed_jobs(registration=await bench.join("email")) == [email]
 
 
 async def test_a_worker_gets_only_tenants_that_it_serves(engine: EngineUnderTest) -> None:
@@ -132,17 +132,17 @@ async def test_a_worker_for_all_tenants_gets_a_tenant_that_never_was_before(engi
     """The bystander has none of these, so that a worker for everyone can do it no harm."""
     await engine.store.sync_definitions([REPORT, Definition("rare")])
     acme, newcomer = Bench(engine), Bench(engine, tenant_id("newcomer"))
-    seat = await acme.join("rare", tenants=None)
+    registration = await acme.join("rare", tenants=None)
     jobs = [await acme.enqueue("rare"), await newcomer.enqueue("rare")]
-    assert sorted(await acme.claimed_jobs(seat=seat)) == sorted(jobs)
+    assert sorted(await acme.claimed_jobs(registration=registration)) == sorted(jobs)
 
 
 async def test_a_definition_registered_after_the_worker_joined_is_served(bench: Bench) -> None:
-    seat = await bench.join("later")
-    assert await bench.claim(seat=seat) == []
+    registration = await bench.join("later")
+    assert await bench.claim(registration=registration) == []
     await bench.store.sync_definitions([Definition("later")])
     job = await bench.enqueue("later")
-    assert await bench.claimed_jobs(seat=seat) == [job]
+    assert await bench.claimed_jobs(registration=registration) == [job]
 
 
 async def test_a_future_job_is_claimed_when_it_is_due_and_not_before(bench: Bench) -> None:
@@ -199,21 +199,21 @@ async def test_a_job_before_its_deadline_is_not_overdue(bench: Bench) -> None:
 
 
 async def test_an_evicted_worker_gets_nothing(bench: Bench) -> None:
-    seat = await bench.join(lease=LEASE)
+    registration = await bench.join(lease=LEASE)
     job = await bench.enqueue()
     await bench.move_clock(2 * LEASE)
     await bench.store.evict(10)
-    with pytest.raises(SeatLost):
-        await bench.store.claim(seat, 1)
+    with pytest.raises(RegistrationLost):
+        await bench.store.claim(registration, 1)
     assert await bench.status(job) is Status.QUEUED
 
 
 async def test_a_worker_that_left_gets_nothing(bench: Bench) -> None:
-    seat = await bench.join()
+    registration = await bench.join()
     job = await bench.enqueue()
-    await bench.store.leave(seat)
-    with pytest.raises(SeatLost):
-        await bench.store.claim(seat, 1)
+    await bench.store.leave(registration)
+    with pytest.raises(RegistrationLost):
+        await bench.store.claim(registration, 1)
     assert await bench.status(job) is Status.QUEUED
 
 
@@ -221,7 +221,7 @@ async def test_what_a_worker_holds_can_be_asked(bench: Bench) -> None:
     running = await bench.running()
     ended = await bench.running()
     await bench.succeed(ended)
-    await bench.running(seat=await bench.join())
+    await bench.running(registration=await bench.join())
     assert list(await bench.store.held(await bench.worker())) == [running]
 
 
@@ -245,27 +245,27 @@ async def a_big_tenant_and_small_ones(bench: Bench) -> None:
 
 async def test_every_tenant_has_its_turn_in_a_batch_as_large_as_their_number(bench: Bench) -> None:
     await a_big_tenant_and_small_ones(bench)
-    seat = await bench.join("report", tenants=(BIG, *SMALL))
-    claims = await bench.claim(1 + len(SMALL), seat)
+    registration = await bench.join("report", tenants=(BIG, *SMALL))
+    claims = await bench.claim(1 + len(SMALL), registration)
     assert {claim.tenant for claim in claims} == {BIG, *SMALL}
 
 
 async def test_tenants_have_their_turn_also_when_jobs_are_claimed_one_by_one(bench: Bench) -> None:
     await a_big_tenant_and_small_ones(bench)
-    seat = await bench.join("report", tenants=(BIG, *SMALL))
-    served: list[TenantId] = [(await bench.claim_one(seat)).tenant for _ in range(2 * (1 + len(SMALL)))]
+    registration = await bench.join("report", tenants=(BIG, *SMALL))
+    served: list[TenantId] = [(await bench.claim_one(registration)).tenant for _ in range(2 * (1 + len(SMALL)))]
     assert set(SMALL) <= set(served)
 
 
 async def test_a_tenant_alone_gets_the_whole_batch(bench: Bench) -> None:
     await a_big_tenant_and_small_ones(bench)
-    seat = await bench.join("report", tenants=(BIG,))
-    assert len(await bench.claim(100, seat)) == 100
+    registration = await bench.join("report", tenants=(BIG,))
+    assert len(await bench.claim(100, registration)) == 100
 
 
 async def test_what_small_tenants_leave_of_a_batch_goes_to_the_big_one(bench: Bench) -> None:
     await a_big_tenant_and_small_ones(bench)
-    seat = await bench.join("report", tenants=(BIG, *SMALL))
-    claims = await bench.claim(100, seat)
+    registration = await bench.join("report", tenants=(BIG, *SMALL))
+    claims = await bench.claim(100, registration)
     assert sum(claim.tenant in SMALL for claim in claims) == 2 * len(SMALL)
     assert sum(claim.tenant == BIG for claim in claims) == 100 - 2 * len(SMALL)

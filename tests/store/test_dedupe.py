@@ -8,7 +8,7 @@ from tests.store.bench import DAY, HOUR, KEY, OTHER, Bench, all_jobs, keyed
 
 from leasehold.errors import DuplicateJob
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
-from leasehold.model.job import JobId, NewJob, Placed
+from leasehold.model.job import EnqueueResult, JobId, NewJob
 from leasehold.model.outcome import Raised, Released
 from leasehold.model.status import Status
 from leasehold.store import Store
@@ -17,7 +17,7 @@ MODES: list[Mode] = [WhileActive(), Within(HOUR), Always(), Always(DAY)]
 BEYOND_THE_JOB = [Within(HOUR), Always(), Always(DAY)]
 
 
-async def ask(bench: Bench, dedupe: Dedupe, **fields: object) -> Placed:
+async def ask(bench: Bench, dedupe: Dedupe, **fields: object) -> EnqueueResult:
     (placed,) = await bench.door.enqueue([NewJob(definition="report", dedupe=dedupe, **fields)])  # type: ignore[arg-type]
     return placed
 
@@ -25,7 +25,7 @@ async def ask(bench: Bench, dedupe: Dedupe, **fields: object) -> Placed:
 @pytest.mark.parametrize("mode", MODES, ids=str)
 async def test_a_second_request_gets_the_job_that_holds_the_key(bench: Bench, mode: Mode) -> None:
     first = await bench.enqueue(dedupe=keyed(mode))
-    assert await ask(bench, keyed(mode)) == Placed(first, created=False)
+    assert await ask(bench, keyed(mode)) == EnqueueResult(first, created=False)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
@@ -39,7 +39,7 @@ async def test_32_requests_at_once_make_one_job_and_all_get_its_id(bench: Bench,
 @pytest.mark.parametrize("mode", MODES, ids=str)
 async def test_a_key_twice_in_one_batch_is_one_job(bench: Bench, mode: Mode) -> None:
     first, second = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed(mode))] * 2)
-    assert (first.created, second) == (True, Placed(first.id, created=False))
+    assert (first.created, second) == (True, EnqueueResult(first.id, created=False))
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
@@ -70,20 +70,20 @@ async def test_without_a_key_equal_jobs_are_two_jobs(bench: Bench) -> None:
 
 async def test_without_a_key_of_its_own_a_payload_is_the_key(bench: Bench) -> None:
     first = await bench.enqueue(dedupe=Dedupe(), payload={"month": 3, "year": 2026})
-    assert await ask(bench, Dedupe(), payload={"year": 2026, "month": 3}) == Placed(first, created=False)
+    assert await ask(bench, Dedupe(), payload={"year": 2026, "month": 3}) == EnqueueResult(first, created=False)
     assert (await ask(bench, Dedupe(), payload={"year": 2026, "month": 4})).created
 
 
 async def test_while_active_holds_while_the_job_runs(bench: Bench) -> None:
     claim = await bench.running(dedupe=keyed())
-    assert await ask(bench, keyed()) == Placed(claim.job, created=False)
+    assert await ask(bench, keyed()) == EnqueueResult(claim.job, created=False)
 
 
-@pytest.mark.parametrize("outcome", [Raised("Unlucky", "no luck"), Released()], ids=["retry", "release"])
+@pytest.mark.parametrize("outcome", [Raised("Unlucky", "no jitter"), Released()], ids=["retry", "release"])
 async def test_while_active_holds_while_the_job_waits_again(bench: Bench, outcome: Raised | Released) -> None:
     claim = await bench.running(dedupe=keyed())
     await bench.finish(claim, outcome)
-    assert await ask(bench, keyed()) == Placed(claim.job, created=False)
+    assert await ask(bench, keyed()) == EnqueueResult(claim.job, created=False)
 
 
 @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER])
@@ -102,14 +102,14 @@ async def test_while_active_lets_go_of_a_job_canceled_before_it_ran(bench: Bench
 @pytest.mark.parametrize("mode", BEYOND_THE_JOB, ids=str)
 async def test_other_modes_hold_after_the_job_ended(bench: Bench, mode: Mode) -> None:
     ended = await bench.succeeded(dedupe=keyed(mode))
-    assert await ask(bench, keyed(mode)) == Placed(ended, created=False)
+    assert await ask(bench, keyed(mode)) == EnqueueResult(ended, created=False)
 
 
 @pytest.mark.parametrize(("mode", "lifetime"), [(Within(HOUR), HOUR), (Always(DAY), DAY)], ids=str)
 async def test_a_key_that_expires_holds_until_then(bench: Bench, mode: Mode, lifetime: timedelta) -> None:
     first = await bench.enqueue(dedupe=keyed(mode))
     await bench.move_clock(lifetime - timedelta(minutes=1))
-    assert await ask(bench, keyed(mode)) == Placed(first, created=False)
+    assert await ask(bench, keyed(mode)) == EnqueueResult(first, created=False)
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["still waiting", "ended"])
@@ -126,7 +126,7 @@ async def test_a_key_that_expired_is_held_by_the_new_job(bench: Bench) -> None:
     await bench.enqueue(dedupe=keyed(Within(HOUR)))
     await bench.move_clock(HOUR)
     second = await ask(bench, keyed(Within(HOUR)))
-    assert await ask(bench, keyed(Within(HOUR))) == Placed(second.id, created=False)
+    assert await ask(bench, keyed(Within(HOUR))) == EnqueueResult(second.id, created=False)
 
 
 async def test_32_requests_at_once_for_an_expired_key_make_one_job(bench: Bench) -> None:
@@ -140,7 +140,7 @@ async def test_32_requests_at_once_for_an_expired_key_make_one_job(bench: Bench)
 async def test_a_key_for_ever_outlives_years(bench: Bench) -> None:
     first = await bench.succeeded(dedupe=keyed(Always()))
     await bench.move_clock(3600 * DAY)
-    assert await ask(bench, keyed(Always())) == Placed(first, created=False)
+    assert await ask(bench, keyed(Always())) == EnqueueResult(first, created=False)
 
 
 async def test_a_window_counts_from_the_enqueue_and_not_from_when_it_is_due(bench: Bench) -> None:
@@ -168,7 +168,7 @@ async def test_a_batch_with_a_duplicate_creates_the_rest(bench: Bench) -> None:
 async def test_a_duplicate_brings_no_id_into_the_world(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed())
     brought = JobId("01890a5d-ac96-774b-bcce-b3020999aaaa")
-    assert await ask(bench, keyed(), id=brought) == Placed(held, created=False)
+    assert await ask(bench, keyed(), id=brought) == EnqueueResult(held, created=False)
     assert await bench.door.get(brought) is None
 
 
@@ -177,7 +177,7 @@ async def test_the_repetition_of_an_id_leaves_the_key_to_the_next_of_the_batch(b
     await bench.door.enqueue([brought])
     again = NewJob(definition="report", id=brought.id, dedupe=keyed())
     first, second = await bench.door.enqueue([again, NewJob(definition="report", dedupe=keyed())])
-    assert first == Placed(JobId("01890a5d-ac96-774b-bcce-b302099a8058"), created=False)
+    assert first == EnqueueResult(JobId("01890a5d-ac96-774b-bcce-b302099a8058"), created=False)
     assert second.created
 
 
@@ -239,7 +239,7 @@ async def test_replace_makes_a_waiting_job_what_is_asked_for_now(bench: Bench, m
         delay=HOUR,
         correlation_id="second",
     )
-    assert placed == Placed(held, created=False, replaced=True)
+    assert placed == EnqueueResult(held, created=False, replaced=True)
     job = await bench.job(held)
     assert (job.payload, job.priority, job.max_attempts, job.due) == ({"call": 2}, 1, 7, False)
     assert (job.correlation_id, job.created_by) == ("second", None)
@@ -249,7 +249,7 @@ async def test_replace_makes_a_waiting_job_what_is_asked_for_now(bench: Bench, m
 async def test_what_is_replaced_still_holds_its_key(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed())
     await ask(bench, asked(OnConflict.REPLACE), payload={"call": 2})
-    assert await ask(bench, keyed()) == Placed(held, created=False)
+    assert await ask(bench, keyed()) == EnqueueResult(held, created=False)
 
 
 async def test_what_is_replaced_can_be_claimed_as_it_is_now(bench: Bench) -> None:
@@ -294,13 +294,13 @@ async def test_a_key_twice_in_one_batch_replaces_the_earlier_one(bench: Bench) -
     first, second = await bench.door.enqueue(
         [NewJob(definition="report", dedupe=asked(OnConflict.REPLACE), payload={"call": call}) for call in (1, 2)]
     )
-    assert second == Placed(first.id, created=False, replaced=True)
+    assert second == EnqueueResult(first.id, created=False, replaced=True)
     assert [job.payload for job in await all_jobs(bench.door)] == [{"call": 2}]
 
 
 async def test_of_32_that_raise_at_once_one_makes_the_job(bench: Bench) -> None:
     answers = await asyncio.gather(*(ask(bench, asked(OnConflict.RAISE)) for _ in range(32)), return_exceptions=True)
-    made = [answer for answer in answers if isinstance(answer, Placed)]
+    made = [answer for answer in answers if isinstance(answer, EnqueueResult)]
     refused = [answer for answer in answers if isinstance(answer, DuplicateJob)]
     assert (len(made), len(refused)) == (1, 31)
     assert {error.job for error in refused} == {made[0].id}

@@ -21,7 +21,7 @@ Waiting = asyncio.Task[JobRecord | None]
 @asynccontextmanager
 async def waiting(bench: Bench, job: JobId, store: Store | None = None) -> AsyncIterator[Waiting]:
     """Somebody who waits for an hour, and is given time to begin. Within, the test ends the job."""
-    task = asyncio.create_task((store or bench.store).tenant(ACME).ended(job, HOUR))
+    task = asyncio.create_task((store or bench.store).tenant(ACME).wait_until_final(job, HOUR))
     for _ in range(5):
         await bench.job(job)
     assert not task.done()
@@ -41,7 +41,7 @@ def status_of(task: Waiting) -> Status | None:
 @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER])
 async def test_a_job_that_has_ended_is_given_at_once(bench: Bench, status: Status) -> None:
     job = await bench.ended(status)
-    assert await bench.door.ended(job, timedelta()) == await bench.job(job)
+    assert await bench.door.wait_until_final(job, timedelta()) == await bench.job(job)
 
 
 async def test_who_waits_gets_the_job_with_its_result(bench: Bench) -> None:
@@ -96,7 +96,7 @@ async def test_a_run_that_ends_canceled_instead_of_waiting_again_wakes_too(bench
 
 
 async def test_a_dead_workers_last_attempt_wakes_too(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE), max_attempts=1)
+    claim = await bench.running(registration=await bench.join(lease=LEASE), max_attempts=1)
     async with waiting(bench, claim.job) as waiter:
         await bench.move_clock(2 * LEASE)
         (orphan,) = await bench.store.evict(10)
@@ -134,7 +134,7 @@ async def test_who_waits_is_woken_and_not_left_to_a_poll(bench: Bench) -> None:
 
 async def test_each_of_many_waits_gets_its_own_job(bench: Bench) -> None:
     jobs = await bench.enqueue_many(20)
-    waits = [asyncio.create_task(bench.door.ended(job, HOUR)) for job in jobs]
+    waits = [asyncio.create_task(bench.door.wait_until_final(job, HOUR)) for job in jobs]
     for claim in await bench.claim(20):
         await bench.succeed(claim, f'"{claim.job}"')
     async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -144,30 +144,30 @@ async def test_each_of_many_waits_gets_its_own_job(bench: Bench) -> None:
 
 async def test_a_wait_that_is_over_gives_nothing(bench: Bench) -> None:
     job = await bench.enqueue()
-    assert await bench.door.ended(job, timedelta(milliseconds=20)) is None
+    assert await bench.door.wait_until_final(job, timedelta(milliseconds=20)) is None
     assert await bench.status(job) is Status.QUEUED
 
 
 async def test_a_wait_that_was_given_up_leaves_others_waiting(bench: Bench) -> None:
     claim = await bench.running()
     async with waiting(bench, claim.job) as waiter:
-        assert await bench.door.ended(claim.job, timedelta(milliseconds=20)) is None
+        assert await bench.door.wait_until_final(claim.job, timedelta(milliseconds=20)) is None
         await bench.succeed(claim)
     assert status_of(waiter) is Status.SUCCEEDED
 
 
 async def test_an_unknown_job_is_not_waited_for(bench: Bench) -> None:
     async with asyncio.timeout(PATIENCE.total_seconds()):
-        assert await bench.door.ended(UNKNOWN_ID, HOUR) is None
+        assert await bench.door.wait_until_final(UNKNOWN_ID, HOUR) is None
 
 
 async def test_another_tenants_job_is_not_waited_for(bench: Bench) -> None:
     job = await bench.enqueue()
     async with asyncio.timeout(PATIENCE.total_seconds()):
-        assert await bench.store.tenant(OTHER).ended(job, HOUR) is None
-        assert await bench.door.ended(BROUGHT_ID, HOUR) is None
+        assert await bench.store.tenant(OTHER).wait_until_final(job, HOUR) is None
+        assert await bench.door.wait_until_final(BROUGHT_ID, HOUR) is None
 
 
 @pytest.mark.parametrize("wait", ["0s", 0, timedelta()], ids=repr)
 async def test_a_wait_is_any_duration(bench: Bench, wait: Duration) -> None:
-    assert await bench.door.ended(await bench.enqueue(), wait) is None
+    assert await bench.door.wait_until_final(await bench.enqueue(), wait) is None

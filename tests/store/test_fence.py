@@ -22,7 +22,7 @@ async def test_an_old_attempt_writes_nothing_though_the_same_worker_holds_the_ne
 
 
 async def test_an_old_attempt_writes_nothing_while_another_worker_holds_the_new_one(bench: Bench) -> None:
-    old = await bench.running(seat=await bench.join(lease=LEASE))
+    old = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
     await bench.finish(orphan, Released())
@@ -102,16 +102,16 @@ async def test_a_claim_on_a_pruned_job_writes_nothing_on_its_successor(bench: Be
 
 async def test_two_claims_of_one_worker_never_share_a_batch(bench: Bench, stores: list[Store]) -> None:
     """Not even where the worker claims through several stores of its process."""
-    seat = await bench.worker()
+    registration = await bench.worker()
     await bench.enqueue_many(8)
-    claims = [claim for store in stores * 2 for claim in (await store.claim(seat, 1)).claims]
+    claims = [claim for store in stores * 2 for claim in (await store.claim(registration, 1)).claims]
     assert len({claim.batch for claim in claims}) == len(claims) == 8
 
 
 async def test_the_store_names_a_claim_as_its_worker_knows_it(bench: Bench) -> None:
-    seat = await bench.join(lease=LEASE)
-    claim = await bench.running(seat=seat)
-    assert list(await bench.store.held(seat)) == [claim]
+    registration = await bench.join(lease=LEASE)
+    claim = await bench.running(registration=registration)
+    assert list(await bench.store.held(registration)) == [claim]
     await bench.move_clock(2 * LEASE)
     assert list(await bench.store.evict(10)) == [claim]
 
@@ -127,7 +127,7 @@ async def test_a_live_claim_finishes_within_its_transaction(bench: Bench) -> Non
 
 async def test_of_eight_finishes_at_once_one_is_written(bench: Bench, stores: list[Store]) -> None:
     claim = await bench.running()
-    verdicts = [decide(Succeeded(f"{number}"), claim, luck=0) for number in range(8)]
+    verdicts = [decide(Succeeded(f"{number}"), claim, jitter=0) for number in range(8)]
     answers = await asyncio.gather(
         *(store.finish([(claim, verdict)]) for store, verdict in zip(stores * 2, verdicts, strict=True))
     )
@@ -138,12 +138,12 @@ async def test_of_eight_finishes_at_once_one_is_written(bench: Bench, stores: li
 
 async def test_the_holder_and_the_one_who_evicted_it_can_not_both_finish(bench: Bench, second_store: Store) -> None:
     for _ in range(5):
-        holder = await bench.running(seat=await bench.join(lease=LEASE))
+        holder = await bench.running(registration=await bench.join(lease=LEASE))
         await bench.move_clock(2 * LEASE)
         (orphan,) = await second_store.evict(10)
         answers = await asyncio.gather(
             bench.finish_all([(holder, Succeeded())]),
-            second_store.finish([(orphan, decide(Raised("x", "y", final=True), orphan, luck=0))]),
+            second_store.finish([(orphan, decide(Raised("x", "y", final=True), orphan, jitter=0))]),
         )
         assert sorted(len(answer) for answer in answers) == [0, 1]
         assert await bench.status(holder.job) is (Status.FAILED if answers[0] else Status.SUCCEEDED)

@@ -15,7 +15,7 @@ def numbered(*numbers: int, definition: str = "report") -> list[NewJob]:
 
 
 async def test_what_many_calls_enqueue_is_there_at_the_end_in_their_order(bench: Bench) -> None:
-    async with bench.door.filling() as filling:
+    async with bench.door.bulk_transaction() as filling:
         placed = [
             *await filling.enqueue(numbered(1, 2)),
             *await filling.enqueue([]),
@@ -30,7 +30,7 @@ async def test_what_many_calls_enqueue_is_there_at_the_end_in_their_order(bench:
 
 async def test_an_error_of_its_caller_leaves_nothing(bench: Bench) -> None:
     async def fails() -> None:
-        async with bench.door.filling() as filling:
+        async with bench.door.bulk_transaction() as filling:
             await filling.enqueue(numbered(1, 2))
             raise FileNotFoundError("it is no error of the database")
 
@@ -43,7 +43,7 @@ async def test_a_call_that_is_refused_leaves_nothing_of_the_others(bench: Bench)
     await bench.store.activate("email", False)
 
     async def refused() -> None:
-        async with bench.door.filling() as filling:
+        async with bench.door.bulk_transaction() as filling:
             await filling.enqueue(numbered(1))
             await filling.enqueue(numbered(2, 3, definition="email"))
 
@@ -53,7 +53,7 @@ async def test_a_call_that_is_refused_leaves_nothing_of_the_others(bench: Bench)
 
 
 async def test_after_a_refusal_it_can_go_on(bench: Bench) -> None:
-    async with bench.door.filling() as filling:
+    async with bench.door.bulk_transaction() as filling:
         await filling.enqueue(numbered(1))
         with pytest.raises(UnknownDefinition):
             await filling.enqueue(numbered(2, 3, definition="no-such-thing"))
@@ -62,7 +62,7 @@ async def test_after_a_refusal_it_can_go_on(bench: Bench) -> None:
 
 
 async def test_a_key_that_an_earlier_call_took_is_held(bench: Bench) -> None:
-    async with bench.door.filling() as filling:
+    async with bench.door.bulk_transaction() as filling:
         (first,) = await filling.enqueue([NewJob(definition="report", dedupe=keyed())])
         (second,) = await filling.enqueue([NewJob(definition="report", dedupe=keyed())])
     assert (second.id, second.created) == (first.id, False)
@@ -70,13 +70,13 @@ async def test_a_key_that_an_earlier_call_took_is_held(bench: Bench) -> None:
 
 
 async def test_nothing_is_fine_too(bench: Bench) -> None:
-    async with bench.door.filling():
+    async with bench.door.bulk_transaction():
         pass
     assert await all_jobs(bench.door) == []
 
 
 async def test_it_is_of_its_door_s_tenant(bench: Bench, store: Store) -> None:
-    async with store.tenant(OTHER).filling() as filling:
+    async with store.tenant(OTHER).bulk_transaction() as filling:
         (placed,) = await filling.enqueue(numbered(1))
     assert await bench.door.get(placed.id) is None
     assert await store.tenant(OTHER).get(placed.id) is not None
@@ -89,7 +89,7 @@ async def test_a_filling_that_is_canceled_as_it_begins_takes_nothing_of_the_next
     """Canceled with its BEGIN on the way: whoever got that connection next would be rolled back with it."""
 
     async def fill() -> None:
-        async with bench.door.filling():
+        async with bench.door.bulk_transaction():
             await asyncio.Event().wait()
 
     await bench.enqueue()

@@ -149,7 +149,7 @@ async def test_a_job_that_ran_late_was_still_created_when_it_was_enqueued(bench:
 
 async def one_of_each_wait(bench: Bench) -> dict[str, JobId]:
     retrying, came_due = await bench.running(), await bench.running()
-    await bench.finish(retrying, Raised("Unlucky", "no luck", retry_in=DAY))
+    await bench.finish(retrying, Raised("Unlucky", "no jitter", retry_in=DAY))
     await bench.fail(came_due)
     soon = await bench.enqueue(delay=SECOND)
     await bench.move_clock(HOUR)
@@ -298,7 +298,7 @@ async def test_a_count_stops_at_its_cap(bench: Bench) -> None:
 @pytest.mark.parametrize("cursor", [7, b"a", BROUGHT_ID.encode(), []])
 async def test_a_cursor_that_is_not_text_is_refused(bench: Bench, cursor: Any) -> None:
     """Found by the poison run: it raised AttributeError."""
-    for find in (bench.door.find, bench.store.everywhere):
+    for find in (bench.door.find, bench.store.find_all_tenants):
         with pytest.raises(InvalidInput, match="is not a cursor"):
             await find(Filter(), cursor, 10)
 
@@ -307,6 +307,6 @@ async def test_a_cursor_that_is_not_text_is_refused(bench: Bench, cursor: Any) -
 async def test_a_page_that_is_not_a_number_of_jobs_is_refused(bench: Bench, limit: Any) -> None:
     """Found by the poison run: it raised IndexError or TypeError."""
     await bench.enqueue()
-    for find in (bench.door.find, bench.store.everywhere):
+    for find in (bench.door.find, bench.store.find_all_tenants):
         with pytest.raises(InvalidInput, match="Nothing was read"):
             await find(Filter(), None, limit)

@@ -19,7 +19,7 @@ from leasehold.model.outcome import (
 )
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 
-UNLUCKY = Raised("Unlucky", "no luck")
+UNLUCKY = Raised("Unlucky", "no jitter")
 
 
 async def test_a_success_ends_the_job_and_keeps_its_result(bench: Bench) -> None:
@@ -101,7 +101,7 @@ async def test_the_second_backoff_follows_the_second_error(bench: Bench) -> None
 
 async def test_a_retry_without_delay_is_due_at_once(bench: Bench) -> None:
     claim = await bench.running()
-    await bench.finish(claim, Raised("Unlucky", "no luck", retry_in=0 * SECOND))
+    await bench.finish(claim, Raised("Unlucky", "no jitter", retry_in=0 * SECOND))
     assert (await bench.claim_one()).attempt == 2
 
 
@@ -244,7 +244,7 @@ async def test_a_batch_of_jobs_in_different_attempts_is_written_whole(bench: Ben
 
 
 async def test_a_batch_of_several_workers_is_written_whole(bench: Bench) -> None:
-    claims = [await bench.running(), await bench.running(seat=await bench.join())]
+    claims = [await bench.running(), await bench.running(registration=await bench.join())]
     assert await bench.finish_all([(claim, Succeeded()) for claim in claims]) == frozenset()
     assert {await bench.status(claim.job) for claim in claims} == {Status.SUCCEEDED}
 

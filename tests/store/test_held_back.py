@@ -40,9 +40,9 @@ async def test_no_more_run_than_the_cap_allows(bench: Bench, scope: Scope) -> No
 async def test_workers_that_claim_at_once_keep_the_cap(bench: Bench, stores: list[Store], scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=3))
     await bench.enqueue_many(50, "email")
-    seats = [(store, await bench.join("email", store=store)) for store in stores]
+    registrations = [(store, await bench.join("email", store=store)) for store in stores]
     for _ in range(10):
-        rounds = await asyncio.gather(*(bench.claim(5, seat, store) for store, seat in seats))
+        rounds = await asyncio.gather(*(bench.claim(5, registration, store) for store, registration in registrations))
         claims = [claim for claims in rounds for claim in claims] + await bench.claim(10)
         assert len(claims) == 3
         await bench.finish_all([(claim, Succeeded()) for claim in claims])
@@ -86,7 +86,7 @@ async def test_a_job_that_ends_makes_room_for_the_next(bench: Bench, scope: Scop
 async def test_a_job_that_waits_again_makes_room_for_the_next(bench: Bench, scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=1))
     jobs = await bench.enqueue_many(2, "email")
-    await bench.finish(await bench.claim_one(), Raised("Unlucky", "no luck"))
+    await bench.finish(await bench.claim_one(), Raised("Unlucky", "no jitter"))
     assert await bench.claimed_jobs() == [jobs[1]]
 
 

@@ -59,6 +59,6 @@ async def test_one_that_is_still_to_come_sets_the_timer_of_who_sleeps(bench: Ben
     async with asleep(bench.store, other) as ears:
         await let_go()
         assert await ears.next() is Wake.WORK
-        next_due = (await bench.store.settle(other)).next_due
+        next_due = (await bench.store.prepare_to_sleep(other)).next_due
     assert next_due is not None
     assert timedelta() < next_due <= HOUR

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.store.bench import HOUR, OTHER, SECOND, UNKNOWN_ID, Bench, EngineUnderTest
 
-from leasehold.model.job import Claim, Line, LineKind
+from leasehold.model.job import Claim, LineKind, LogLine
 from leasehold.model.outcome import Raised, Released, Snoozed, Trace
 from leasehold.model.status import AttemptStatus
 
 
-async def say(bench: Bench, claim: Claim, *lines: Line) -> None:
-    assert await bench.store.say([(claim, line) for line in lines]) == frozenset()
+async def say(bench: Bench, claim: Claim, *lines: LogLine) -> None:
+    assert await bench.store.append_log([(claim, line) for line in lines]) == frozenset()
 
 
 async def test_a_job_that_never_ran_has_no_attempts(bench: Bench) -> None:
@@ -24,7 +24,7 @@ async def test_an_unknown_job_has_no_attempts(bench: Bench) -> None:
 
 async def test_another_tenants_job_has_no_attempts_and_no_lines(engine: EngineUnderTest) -> None:
     claim = await Bench(engine).running()
-    await say(Bench(engine), claim, Line(1, "secret"))
+    await say(Bench(engine), claim, LogLine(1, "secret"))
     other = Bench(engine, OTHER)
     assert list(await other.door.attempts(claim.job)) == []
     assert list(await other.door.lines(claim.job, 1)) == []
@@ -48,7 +48,7 @@ async def test_the_attempt_of_a_clean_success_is_there(bench: Bench) -> None:
 
 
 async def test_attempts_are_listed_in_their_order_with_their_own_workers(bench: Bench) -> None:
-    first = await bench.running(seat=await bench.join())
+    first = await bench.running(registration=await bench.join())
     await bench.fail(first, "the first time")
     await bench.move_clock(10 * SECOND)
     second = await bench.claim_one(await bench.join())
@@ -87,7 +87,7 @@ async def test_an_attempt_keeps_where_its_error_came_from(bench: Bench, final: b
     trace = Trace("app.py:14 in fetch", 'File "app.py", line 14, in fetch\n  \0 \ud800 ü {} \\')
     claim, other = await bench.running(), await bench.running()
     await bench.finish_all(
-        [(claim, Raised("Unlucky", "no luck", final=final, trace=trace)), (other, Raised("E", "e"))]
+        [(claim, Raised("Unlucky", "no jitter", final=final, trace=trace)), (other, Raised("E", "e"))]
     )
     details = (await bench.last_attempt(claim.job)).details
     assert details["where"] == "app.py:14 in fetch"
@@ -98,14 +98,14 @@ async def test_an_attempt_keeps_where_its_error_came_from(bench: Bench, final: b
 async def test_what_is_canceled_instead_of_tried_again_keeps_where_its_error_came_from(bench: Bench) -> None:
     claim = await bench.running()
     await bench.door.cancel([claim.job])
-    await bench.finish(claim, Raised("Unlucky", "no luck", trace=Trace("app.py:14 in fetch", "…")))
+    await bench.finish(claim, Raised("Unlucky", "no jitter", trace=Trace("app.py:14 in fetch", "…")))
     assert (await bench.last_attempt(claim.job)).details["where"] == "app.py:14 in fetch"
 
 
 async def test_lines_are_kept_in_the_order_of_their_numbers(bench: Bench) -> None:
     claim = await bench.running()
-    await say(bench, claim, Line(2, "two"), Line(1, "one"))
-    await say(bench, claim, Line(10, "ten"), Line(3, "three"))
+    await say(bench, claim, LogLine(2, "two"), LogLine(1, "one"))
+    await say(bench, claim, LogLine(10, "ten"), LogLine(3, "three"))
     lines = await bench.door.lines(claim.job, 1)
     assert [(line.number, line.text) for line in lines] == [(1, "one"), (2, "two"), (3, "three"), (10, "ten")]
 
@@ -113,7 +113,7 @@ async def test_lines_are_kept_in_the_order_of_their_numbers(bench: Bench) -> Non
 async def test_a_line_is_stamped_by_the_engines_clock(bench: Bench) -> None:
     await bench.move_clock(365 * timedelta(days=1))
     claim = await bench.running()
-    await say(bench, claim, Line(1, "in a year"))
+    await say(bench, claim, LogLine(1, "in a year"))
     (line,) = await bench.door.lines(claim.job, 1)
     assert line.at is not None
     assert line.at - datetime.now(UTC) > timedelta(days=364)
@@ -122,49 +122,49 @@ async def test_a_line_is_stamped_by_the_engines_clock(bench: Bench) -> None:
 @pytest.mark.parametrize("kind", LineKind)
 async def test_a_line_keeps_its_kind_and_progress(bench: Bench, kind: LineKind) -> None:
     claim = await bench.running()
-    await say(bench, claim, Line(1, "half of it", kind, progress=0.5))
+    await say(bench, claim, LogLine(1, "half of it", kind, progress=0.5))
     (line,) = await bench.door.lines(claim.job, 1)
     assert (line.text, line.kind, line.progress) == ("half of it", kind, 0.5)
 
 
 async def test_a_line_without_progress_has_none(bench: Bench) -> None:
     claim = await bench.running()
-    await say(bench, claim, Line(1, "hello"))
+    await say(bench, claim, LogLine(1, "hello"))
     (line,) = await bench.door.lines(claim.job, 1)
     assert (line.kind, line.progress) == (LineKind.LOG, None)
 
 
 async def test_a_repeated_line_is_kept_once(bench: Bench) -> None:
     claim = await bench.running()
-    await say(bench, claim, Line(1, "once"))
-    await say(bench, claim, Line(1, "once"), Line(2, "and on"))
+    await say(bench, claim, LogLine(1, "once"))
+    await say(bench, claim, LogLine(1, "once"), LogLine(2, "and on"))
     assert await bench.texts(claim) == ["once", "and on"]
 
 
 async def test_a_line_repeated_within_one_call_is_kept_once(bench: Bench) -> None:
     claim = await bench.running()
-    await say(bench, claim, Line(1, "once"), Line(1, "once"))
+    await say(bench, claim, LogLine(1, "once"), LogLine(1, "once"))
     assert await bench.texts(claim) == ["once"]
 
 
 async def test_lines_can_be_read_on_from_where_one_stopped(bench: Bench) -> None:
     claim = await bench.running()
-    await say(bench, claim, *(Line(number, str(number)) for number in range(1, 6)))
+    await say(bench, claim, *(LogLine(number, str(number)) for number in range(1, 6)))
     assert [line.number for line in await bench.door.lines(claim.job, 1, after=3)] == [4, 5]
 
 
 async def test_each_attempt_has_its_own_lines(bench: Bench) -> None:
     first = await bench.running()
-    await say(bench, first, Line(1, "first life"))
+    await say(bench, first, LogLine(1, "first life"))
     await bench.finish(first, Released())
     second = await bench.claim_one()
-    await say(bench, second, Line(1, "second life"))
+    await say(bench, second, LogLine(1, "second life"))
     assert (await bench.texts(first), await bench.texts(second)) == (["first life"], ["second life"])
 
 
 async def test_lines_are_still_there_when_the_job_has_ended(bench: Bench) -> None:
     claim = await bench.running()
-    await say(bench, claim, Line(1, "last words"))
+    await say(bench, claim, LogLine(1, "last words"))
     await bench.succeed(claim)
     assert await bench.texts(claim) == ["last words"]
 
@@ -174,15 +174,15 @@ async def test_many_claims_speak_in_one_call_and_only_the_stale_is_refused(bench
         pytest.skip("this engine's log lines are not fenced")
     stale, live = await bench.running(), await bench.running()
     await bench.succeed(stale)
-    spoken = [(stale, Line(1, "too late")), (live, Line(1, "in time")), (live, Line(2, "too"))]
-    assert await bench.store.say(spoken) == {stale}
+    spoken = [(stale, LogLine(1, "too late")), (live, LogLine(1, "in time")), (live, LogLine(2, "too"))]
+    assert await bench.store.append_log(spoken) == {stale}
     assert (await bench.texts(stale), await bench.texts(live)) == ([], ["in time", "too"])
 
 
 async def test_speaking_changes_nothing_about_the_job(bench: Bench) -> None:
     claim = await bench.running()
     before = await bench.job(claim.job)
-    await say(bench, claim, Line(1, "hello"), Line(2, "", LineKind.PROGRESS, 0.5))
+    await say(bench, claim, LogLine(1, "hello"), LogLine(2, "", LineKind.PROGRESS, 0.5))
     assert await bench.job(claim.job) == before
 
 
@@ -191,12 +191,14 @@ async def test_an_unknown_job_has_no_lines(bench: Bench) -> None:
 
 
 async def test_saying_nothing_refuses_nothing(bench: Bench) -> None:
-    assert await bench.store.say([]) == frozenset()
+    assert await bench.store.append_log([]) == frozenset()
 
 
 async def test_a_line_that_can_not_be_stored_as_it_is_does_not_spoil_the_others(bench: Bench) -> None:
     claim = await bench.running()
-    await say(bench, claim, Line(1, "nul \0 and \ud800"), Line(2, "x" * 20_000), Line(3, "far", progress=1e300))
+    await say(
+        bench, claim, LogLine(1, "nul \0 and \ud800"), LogLine(2, "x" * 20_000), LogLine(3, "far", progress=1e300)
+    )
     said = await bench.door.lines(claim.job, 1)
     assert [line.number for line in said] == [1, 2, 3]
     assert said[0].text.startswith("nul ")

@@ -8,135 +8,135 @@ from tests.store.bench import ACME, HOUR, LEASE, SECOND, Bench
 from leasehold.model.job import WorkerId
 from leasehold.model.outcome import LeaseLost, Succeeded
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Seat, Serves, Store, WorkerFacts, WorkerRecord
+from leasehold.store import Registration, Store, Subscription, WorkerFacts, WorkerRecord
 
 ALMOST = LEASE - 5 * SECOND
 
 
 async def test_a_renewed_lease_holds_from_then_on(bench: Bench) -> None:
-    seat = await bench.join(lease=LEASE)
-    claim = await bench.running(seat=seat)
+    registration = await bench.join(lease=LEASE)
+    claim = await bench.running(registration=registration)
     await bench.move_clock(ALMOST)
-    assert (await bench.store.renew(seat, [claim], LEASE)).alive
+    assert (await bench.store.renew(registration, [claim], LEASE)).alive
     await bench.move_clock(ALMOST)
     assert list(await bench.store.evict(10)) == []
 
 
 async def test_renewing_loses_nothing_that_is_held(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     held = [await bench.running(), await bench.running()]
-    renewal = await bench.store.renew(seat, held, LEASE)
+    renewal = await bench.store.renew(registration, held, LEASE)
     assert (renewal.alive, renewal.lost, renewal.cancels) == (True, frozenset(), frozenset())
     assert not renewal.orphans
 
 
 async def test_renewing_sets_the_lease_that_was_asked_for(bench: Bench) -> None:
-    seat = await bench.join(lease=HOUR)
-    claim = await bench.running(seat=seat)
-    await bench.store.renew(seat, [claim], LEASE)
+    registration = await bench.join(lease=HOUR)
+    claim = await bench.running(registration=registration)
+    await bench.store.renew(registration, [claim], LEASE)
     await bench.move_clock(2 * LEASE)
     assert list(await bench.store.evict(10)) == [claim]
 
 
 async def test_renewing_tells_which_jobs_shall_be_canceled(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     kept, canceled = await bench.running(), await bench.running()
     await bench.door.cancel([canceled.job])
-    assert (await bench.store.renew(seat, [kept, canceled], LEASE)).cancels == {canceled}
+    assert (await bench.store.renew(registration, [kept, canceled], LEASE)).cancels == {canceled}
 
 
 async def test_renewing_tells_no_worker_of_another_ones_cancels(bench: Bench) -> None:
-    held = await bench.running(seat=await bench.join())
+    held = await bench.running(registration=await bench.join())
     await bench.door.cancel([held.job])
     assert (await bench.store.renew(await bench.worker(), [], LEASE)).cancels == frozenset()
 
 
 async def test_renewing_tells_that_another_workers_claim_is_lost(bench: Bench) -> None:
     """It holds, and its cancel is for the worker that holds it."""
-    held = await bench.running(seat=await bench.join())
+    held = await bench.running(registration=await bench.join())
     await bench.door.cancel([held.job])
     renewal = await bench.store.renew(await bench.worker(), [held], LEASE)
     assert (renewal.lost, renewal.cancels) == (frozenset({held}), frozenset())
 
 
 async def test_renewing_tells_which_claims_are_no_longer_held(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     held, gone = await bench.running(), await bench.running()
     await bench.succeed(gone)
-    assert (await bench.store.renew(seat, [held, gone], LEASE)).lost == {gone}
+    assert (await bench.store.renew(registration, [held, gone], LEASE)).lost == {gone}
 
 
 async def test_renewing_tells_that_an_old_attempt_is_lost_though_the_job_runs_here_again(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     old = await bench.running()
     await bench.fail(old)
     await bench.move_clock(10 * SECOND)
     new = await bench.claim_one()
-    assert (await bench.store.renew(seat, [old, new], LEASE)).lost == {old}
+    assert (await bench.store.renew(registration, [old, new], LEASE)).lost == {old}
 
 
 async def test_renewing_tells_of_an_old_claim_that_was_not_named(bench: Bench) -> None:
     """Its answer was lost: the worker does not know that it holds this claim."""
-    seat = await bench.worker()
+    registration = await bench.worker()
     known, unknown = await bench.running(), await bench.running()
     await bench.move_clock(2 * LEASE)
-    assert (await bench.store.renew(seat, [known], LEASE)).strays
-    assert not (await bench.store.renew(seat, [known, unknown], LEASE)).strays
+    assert (await bench.store.renew(registration, [known], LEASE)).strays
+    assert not (await bench.store.renew(registration, [known, unknown], LEASE)).strays
 
 
 async def test_renewing_tells_of_no_claim_younger_than_a_lease(bench: Bench) -> None:
     """Its answer may still be under way."""
-    seat = await bench.worker()
+    registration = await bench.worker()
     await bench.running()
     await bench.move_clock(LEASE / 2)
-    assert not (await bench.store.renew(seat, [], LEASE)).strays
+    assert not (await bench.store.renew(registration, [], LEASE)).strays
 
 
 async def test_renewing_tells_no_worker_of_claims_that_others_hold(bench: Bench) -> None:
-    await bench.running(seat=await bench.join())
+    await bench.running(registration=await bench.join())
     await bench.move_clock(2 * LEASE)
     assert not (await bench.store.renew(await bench.worker(), [], LEASE)).strays
 
 
 async def test_renewing_does_not_count_a_lost_claim_as_one_that_is_held(bench: Bench) -> None:
     """The worker names one claim, and the store holds one: not the same."""
-    seat = await bench.worker()
+    registration = await bench.worker()
     lost, unknown = await bench.running(), await bench.running()
     await bench.succeed(lost)
     await bench.move_clock(2 * LEASE)
-    renewal = await bench.store.renew(seat, [lost], LEASE)
+    renewal = await bench.store.renew(registration, [lost], LEASE)
     assert (renewal.lost, renewal.strays) == (frozenset({lost}), True)
-    assert list(await bench.store.held(seat)) == [unknown]
+    assert list(await bench.store.held(registration)) == [unknown]
 
 
 async def test_an_evicted_worker_learns_it_when_it_renews(bench: Bench) -> None:
-    seat = await bench.join(lease=LEASE)
-    claim = await bench.running(seat=seat)
+    registration = await bench.join(lease=LEASE)
+    claim = await bench.running(registration=registration)
     await bench.move_clock(2 * LEASE)
     await bench.store.evict(10)
-    assert not (await bench.store.renew(seat, [claim], LEASE)).alive
+    assert not (await bench.store.renew(registration, [claim], LEASE)).alive
 
 
 async def test_a_worker_that_left_is_not_alive(bench: Bench) -> None:
-    seat = await bench.join()
-    await bench.store.leave(seat)
-    assert not (await bench.store.renew(seat, [], LEASE)).alive
+    registration = await bench.join()
+    await bench.store.leave(registration)
+    assert not (await bench.store.renew(registration, [], LEASE)).alive
 
 
 async def test_a_worker_that_never_joined_is_not_alive(bench: Bench) -> None:
-    stranger = Seat(WorkerId("01890a5d-ac96-774b-bcce-b302099a0000"), Serves(("report",), (ACME,)))
+    stranger = Registration(WorkerId("01890a5d-ac96-774b-bcce-b302099a0000"), Subscription(("report",), (ACME,)))
     assert not (await bench.store.renew(stranger, [], LEASE)).alive
 
 
 async def test_an_evicted_worker_stays_out_though_it_renews(bench: Bench) -> None:
-    seat = await bench.join(lease=LEASE)
+    registration = await bench.join(lease=LEASE)
     await bench.move_clock(2 * LEASE)
     await bench.store.evict(10)
-    await bench.store.renew(seat, [], LEASE)
-    assert seat.worker not in {worker.id for worker in await bench.store.workers()}
+    await bench.store.renew(registration, [], LEASE)
+    assert registration.worker not in {worker.id for worker in await bench.store.workers()}
 
 
-async def test_renewing_ends_the_seats_of_the_dead(bench: Bench) -> None:
+async def test_renewing_ends_the_registrations_of_the_dead(bench: Bench) -> None:
     dead = await bench.join(lease=LEASE)
     await bench.move_clock(2 * LEASE)
     await bench.store.renew(await bench.worker(), [], HOUR)
@@ -144,22 +144,22 @@ async def test_renewing_ends_the_seats_of_the_dead(bench: Bench) -> None:
 
 
 async def test_renewing_tells_that_a_dead_workers_claims_wait(bench: Bench) -> None:
-    await bench.running(seat=await bench.join(lease=LEASE))
+    await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     assert (await bench.store.renew(await bench.worker(), [], HOUR)).orphans
 
 
 async def test_renewing_tells_that_claims_of_one_that_left_wait(bench: Bench) -> None:
-    seat = await bench.join()
-    await bench.running(seat=seat)
-    await bench.store.leave(seat)
+    registration = await bench.join()
+    await bench.running(registration=registration)
+    await bench.store.leave(registration)
     assert (await bench.store.renew(await bench.worker(), [], HOUR)).orphans
 
 
 async def test_there_are_no_orphans_once_they_are_finished(bench: Bench) -> None:
-    seat = await bench.join()
-    claim = await bench.running(seat=seat)
-    await bench.store.leave(seat)
+    registration = await bench.join()
+    claim = await bench.running(registration=registration)
+    await bench.store.leave(registration)
     await bench.finish(claim, LeaseLost())
     assert not (await bench.store.renew(await bench.worker(), [], HOUR)).orphans
 
@@ -172,13 +172,13 @@ async def test_renewing_tells_how_long_it_is_until_the_next_job_is_due(bench: Be
 
 
 async def test_evicting_takes_nothing_from_the_living(bench: Bench) -> None:
-    await bench.running(seat=await bench.join(lease=LEASE))
+    await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(ALMOST)
     assert list(await bench.store.evict(10)) == []
 
 
 async def test_evicting_returns_the_claims_of_the_dead_as_they_were_made(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE), payload={"month": 3}, max_attempts=7)
+    claim = await bench.running(registration=await bench.join(lease=LEASE), payload={"month": 3}, max_attempts=7)
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
     assert orphan == claim
@@ -187,14 +187,14 @@ async def test_evicting_returns_the_claims_of_the_dead_as_they_were_made(bench: 
 
 
 async def test_evicting_returns_the_claims_of_one_that_left(bench: Bench) -> None:
-    seat = await bench.join()
-    claim = await bench.running(seat=seat)
-    await bench.store.leave(seat)
+    registration = await bench.join()
+    claim = await bench.running(registration=registration)
+    await bench.store.leave(registration)
     assert list(await bench.store.evict(10)) == [claim]
 
 
 async def test_an_orphan_stays_as_it_is_until_someone_finishes_it(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE))
+    claim = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     assert list(await bench.store.evict(10)) == [claim]
     assert (await bench.status(claim.job), await bench.claim()) == (Status.RUNNING, [])
@@ -202,7 +202,7 @@ async def test_an_orphan_stays_as_it_is_until_someone_finishes_it(bench: Bench) 
 
 
 async def test_an_orphan_that_is_finished_is_no_orphan(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE))
+    claim = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     await bench.store.evict(10)
     await bench.finish(claim, LeaseLost())
@@ -210,8 +210,8 @@ async def test_an_orphan_that_is_finished_is_no_orphan(bench: Bench) -> None:
 
 
 async def test_evicting_keeps_its_limit_and_leaves_the_rest_for_the_next_time(bench: Bench) -> None:
-    seat = await bench.join(lease=LEASE)
-    claims = {await bench.running(seat=seat) for _ in range(3)}
+    registration = await bench.join(lease=LEASE)
+    claims = {await bench.running(registration=registration) for _ in range(3)}
     await bench.move_clock(2 * LEASE)
     first = await bench.store.evict(2)
     assert len(first) == 2
@@ -220,7 +220,7 @@ async def test_evicting_keeps_its_limit_and_leaves_the_rest_for_the_next_time(be
 
 
 async def test_a_crash_uses_an_attempt_up_and_the_job_waits_for_its_retry(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE))
+    claim = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
     await bench.finish(orphan, LeaseLost())
@@ -242,7 +242,7 @@ async def test_a_job_that_kills_its_workers_becomes_a_dead_letter(bench: Bench) 
 
 
 async def test_a_worker_that_wakes_up_before_its_orphan_was_finished_may_finish_it(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE))
+    claim = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
     await bench.succeed(claim)
@@ -251,7 +251,7 @@ async def test_a_worker_that_wakes_up_before_its_orphan_was_finished_may_finish_
 
 
 async def test_a_worker_that_wakes_up_after_its_orphan_was_finished_is_fenced_off(bench: Bench) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE))
+    claim = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
     await bench.finish(orphan, LeaseLost())
@@ -265,26 +265,26 @@ async def test_who_joins_again_gets_another_id(bench: Bench) -> None:
 
 async def test_a_worker_is_listed_with_what_it_said_about_itself(bench: Bench) -> None:
     facts = WorkerFacts(host="host-1", pid=42, version="1.2.3", slots=8, metadata={"zone": "b"})
-    seat = await bench.store.join(Serves(("email", "report"), (ACME,)), facts, HOUR)
+    registration = await bench.store.join(Subscription(("email", "report"), (ACME,)), facts, HOUR)
     await bench.enqueue_many(3)
-    await bench.claim(2, seat)
-    listed = await worker(bench.store, seat)
+    await bench.claim(2, registration)
+    listed = await worker(bench.store, registration)
     assert (listed.facts, listed.running) == (facts, 2)
     assert (set(listed.serves.definitions), listed.serves.tenants) == ({"email", "report"}, (ACME,))
     assert timedelta(minutes=59) < listed.lease_expires_at - listed.started_at <= HOUR + SECOND
 
 
 async def test_a_worker_for_all_tenants_is_listed_as_such(bench: Bench) -> None:
-    seat = await bench.join("report", tenants=None)
-    assert (await worker(bench.store, seat)).serves == Serves(("report",), None)
+    registration = await bench.join("report", tenants=None)
+    assert (await worker(bench.store, registration)).serves == Subscription(("report",), None)
 
 
 async def test_a_listed_worker_was_seen_when_it_renewed(bench: Bench) -> None:
-    seat = await bench.join(lease=HOUR)
-    before = await worker(bench.store, seat)
+    registration = await bench.join(lease=HOUR)
+    before = await worker(bench.store, registration)
     await bench.move_clock(LEASE)
-    await bench.store.renew(seat, [], HOUR)
-    after = await worker(bench.store, seat)
+    await bench.store.renew(registration, [], HOUR)
+    after = await worker(bench.store, registration)
     assert after.started_at == before.started_at
     assert after.last_seen_at - before.last_seen_at >= LEASE
     assert after.lease_expires_at - before.lease_expires_at >= LEASE
@@ -300,6 +300,6 @@ async def test_workers_that_left_or_died_are_not_listed(bench: Bench) -> None:
     assert not {left.worker, dead.worker} & listed
 
 
-async def worker(store: Store, seat: Seat) -> WorkerRecord:
-    (found,) = (worker for worker in await store.workers() if worker.id == seat.worker)
+async def worker(store: Store, registration: Registration) -> WorkerRecord:
+    (found,) = (worker for worker in await store.workers() if worker.id == registration.worker)
     return found

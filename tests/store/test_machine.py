@@ -21,10 +21,10 @@ from hypothesis.stateful import (
 from tests.store.bench import HOUR, EngineUnderTest, all_jobs, keyed
 from tests.store.model import Model, ModelJob, ModelSeat
 
-from leasehold.errors import SeatLost
+from leasehold.errors import RegistrationLost
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
-from leasehold.model.job import Claim, JobRecord, Line, NewJob, Placed, tenant_id
+from leasehold.model.job import Claim, EnqueueResult, JobRecord, LogLine, NewJob, tenant_id
 from leasehold.model.outcome import (
     Canceled,
     LeaseLost,
@@ -37,7 +37,7 @@ from leasehold.model.outcome import (
     decide,
 )
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Seat, Serves, Store, WorkerFacts
+from leasehold.store import Registration, Store, Subscription, WorkerFacts
 
 DEFINITION = Definition("machine", max_attempts=2, backoff=Steps(3600, 7200))
 LEASE_HOURS = 4
@@ -45,8 +45,8 @@ EVERYTHING = 10_000
 
 OUTCOMES: list[Outcome] = [
     Succeeded('"done"'),
-    Raised("Unlucky", "no luck"),
-    Raised("Unlucky", "no luck", final=True),
+    Raised("Unlucky", "no jitter"),
+    Raised("Unlucky", "no jitter", final=True),
     TimedOut(HOUR),
     Snoozed(HOUR),
     Released(),
@@ -78,7 +78,8 @@ VERBS = {
 class EngineAgainstModel(RuleBasedStateMachine):
     """Each history is a new tenant in the same database.
 
-    A step is a verb and two numbers, which the verb takes for its choices: among all jobs, seats and claims that
+    A step is a verb and two numbers, which the verb takes for its choices: among all jobs, registrations and claims
+    that
     there ever were, mostly those for which something can happen, and often enough the others, which must be refused.
     There is one rule because Hypothesis would switch half of several off, and a history without claims tells little.
     """
@@ -89,7 +90,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.store, self.runner, self.move_clock = store, runner, engine.move_clock
         self.tenant = tenant_id(f"machine-{next(_tenants)}")
         self.door = store.tenant(self.tenant)
-        self.seats: list[Seat] = []
+        self.registrations: list[Registration] = []
         self.claims: list[Claim] = []
         self.agreed = False
 
@@ -134,7 +135,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         ]
         for placed, (priority, delay, key) in zip(self.run(self.door.enqueue(batch)), wanted, strict=True):
             if holder := self.model.holder_of(key):
-                assert placed == Placed(holder.id, created=False)
+                assert placed == EnqueueResult(holder.id, created=False)
             else:
                 assert placed.created
                 assert placed.id not in self.model.jobs
@@ -161,19 +162,19 @@ class EngineAgainstModel(RuleBasedStateMachine):
     # What workers do
 
     def claim(self, pick: int, choice: int) -> None:
-        seat, limit = self._seat(pick), 1 + choice % 4
+        registration, limit = self._registration(pick), 1 + choice % 4
         try:
-            claims = self.run(self._claim_like_a_worker(seat, limit))
-        except SeatLost:
-            assert not self.model.must_be_alive(seat)
+            claims = self.run(self._claim_like_a_worker(registration, limit))
+        except RegistrationLost:
+            assert not self.model.must_be_alive(registration)
             return
-        assert not self.model.must_be_gone(seat)
+        assert not self.model.must_be_gone(registration)
         ready = {job.id: job for job in self.model.ready()}
         assert len(claims) == min(limit, len(ready))
         taken = [ready.pop(claim.job) for claim in claims]
         assert_right_order(taken, list(ready.values()))
         for claim, job in zip(claims, taken, strict=True):
-            assert (claim.attempt, claim.worker) == (job.attempt + 1, seat.worker)
+            assert (claim.attempt, claim.worker) == (job.attempt + 1, registration.worker)
             assert claim.tries == job.attempt + 1 - job.free_attempts
             self.model.claimed(claim)
         self.claims += claims
@@ -189,22 +190,22 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def say(self, pick: int, choice: int) -> None:
         if claim := self._claim(pick):
             number, live = 1 + choice % 3, self.model.is_live(claim)
-            refused = self.run(self.store.say([(claim, Line(number, f"line {number}"))]))
+            refused = self.run(self.store.append_log([(claim, LogLine(number, f"line {number}"))]))
             assert refused == (frozenset() if live else {claim})
             if live:
                 self.model.jobs[claim.job].lines.setdefault(claim.attempt, set()).add(number)
 
     def renew(self, pick: int, _choice: int) -> None:
-        seat = self._seat(pick)
-        made = [claim for claim in self.claims if claim.worker == seat.worker]
-        renewal = self.run(self.store.renew(seat, made, LEASE_HOURS * HOUR))
-        self.model.evicted(spare=seat)
+        registration = self._registration(pick)
+        made = [claim for claim in self.claims if claim.worker == registration.worker]
+        renewal = self.run(self.store.renew(registration, made, LEASE_HOURS * HOUR))
+        self.model.evicted(spare=registration)
         if not renewal.alive:
-            assert not self.model.must_be_alive(seat)
-            self.model.seats[seat.worker].ended = True
+            assert not self.model.must_be_alive(registration)
+            self.model.registrations[registration.worker].ended = True
             return
-        assert not self.model.must_be_gone(seat)
-        self.model.seats[seat.worker].expires_at = self.model.now + LEASE_HOURS
+        assert not self.model.must_be_gone(registration)
+        self.model.registrations[registration.worker].expires_at = self.model.now + LEASE_HOURS
         live = {claim for claim in made if self.model.is_live(claim)}
         assert renewal.lost == set(made) - live
         assert renewal.cancels == {claim for claim in live if self.model.jobs[claim.job].cancel_requested}
@@ -212,14 +213,14 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     def leave(self, pick: int, _choice: int) -> None:
         """Another one joins in its place; who left may still try to claim, renew and finish."""
-        seat = self._seat(pick)
-        self.run(self.store.leave(seat))
-        self.model.seats[seat.worker].ended = True
+        registration = self._registration(pick)
+        self.run(self.store.leave(registration))
+        self.model.registrations[registration.worker].ended = True
         self._join()
 
     def crash(self, pick: int, _choice: int) -> None:
         """It is never heard of again, and what it holds must come back some day. Another one joins in its place."""
-        self.seats.remove(self._seat(pick))
+        self.registrations.remove(self._registration(pick))
         self._join()
 
     def evict(self, _pick: int, choice: int) -> None:
@@ -244,10 +245,12 @@ class EngineAgainstModel(RuleBasedStateMachine):
             self._compare(record, self.model.jobs[record.id])
 
     @invariant()
-    def every_live_claim_is_held_once_and_by_its_own_seat(self) -> None:
-        for seat in self.seats:
-            live = [claim for claim in self.claims if claim.worker == seat.worker and self.model.is_live(claim)]
-            held = self.run(self.store.held(seat))
+    def every_live_claim_is_held_once_and_by_its_own_registration(self) -> None:
+        for registration in self.registrations:
+            live = [
+                claim for claim in self.claims if claim.worker == registration.worker and self.model.is_live(claim)
+            ]
+            held = self.run(self.store.held(registration))
             assert len(held) == len(live)
             assert set(held) == set(live)
         self.agreed = True
@@ -270,9 +273,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
         among = fitting if fitting and pick % 4 != 3 else everyone
         return among[pick % len(among)]
 
-    def _seat(self, pick: int) -> Seat:
+    def _registration(self, pick: int) -> Registration:
         """Three of four times the newest."""
-        return self.seats[pick // 4 % len(self.seats)] if pick % 4 == 3 else self.seats[-1]
+        return self.registrations[pick // 4 % len(self.registrations)] if pick % 4 == 3 else self.registrations[-1]
 
     def _claim(self, pick: int) -> Claim | None:
         """Three of four times one that holds, if there is any."""
@@ -281,24 +284,24 @@ class EngineAgainstModel(RuleBasedStateMachine):
         return among[pick % len(among)] if among else None
 
     def _join(self) -> None:
-        serves = Serves((DEFINITION.key,), (self.tenant,))
-        seat = self.run(self.store.join(serves, WorkerFacts("machine", 1), LEASE_HOURS * HOUR))
-        assert seat.worker not in self.model.seats
-        self.model.seats[seat.worker] = ModelSeat(seat, self.model.now + LEASE_HOURS)
-        self.seats.append(seat)
+        serves = Subscription((DEFINITION.key,), (self.tenant,))
+        registration = self.run(self.store.join(serves, WorkerFacts("machine", 1), LEASE_HOURS * HOUR))
+        assert registration.worker not in self.model.registrations
+        self.model.registrations[registration.worker] = ModelSeat(registration, self.model.now + LEASE_HOURS)
+        self.registrations.append(registration)
 
-    async def _claim_like_a_worker(self, seat: Seat, limit: int) -> list[Claim]:
+    async def _claim_like_a_worker(self, registration: Registration, limit: int) -> list[Claim]:
         """Again while there may be more."""
         claims: list[Claim] = []
         for _ in range(10):
-            claimed = await self.store.claim(seat, limit - len(claims))
+            claimed = await self.store.claim(registration, limit - len(claims))
             claims += claimed.claims
             if len(claims) == limit or not claimed.more:
                 break
         return claims
 
     def _finish(self, done: list[tuple[Claim, Outcome]]) -> None:
-        verdicts = [(claim, decide(outcome, claim, luck=0)) for claim, outcome in done]
+        verdicts = [(claim, decide(outcome, claim, jitter=0)) for claim, outcome in done]
         refused = self.run(self.store.finish(verdicts))
         assert refused == {claim for claim, verdict in verdicts if not self.model.finished(claim, verdict)}
 
@@ -318,10 +321,10 @@ class EngineAgainstModel(RuleBasedStateMachine):
             assert [line.number for line in lines] == sorted(job.lines.get(attempt.number, set()))
 
     async def _clear_up(self) -> None:
-        for each in self.model.seats.values():
-            await self.store.leave(each.seat)
+        for each in self.model.registrations.values():
+            await self.store.leave(each.registration)
         orphans = [claim for claim in await self.store.evict(EVERYTHING) if claim.tenant == self.tenant]
-        await self.store.finish([(claim, decide(Canceled(), claim, luck=0)) for claim in orphans])
+        await self.store.finish([(claim, decide(Canceled(), claim, jitter=0)) for claim in orphans])
 
 
 def assert_right_order(taken: list[ModelJob], left: list[ModelJob]) -> None:

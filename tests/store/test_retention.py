@@ -7,7 +7,7 @@ import pytest
 from tests.store.bench import BROUGHT_ID, DAY, HOUR, REPORT, Bench, all_jobs
 
 from leasehold.model.definition import Retention
-from leasehold.model.job import Line, NewJob
+from leasehold.model.job import LogLine, NewJob
 from leasehold.model.status import FINAL, Status
 
 YEARS = timedelta(days=3600)
@@ -35,8 +35,8 @@ async def test_what_someone_should_look_at_is_kept_for_ever(bench: Bench, status
 async def test_a_definition_says_how_long_its_jobs_are_kept(bench: Bench, status: Status) -> None:
     each_an_hour = Retention(succeeded=HOUR, canceled=HOUR, failed=HOUR, dead_letter=HOUR)
     await bench.store.sync_definitions([replace(REPORT, key="brief", retention=each_an_hour)])
-    seat = await bench.join("brief", lease=DAY)
-    job = await bench.ended(status, definition="brief", seat=seat)
+    registration = await bench.join("brief", lease=DAY)
+    job = await bench.ended(status, definition="brief", registration=registration)
     await bench.move_clock(HOUR / 2)
     assert await bench.store.prune(100) == 0
     await bench.move_clock(HOUR)
@@ -93,7 +93,7 @@ async def test_a_job_that_was_retried_is_kept_anew(bench: Bench) -> None:
 
 async def test_attempts_and_lines_go_with_their_job(bench: Bench) -> None:
     first = await bench.running()
-    await bench.store.say([(first, Line(1, "a line"))])
+    await bench.store.append_log([(first, LogLine(1, "a line"))])
     await bench.fail(first)
     await bench.move_clock(HOUR)
     await bench.succeed(await bench.claim_one())
@@ -105,7 +105,7 @@ async def test_attempts_and_lines_go_with_their_job(bench: Bench) -> None:
 
 async def test_attempts_and_lines_of_others_stay(bench: Bench) -> None:
     kept = await bench.running()
-    await bench.store.say([(kept, Line(1, "a line"))])
+    await bench.store.append_log([(kept, LogLine(1, "a line"))])
     await bench.fail(kept, final=True)
     await bench.succeeded()
     await bench.move_clock(31 * DAY)

@@ -13,7 +13,7 @@ from leasehold.model.bounds import LONGEST
 from leasehold.model.dedupe import Always, Within
 from leasehold.model.definition import DEFAULT_PRIORITY
 from leasehold.model.duration import Duration
-from leasehold.model.job import JobId, NewJob, Placed
+from leasehold.model.job import EnqueueResult, JobId, NewJob
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import RescheduleAnswer, RetryAnswer
 
@@ -156,7 +156,7 @@ async def test_a_retried_job_holds_its_key_again(bench: Bench) -> None:
     job = await bench.succeeded(dedupe=keyed())
     await bench.door.retry({job: 1})
     (placed,) = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed())])
-    assert placed == Placed(job, created=False)
+    assert placed == EnqueueResult(job, created=False)
 
 
 async def test_of_two_ended_jobs_with_one_key_one_is_queued_again(bench: Bench) -> None:

@@ -35,7 +35,7 @@ async def test_a_foreign_job_is_not_shown(bench: Bench, job: JobId) -> None:
     assert await bench.door.get(job) is None
     assert list(await bench.door.attempts(job)) == []
     assert list(await bench.door.lines(job, 1)) == []
-    assert await bench.door.ended(job, timedelta()) is None
+    assert await bench.door.wait_until_final(job, timedelta()) is None
     assert list((await bench.door.find(Filter(), None, 10)).jobs) == []
     assert set((await bench.door.counts(10)).values()) <= {0}
 
@@ -103,7 +103,7 @@ async def test_a_reschedule_moves_the_tenants_own_job_alone(bench: Bench, job: J
 @EACH_ID
 async def test_a_finish_ends_the_tenants_own_run_alone(bench: Bench, job: JobId) -> None:
     claim = await bench.running(id=job)
-    assert await bench.store.finish([(claim, decide(Succeeded(), claim, luck=0))]) == frozenset()
+    assert await bench.store.finish([(claim, decide(Succeeded(), claim, jitter=0))]) == frozenset()
     assert await bench.status(job) is Status.SUCCEEDED
 
 
@@ -188,9 +188,9 @@ async def test_work_of_others_does_not_wake_a_tenants_worker(bench: Bench) -> No
     """The cancel comes after it on the same way: a wake for the bystanders' work would have been heard before."""
     if not bench.store.abilities.wakes:
         pytest.skip("this engine sends no wakes")
-    seat = await bench.worker()
-    running = await bench.running(seat=seat)
-    async with asleep(bench.store, seat) as ears:
+    registration = await bench.worker()
+    running = await bench.running(registration=registration)
+    async with asleep(bench.store, registration) as ears:
         await bench.store.limit(Scope(ScopeKind.TENANT, ACME), Limits(max_running=5))
         await bench.door.cancel([running.job])
         assert await ears.next() is Wake.CANCEL

@@ -32,48 +32,48 @@ def with_wakes(store: Store) -> None:
 
 
 async def test_who_settles_on_an_empty_queue_may_sleep(bench: Bench) -> None:
-    seat = await bench.worker()
-    async with listening(bench.store, seat):
-        settled = await bench.store.settle(seat)
+    registration = await bench.worker()
+    async with listening(bench.store, registration):
+        settled = await bench.store.prepare_to_sleep(registration)
     assert (list(settled.claims), settled.more) == ([], False)
 
 
 async def test_who_settles_while_work_waits_is_not_left_to_sleep(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     job = await bench.enqueue()
-    async with listening(bench.store, seat):
-        settled = await bench.store.settle(seat)
+    async with listening(bench.store, registration):
+        settled = await bench.store.prepare_to_sleep(registration)
         assert settled.claims or settled.more
         assert [claim.job for claim in [*settled.claims, *await bench.claim()]] == [job]
 
 
 async def test_who_settles_learns_when_the_next_job_is_due(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     await bench.enqueue(delay=HOUR)
-    async with listening(bench.store, seat):
-        next_due = await fall_asleep(bench.store, seat)
+    async with listening(bench.store, registration):
+        next_due = await fall_asleep(bench.store, registration)
     assert next_due is not None
     assert timedelta(minutes=59) < next_due <= HOUR
 
 
 @pytest.mark.parametrize("scope", [TENANT, EMAILS], ids=["tenant", "definition"])
 async def test_who_settles_learns_when_a_pause_is_over(bench: Bench, scope: Scope) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     await bench.enqueue("email")
     await bench.store.pause(scope, Pause("maintenance", until=datetime.now(UTC) + HOUR))
-    async with listening(bench.store, seat):
-        next_due = await fall_asleep(bench.store, seat)
+    async with listening(bench.store, registration):
+        next_due = await fall_asleep(bench.store, registration)
     assert next_due is not None
     assert next_due <= HOUR
 
 
 async def test_a_job_that_came_due_keeps_a_worker_awake(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     job = await bench.enqueue(delay=HOUR)
-    async with listening(bench.store, seat):
-        await fall_asleep(bench.store, seat)
+    async with listening(bench.store, registration):
+        await fall_asleep(bench.store, registration)
         await bench.move_clock(HOUR)
-        settled = await bench.store.settle(seat)
+        settled = await bench.store.prepare_to_sleep(registration)
         assert settled.claims or settled.more
         assert [claim.job for claim in [*settled.claims, *await bench.claim()]] == [job]
 
@@ -95,13 +95,13 @@ async def test_a_job_of_another_process_wakes_who_sleeps(bench: Bench, second_st
 
 
 async def test_who_sleeps_again_is_woken_again(bench: Bench) -> None:
-    seat = await bench.worker()
-    async with asleep(bench.store, seat) as ears:
+    registration = await bench.worker()
+    async with asleep(bench.store, registration) as ears:
         for _ in range(3):
             await bench.enqueue()
             assert await ears.next() is Wake.WORK
             await bench.succeed(await bench.claim_one())
-            await fall_asleep(bench.store, seat)
+            await fall_asleep(bench.store, registration)
 
 
 async def test_a_batch_wakes_who_sleeps(bench: Bench) -> None:
@@ -145,7 +145,7 @@ async def test_a_worker_for_all_tenants_is_woken_for_a_new_one(engine: EngineUnd
 async def test_a_job_that_it_can_not_run_does_not_wake_a_worker(bench: Bench) -> None:
     """The cancel comes after it on the same way: a wake for the report would have been heard before."""
     emails = await bench.join("email")
-    running = await bench.running("email", seat=emails)
+    running = await bench.running("email", registration=emails)
     async with asleep(bench.store, emails) as ears:
         await bench.enqueue("report")
         await bench.door.cancel([running.job])
@@ -164,20 +164,20 @@ async def test_a_duplicate_does_not_wake_a_worker(bench: Bench) -> None:
 
 
 async def test_a_future_job_wakes_who_knows_of_no_time_so_that_it_can_set_its_timer(bench: Bench) -> None:
-    seat = await bench.worker()
-    async with asleep(bench.store, seat) as ears:
+    registration = await bench.worker()
+    async with asleep(bench.store, registration) as ears:
         await bench.enqueue(delay=HOUR)
         assert await ears.next() is Wake.WORK
-        assert await fall_asleep(bench.store, seat) is not None
+        assert await fall_asleep(bench.store, registration) is not None
 
 
 async def test_an_earlier_future_job_wakes_who_waits_for_a_later_one(bench: Bench) -> None:
-    seat = await bench.worker()
+    registration = await bench.worker()
     await bench.enqueue(delay=2 * HOUR)
-    async with asleep(bench.store, seat) as ears:
+    async with asleep(bench.store, registration) as ears:
         await bench.enqueue(delay=HOUR)
         assert await ears.next() is Wake.WORK
-        next_due = await fall_asleep(bench.store, seat)
+        next_due = await fall_asleep(bench.store, registration)
     assert next_due is not None
     assert next_due <= HOUR
 
@@ -198,7 +198,7 @@ Source = Callable[[Bench, Claim], Awaitable[object]]
 
 
 async def _retry(bench: Bench, claim: Claim) -> None:
-    await bench.finish(claim, Raised("Unlucky", "no luck"))
+    await bench.finish(claim, Raised("Unlucky", "no jitter"))
 
 
 async def _snooze(bench: Bench, claim: Claim) -> None:
@@ -217,7 +217,7 @@ async def _crash(bench: Bench, claim: Claim) -> None:
 
 @pytest.mark.parametrize("source", [_retry, _snooze, _release, _crash])
 async def test_a_job_that_waits_again_wakes_another_worker(bench: Bench, source: Source) -> None:
-    claim = await bench.running(seat=await bench.join(lease=LEASE))
+    claim = await bench.running(registration=await bench.join(lease=LEASE))
     async with asleep(bench.store, await bench.worker()) as ears:
         await source(bench, claim)
         assert await ears.next() is Wake.WORK
@@ -276,7 +276,7 @@ async def test_a_finish_that_frees_a_capped_scope_wakes_who_sleeps(bench: Bench,
         assert await bench.claimed_jobs() == [waiting]
 
 
-# Cancel and rouse
+# Cancel and wake_another
 
 
 async def test_a_cancel_reaches_the_worker_that_runs_the_job(bench: Bench) -> None:
@@ -297,7 +297,7 @@ async def test_a_wake_is_passed_on_to_another_sleeper(bench: Bench) -> None:
     first = await bench.worker()
     async with asleep(bench.store, first), asleep(bench.store, await bench.join()) as ears:
         await bench.enqueue()  # wakes the one that fell asleep first
-        await bench.store.rouse(first)
+        await bench.store.wake_another(first)
         assert await ears.next() is Wake.WORK
 
 
@@ -305,7 +305,7 @@ async def test_a_wake_is_passed_on_between_processes(bench: Bench, second_store:
     first, second = await bench.worker(), await bench.join(store=second_store)
     async with asleep(bench.store, first), asleep(second_store, second) as ears:
         await bench.enqueue()
-        await bench.store.rouse(first)
+        await bench.store.wake_another(first)
         assert await ears.next() is Wake.WORK
 
 
@@ -314,7 +314,7 @@ async def test_a_wake_is_passed_on_to_one_that_can_run_the_rest(bench: Bench) ->
     async with asleep(bench.store, first), asleep(bench.store, reports), asleep(bench.store, emails) as ears:
         await bench.door.enqueue([NewJob(definition="report", priority=1), NewJob(definition="email")])
         await bench.claim_one(first)
-        await bench.store.rouse(first)
+        await bench.store.wake_another(first)
         assert await ears.next() is Wake.WORK
 
 
@@ -327,12 +327,12 @@ async def test_a_wake_is_passed_on_to_one_that_serves_the_tenant(engine: EngineU
         asleep(acme.store, await acme.join()) as ears,
     ):
         await acme.enqueue()
-        await acme.store.rouse(first)
+        await acme.store.wake_another(first)
         assert await ears.next() is Wake.WORK
 
 
 async def test_passing_a_wake_on_when_nobody_sleeps_does_nothing(bench: Bench) -> None:
-    await bench.store.rouse(await bench.worker())
+    await bench.store.wake_another(await bench.worker())
     assert await bench.status(await bench.enqueue()) is Status.QUEUED
 
 
@@ -341,16 +341,16 @@ async def test_passing_a_wake_on_when_nobody_sleeps_does_nothing(bench: Bench) -
 
 async def test_no_job_is_slept_through_while_producers_and_a_worker_race(bench: Bench) -> None:
     """A worker that only ever claims after a wake gets every job, however enqueue and settle interleave."""
-    seat, total, done = await bench.worker(), 60, 0
+    registration, total, done = await bench.worker(), 60, 0
 
     async def produce() -> None:
         for _ in range(total // 3):
             await bench.enqueue()
 
     producers = [asyncio.create_task(produce()) for _ in range(3)]
-    async with listening(bench.store, seat) as ears, asyncio.timeout(PATIENCE.total_seconds()):
+    async with listening(bench.store, registration) as ears, asyncio.timeout(PATIENCE.total_seconds()):
         while done < total:
-            settled = await bench.store.settle(seat)
+            settled = await bench.store.prepare_to_sleep(registration)
             claims = list(settled.claims)
             if not claims and not settled.more:
                 assert await ears.next() is Wake.WORK

@@ -102,7 +102,7 @@ async def test_what_ran_is_what_was_committed(
                 await transaction.enqueue(tenant, report, step)
             left = [each for each in left if each[1]]
         for job in committed.values():
-            record = await door.ended(job, PATIENCE)
+            record = await door.wait_until_final(job, PATIENCE)
             assert record is not None
             assert record.status is Status.SUCCEEDED
     assert sorted(ran) == sorted(committed)

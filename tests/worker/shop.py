@@ -29,7 +29,7 @@ from leasehold.engines import engine_for
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.definition import Definition
-from leasehold.model.job import JobId, JobRecord, Line, NewJob, TenantId, tenant_id
+from leasehold.model.job import JobId, JobRecord, LogLine, NewJob, TenantId, tenant_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Store, TenantJobs
 from leasehold.telemetry import Observer, nobody
@@ -148,7 +148,7 @@ class Shop:
         return record
 
     async def ended(self, job: JobId) -> JobRecord:
-        record = await self.door.ended(job, PATIENCE)
+        record = await self.door.wait_until_final(job, PATIENCE)
         if record is None:
             pytest.fail(f"the job did not end within {PATIENCE}: {await self.job(job)}")
         return record
@@ -171,7 +171,7 @@ class Shop:
         assert [attempt.number for attempt in attempts] == list(range(1, len(attempts) + 1))
         return [attempt.status for attempt in attempts]
 
-    async def lines(self, job: JobId, attempt: int = 1) -> Sequence[Line]:
+    async def lines(self, job: JobId, attempt: int = 1) -> Sequence[LogLine]:
         return await self.door.lines(job, attempt)
 
     # Workers.
@@ -220,7 +220,7 @@ class Shop:
         return bool(
             await self.observer.fetchval(
                 "select bool_and(leasehold.listens(worker_id)) from leasehold.sleepers where worker_id = $1::uuid",
-                worker._tenure._seat.worker,
+                worker._tenure._registration.worker,
             )
         )
 

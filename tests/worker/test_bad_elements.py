@@ -11,7 +11,7 @@ from tests.worker.shop import Shop, only
 
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
-from leasehold.model.job import Claim, JobId, Line
+from leasehold.model.job import Claim, JobId, LogLine
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.worker import Job, RetryLater, Snooze
@@ -104,7 +104,7 @@ async def _is(condition: bool) -> bool:
 
 async def test_a_line_that_cannot_be_written_is_left_out_alone(shop: Shop) -> None:
     def spoil(original: Any) -> Any:
-        async def write(lines: list[tuple[Claim, Line]]) -> frozenset[Claim]:
+        async def write(lines: list[tuple[Claim, LogLine]]) -> frozenset[Claim]:
             spoilt = [(c, replace(line, number=2**40) if line.text == "bad" else line) for c, line in lines]
             return cast(frozenset[Claim], await original(spoilt))
 
@@ -115,7 +115,7 @@ async def test_a_line_that_cannot_be_written_is_left_out_alone(shop: Shop) -> No
             job.log(text)
         await asyncio.sleep(0)
 
-    shop.doors.step_in("say", spoil)
+    shop.doors.step_in("append_log", spoil)
     await shop.store.sync_definitions([Definition("report")])
     job = await shop.enqueue()
     async with shop.working(only(handler)):

@@ -16,7 +16,7 @@ from leasehold.errors import CannotListen
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
 from leasehold.model.status import Status
-from leasehold.store import Serves, Store, Wake, WorkerFacts
+from leasehold.store import Store, Subscription, Wake, WorkerFacts
 from leasehold.worker import Job, Worker
 
 
@@ -59,9 +59,9 @@ async def test_producers_may_be_pooled(pooled_url: str, store: Store, shop: Shop
 async def test_a_listener_finds_out_by_itself_that_nothing_arrives(deaf_url: str, store: Store) -> None:
     deaf = await engine_for(deaf_url).open()
     try:
-        seat = await deaf.join(Serves(("report",)), WorkerFacts("host", 1), timedelta(hours=1))
+        registration = await deaf.join(Subscription(("report",)), WorkerFacts("host", 1), timedelta(hours=1))
         with pytest.raises(CannotListen, match=r"LH-3002: .*no job is lost"):
-            await anext(deaf.wakes(seat))
+            await anext(deaf.wakes(registration))
     finally:
         await deaf.close()
 

@@ -9,10 +9,10 @@ import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.worker.shop import HOUR, Shop, Verb, only
 
-from leasehold.errors import SeatLost
+from leasehold.errors import RegistrationLost
 from leasehold.model.job import Claim, JobId
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Claimed, Renewal, Seat
+from leasehold.store import Claimed, Registration, Renewal
 from leasehold.worker import Job, Worker
 from leasehold.worker.heartbeat import Heartbeat, Leases
 from leasehold.worker.tenure import Tenure
@@ -35,7 +35,7 @@ class Late:
         self.answer = asyncio.Event()
         self._shop = shop
         self._written = asyncio.Event()
-        for verb in ("claim", "settle"):
+        for verb in ("claim", "prepare_to_sleep"):
             shop.doors.step_in(verb, self._answered_late)
 
     async def claim(self) -> JobId:
@@ -47,9 +47,9 @@ class Late:
     def _answered_late(self, claim: Verb) -> Verb:
         first = True
 
-        async def verb(seat: Seat, limit: int) -> Claimed:
+        async def verb(registration: Registration, limit: int) -> Claimed:
             nonlocal first
-            claimed: Claimed = await claim(seat, limit)
+            claimed: Claimed = await claim(registration, limit)
             if claimed.claims and not first:
                 self._written.set()
                 await self.answer.wait()
@@ -129,8 +129,8 @@ async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> 
     late, beats = Late(shop), list[int]()
 
     def counted(renew: Verb) -> Verb:
-        async def verb(seat: Seat, held: Sequence[Claim], lease: timedelta, **asks: bool) -> Renewal:
-            renewal: Renewal = await renew(seat, held, lease, **asks)
+        async def verb(registration: Registration, held: Sequence[Claim], lease: timedelta, **asks: bool) -> Renewal:
+            renewal: Renewal = await renew(registration, held, lease, **asks)
             beats.append(len(held))
             return renewal
 
@@ -156,10 +156,10 @@ async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> 
 
 
 @pytest.mark.usefixtures("no_starter")
-async def test_when_the_seat_is_lost_it_is_forgotten(shop: Shop) -> None:
+async def test_when_the_registration_is_lost_it_is_forgotten(shop: Shop) -> None:
     async with shop.working(only(report)) as worker:
         job, tenure = await claimed(shop, worker)
-        tenure._end(SeatLost("it was evicted.", fix="Join again."))
+        tenure._end(RegistrationLost("it was evicted.", fix="Join again."))
         assert tenure.held == 0
     assert SUCCEEDED not in await shop.history(job)
 

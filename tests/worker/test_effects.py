@@ -32,7 +32,7 @@ from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition, Retention
 from leasehold.model.job import NewJob, job_id
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import CancelAnswer, Serves, WorkerFacts
+from leasehold.store import CancelAnswer, Subscription, WorkerFacts
 from leasehold.telemetry import Event, JobEnded
 from leasehold.worker import Fail, Handlers, Job, Snooze
 
@@ -465,7 +465,7 @@ async def test_a_shutdown_rolls_back_and_gives_the_job_back_at_no_cost(shop: Sho
 async def test_who_lost_the_claim_while_it_ran_writes_nothing(shop: Shop) -> None:
     """Another worker has the job: as after a whole lease without a word."""
     happened: list[str] = []
-    other = await shop.store.join(Serves(("other",)), WorkerFacts("elsewhere", 1), HOUR)
+    other = await shop.store.join(Subscription(("other",)), WorkerFacts("elsewhere", 1), HOUR)
 
     async def handler(job: Job, payload: Any) -> None:
         async with job.transaction() as connection:
@@ -485,7 +485,7 @@ async def test_who_lost_the_claim_while_it_ran_writes_nothing(shop: Shop) -> Non
     assert await effects(shop) == []
 
 
-async def test_who_lost_the_seat_writes_nothing_though_nobody_has_taken_the_job_yet(shop: Shop) -> None:
+async def test_who_lost_the_registration_writes_nothing_though_nobody_has_taken_the_job_yet(shop: Shop) -> None:
     async def handler(job: Job, payload: Any) -> None:
         async with job.transaction() as connection:
             await write(connection, job)

@@ -9,7 +9,7 @@ from tests.worker.shop import ACME, SHORT, Processes, Shop, only
 
 from leasehold.model.backoff import Steps
 from leasehold.model.job import JobId
-from leasehold.store import Serves, WorkerFacts
+from leasehold.store import Subscription, WorkerFacts
 from leasehold.worker import Fail, Job
 
 Payload = dict[str, Any]
@@ -76,7 +76,7 @@ async def test_an_attempt_whose_worker_died_is_logged_by_who_found_it(
     handlers = only(fails, backoff=Steps(3600))
     await shop.store.sync_definitions(handlers.definitions)
     job = await shop.enqueue()
-    dead = await shop.store.join(Serves(("report",), (ACME,)), WorkerFacts("dead", 1), SHORT.busy)
+    dead = await shop.store.join(Subscription(("report",), (ACME,)), WorkerFacts("dead", 1), SHORT.busy)
     await shop.store.claim(dead, 1)
 
     async def found() -> bool:

@@ -235,7 +235,7 @@ async def test_a_sync_handler_that_raises_when_canceled_is_canceled_and_not_retr
 
 
 async def test_a_canceled_thread_that_goes_on_is_given_up_when_the_worker_stops(shop: Shop) -> None:
-    """Its worker leaves its seat behind in good order all the same."""
+    """Its worker leaves its registration behind in good order all the same."""
     began, told, let_go = threading.Event(), threading.Event(), threading.Event()
 
     def report(job: Job, payload: Payload) -> None:
@@ -530,10 +530,10 @@ async def test_a_job_whose_deadline_has_passed_fails_without_a_run(shop: Shop, c
 async def test_a_job_that_says_nothing_causes_no_write(shop: Shop) -> None:
     async def report(job: Job, payload: Payload) -> None: ...
 
-    shop.doors.count("say")
+    shop.doors.count("append_log")
     async with shop.working(only(report)):
         await shop.all_ended(await shop.enqueue_many(20))
-    assert shop.doors.calls["say"] == 0
+    assert shop.doors.calls["append_log"] == 0
 
 
 async def test_what_is_said_is_written_in_batches_of_about_a_second(shop: Shop) -> None:
@@ -547,13 +547,13 @@ async def test_what_is_said_is_written_in_batches_of_about_a_second(shop: Shop) 
             await asyncio.sleep(0.004)
         lasted = monotonic() - began
 
-    shop.doors.count("say")
+    shop.doors.count("append_log")
     async with shop.working(only(report)):
         job = await shop.enqueue()
         await shop.ended(job)
     assert [line.text for line in await shop.lines(job)] == [f"line {number}" for number in range(300)]
     first_and_last = 2
-    assert shop.doors.calls["say"] <= lasted + first_and_last
+    assert shop.doors.calls["append_log"] <= lasted + first_and_last
 
 
 async def test_what_many_jobs_say_at_once_is_written_together(shop: Shop) -> None:
@@ -563,12 +563,12 @@ async def test_what_many_jobs_say_at_once_is_written_together(shop: Shop) -> Non
         job.log("hello")
         await everyone_speaks.wait()
 
-    shop.doors.count("say")
+    shop.doors.count("append_log")
     async with shop.working(only(report)):
         jobs = await shop.enqueue_many(10)
         await shop.all_ended(jobs)
         assert [[line.text for line in await shop.lines(job)] for job in jobs] == [["hello"]] * 10
-    assert shop.doors.calls["say"] < 10
+    assert shop.doors.calls["append_log"] < 10
 
 
 async def test_what_is_said_can_be_read_while_the_job_runs(shop: Shop) -> None:
@@ -635,7 +635,7 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
         job.log("in time")
         kept.append(job)
 
-    shop.doors.count("say")
+    shop.doors.count("append_log")
     async with shop.working(only(report)) as worker:
         job = await shop.enqueue()
         await shop.ended(job)
@@ -644,11 +644,11 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
             return not worker.running
 
         await eventually(done_with, what="the worker's last look at the ended job")
-        said = shop.doors.calls["say"]
+        said = shop.doors.calls["append_log"]
         kept[0].log("too late")
         assert worker._tenure is not None
         assert worker._tenure._voice._said == {}
-    assert shop.doors.calls["say"] == said
+    assert shop.doors.calls["append_log"] == said
     assert [line.text for line in await shop.lines(job)] == ["in time"]
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 

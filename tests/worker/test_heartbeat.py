@@ -14,7 +14,7 @@ from tests.worker.shop import HOUR, Doors, Shop, Verb, only
 
 from leasehold.model.job import Claim, JobId, WorkerId
 from leasehold.model.status import Status
-from leasehold.store import Claimed, Renewal, Seat, Serves
+from leasehold.store import Claimed, Registration, Renewal, Subscription
 from leasehold.worker import Job
 from leasehold.worker.heartbeat import LONGEST_PAUSE, Heartbeat, Leases, pause_after
 
@@ -62,8 +62,8 @@ async def test_a_worker_that_stood_still_does_not_blame_the_database(
         async def has_said_so() -> bool:
             return "Joining again" in caplog.text
 
-        await eventually(has_said_so, what="the end of the seat")
-    (lost,) = (message for message in caplog.messages if "lost its seat" in message)
+        await eventually(has_said_so, what="the end of the registration")
+    (lost,) = (message for message in caplog.messages if "lost its registration" in message)
     assert "this process did not run for" in lost
     assert "database" not in lost
 
@@ -92,8 +92,8 @@ async def test_a_worker_that_stood_still_during_a_heartbeat_says_so(
         async def has_said_so() -> bool:
             return "Joining again" in caplog.text
 
-        await eventually(has_said_so, what="the end of the seat")
-    lost = next(message for message in caplog.messages if "lost its seat" in message)
+        await eventually(has_said_so, what="the end of the registration")
+    lost = next(message for message in caplog.messages if "lost its registration" in message)
     assert "this process did not run for" in lost
 
 
@@ -107,7 +107,7 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
         began.set()
         await go_on.wait()
 
-    shop.doors.count("rouse")
+    shop.doors.count("wake_another")
     shop.doors.count("renew")
     async with shop.working(only(report)) as worker:
         await shop.at_rest(worker)
@@ -118,7 +118,7 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
         assert tenure is not None
 
         async def claims_no_more() -> bool:
-            return shop.doors.calls["rouse"] > 0
+            return shop.doors.calls["wake_another"] > 0
 
         async def beats_several_times() -> bool:
             tenure._heartbeat.hurry()
@@ -148,9 +148,9 @@ class Beats:
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, renew: Verb) -> Verb:
-        async def verb(seat: Seat, held: Sequence[Claim], lease: timedelta, **asks: bool) -> Renewal:
+        async def verb(registration: Registration, held: Sequence[Claim], lease: timedelta, **asks: bool) -> Renewal:
             self.told.append(tuple(claim.job for claim in held))
-            renewal: Renewal = await renew(seat, held, lease, **asks)
+            renewal: Renewal = await renew(registration, held, lease, **asks)
             if any(self.told) and not held:
                 self._loop.call_soon_threadsafe(self.tells_of_rest.set)
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._until_answered(), self._loop))
@@ -206,7 +206,7 @@ class SlowStore:
         self._clock = clock
         self._seconds = seconds
 
-    async def renew(self, seat: Seat, held: Sequence[Claim], lease: timedelta) -> Renewal:
+    async def renew(self, registration: Registration, held: Sequence[Claim], lease: timedelta) -> Renewal:
         self._clock.now += self._seconds
         nothing: frozenset[Claim] = frozenset()
         return Renewal(alive=True, lost=nothing, cancels=nothing, orphans=False, strays=False, next_due=None)
@@ -231,7 +231,7 @@ async def test_a_lease_counts_from_the_send_and_ends_a_sixth_early(
 
     heart = Heartbeat(
         open_store=open_store,
-        seat=Seat(WorkerId("00000000-0000-0000-0000-000000000000"), Serves(("report",))),
+        registration=Registration(WorkerId("00000000-0000-0000-0000-000000000000"), Subscription(("report",))),
         leases=Leases(busy=timedelta(seconds=60), idle=timedelta(seconds=60)),
         held=tuple,
         asks=dict,
@@ -257,9 +257,9 @@ async def test_no_run_begins_past_its_lease(shop: Shop, monkeypatch: pytest.Monk
         started.append(job.id)
 
     def stand_still(claim: Verb) -> Verb:
-        async def verb(seat: Seat, limit: int) -> Claimed:
+        async def verb(registration: Registration, limit: int) -> Claimed:
             nonlocal in_time
-            answer: Claimed = await claim(seat, limit)
+            answer: Claimed = await claim(registration, limit)
             if answer.claims:
                 in_time = False
                 claimed.set()
@@ -267,7 +267,7 @@ async def test_no_run_begins_past_its_lease(shop: Shop, monkeypatch: pytest.Monk
 
         return verb
 
-    for verb in ("claim", "settle"):
+    for verb in ("claim", "prepare_to_sleep"):
         shop.doors.step_in(verb, stand_still)
     async with shop.working(only(report)) as worker:
         job = await shop.enqueue()
@@ -292,7 +292,7 @@ async def test_one_that_can_not_begin_says_so_and_stops_nobody(monkeypatch: pyte
     monkeypatch.setattr(asyncio, "run", fail)
     heart = Heartbeat(
         open_store=lambda: pytest.fail("nothing is opened"),
-        seat=Seat(WorkerId("00000000-0000-0000-0000-000000000000"), Serves(("report",))),
+        registration=Registration(WorkerId("00000000-0000-0000-0000-000000000000"), Subscription(("report",))),
         leases=Leases(),
         held=tuple,
         asks=dict,

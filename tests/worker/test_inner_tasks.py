@@ -15,7 +15,7 @@ from tests.worker.shop import ACME, SETTINGS, SHORT, Processes, Shop, Verb, only
 from leasehold.model.backoff import Steps
 from leasehold.model.job import JobId
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Serves, Wake, WorkerFacts
+from leasehold.store import Subscription, Wake, WorkerFacts
 from leasehold.worker import Handlers, Job, Worker
 from leasehold.worker.wake import WakeChain
 
@@ -61,7 +61,7 @@ async def test_listener(
         raise INJECTED
 
     def once(wakes: Verb) -> Verb:
-        return lambda seat: broken() if deaf else wakes(seat)
+        return lambda registration: broken() if deaf else wakes(registration)
 
     shop.doors.step_in("wakes", once)
     async with shop.working(handlers) as worker:
@@ -70,7 +70,7 @@ async def test_listener(
     assert begun_again(caplog, "listener")
 
 
-@pytest.mark.parametrize("verb", ["claim", "settle", "rouse"])
+@pytest.mark.parametrize("verb", ["claim", "prepare_to_sleep", "wake_another"])
 async def test_dispatcher(
     shop: Shop, handlers: Handlers, ran: Counter[JobId], caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
@@ -148,7 +148,7 @@ async def test_voice(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
         job.log("said once")
         await go_on.wait()
 
-    shop.doors.step_in("say", raising(INJECTED))
+    shop.doors.step_in("append_log", raising(INJECTED))
     async with shop.working(only(report)):
         job = await shop.enqueue()
 
@@ -164,8 +164,10 @@ async def test_voice(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_burial(shop: Shop, handlers: Handlers, ran: Counter[JobId], caplog: pytest.LogCaptureFixture) -> None:
     job = await shop.enqueue()
-    seat = await shop.store.join(Serves(("report",), (ACME,)), WorkerFacts("dead", 1), timedelta(seconds=1))
-    await shop.store.claim(seat, 1)
+    registration = await shop.store.join(
+        Subscription(("report",), (ACME,)), WorkerFacts("dead", 1), timedelta(seconds=1)
+    )
+    await shop.store.claim(registration, 1)
     shop.doors.step_in("evict", raising(INJECTED))
     async with shop.working(handlers, leases=SHORT):
         assert await all_done_once(shop, [job], ran)

@@ -22,7 +22,7 @@ from tests.worker.shop import ACME, HOUR, Doors, Processes, Shop, only
 
 from leasehold.model.limits import Pause, Scope, ScopeKind
 from leasehold.model.status import Status
-from leasehold.store import Renewal, Seat, Serves, Wake, WorkerFacts
+from leasehold.store import Registration, Renewal, Subscription, Wake, WorkerFacts
 from leasehold.telemetry import Event, WorkerListening
 from leasehold.worker import Handlers, Job
 from leasehold.worker.heartbeat import Leases
@@ -45,9 +45,9 @@ async def handlers(shop: Shop) -> Handlers:
 
 
 @pytest.fixture
-async def still(shop: Shop, handlers: Handlers) -> Seat:
+async def still(shop: Shop, handlers: Handlers) -> Registration:
     """A worker that stands still: it listens and sleeps, and does nothing when it is woken."""
-    return await shop.store.join(Serves(("report",)), WorkerFacts("still", 1), HOUR)
+    return await shop.store.join(Subscription(("report",)), WorkerFacts("still", 1), HOUR)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def proxy(database_url: str) -> AsyncIterator[Proxy]:
 
 
 async def test_another_worker_takes_what_a_stopped_sleeper_was_woken_for(
-    shop: Shop, handlers: Handlers, still: Seat
+    shop: Shop, handlers: Handlers, still: Registration
 ) -> None:
     async with asleep(shop.store, still) as ears, shop.working(handlers, leases=QUICK) as worker:
         await shop.at_rest(worker)
@@ -94,7 +94,7 @@ async def test_an_idle_worker_with_a_job_for_tomorrow_only_beats(shop: Shop, han
 # A worker that died, and was the only one to know when a job is due
 
 
-async def test_a_deputy_runs_a_job_whose_timer_has_died(shop: Shop, handlers: Handlers, still: Seat) -> None:
+async def test_a_deputy_runs_a_job_whose_timer_has_died(shop: Shop, handlers: Handlers, still: Registration) -> None:
     """It was enqueued while all slept: one sleeper was woken for it, and does not come back."""
     async with asleep(shop.store, still) as ears, shop.working(handlers, leases=SLOW) as worker:
         await shop.at_rest(worker)
@@ -103,7 +103,7 @@ async def test_a_deputy_runs_a_job_whose_timer_has_died(shop: Shop, handlers: Ha
         assert (await shop.ended(job)).status is Status.SUCCEEDED
 
 
-async def test_a_deputy_knows_a_job_between_two_others(shop: Shop, handlers: Handlers, still: Seat) -> None:
+async def test_a_deputy_knows_a_job_between_two_others(shop: Shop, handlers: Handlers, still: Registration) -> None:
     """Its producer woke no sleeper: each wakes by itself before it is due."""
     first = await shop.enqueue(delay=SECOND)
     async with asleep(shop.store, still), shop.working(handlers, leases=SLOW) as worker:
@@ -113,7 +113,7 @@ async def test_a_deputy_knows_a_job_between_two_others(shop: Shop, handlers: Han
         assert {record.status for record in await shop.all_ended([first, between])} == {Status.SUCCEEDED}
 
 
-async def test_a_heartbeat_tells_a_deputy_of_due_times(shop: Shop, handlers: Handlers, still: Seat) -> None:
+async def test_a_heartbeat_tells_a_deputy_of_due_times(shop: Shop, handlers: Handlers, still: Registration) -> None:
     """The announcement was lost; the job is due after the next heartbeat."""
     async with asleep(shop.store, still) as ears, shop.working(handlers, leases=QUICK) as worker:
         await shop.at_rest(worker)
@@ -124,7 +124,7 @@ async def test_a_heartbeat_tells_a_deputy_of_due_times(shop: Shop, handlers: Han
         assert (await shop.ended(job)).status is Status.SUCCEEDED
 
 
-async def test_due_times_are_announced_by_definition(shop: Shop, handlers: Handlers, still: Seat) -> None:
+async def test_due_times_are_announced_by_definition(shop: Shop, handlers: Handlers, still: Registration) -> None:
     async with asleep(shop.store, still) as ears:
         await shop.enqueue(delay=HOUR)
         assert await ears.next() is Wake.WORK
@@ -208,7 +208,9 @@ async def test_a_worker_that_polls_sends_no_probe(shop: Shop, handlers: Handlers
     async with shop.working(handlers, notify=False, leases=QUICK) as worker:
         assert worker._tenure is not None
         heard: asyncio.Queue[str] = asyncio.Queue()
-        channel = await shop.observer.fetchval("select leasehold.channel($1::uuid)", worker._tenure._seat.worker)
+        channel = await shop.observer.fetchval(
+            "select leasehold.channel($1::uuid)", worker._tenure._registration.worker
+        )
         await shop.observer.add_listener(channel, lambda *word: heard.put_nowait(str(word[-1])))
         await _beats(shop, 2)
         await shop.observer.execute("select pg_notify($1, 'last')", channel)

@@ -75,7 +75,7 @@ async def test_a_full_worker_that_hears_a_wake_passes_it_on(shop: Shop) -> None:
         await shop.observer.execute(
             "insert into leasehold.sleepers (worker_id, definitions) select worker_id, definitions from kept "
             "order by worker_id <> $1::uuid",
-            full._tenure._seat.worker,
+            full._tenure._registration.worker,
         )
         await shop.observer.execute("select leasehold.may_sleep('{report}')")
         other = await shop.enqueue()

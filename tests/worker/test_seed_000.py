@@ -15,13 +15,13 @@ from leasehold.engines import engine_for
 from leasehold.model.backoff import OUTBOX, Steps
 from leasehold.model.job import JobId
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Serves, WorkerFacts
+from leasehold.store import Subscription, WorkerFacts
 from leasehold.worker import Handlers, Job
 
 Payload = dict[str, Any]
 CRASHED, FAILED, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.FAILED, AttemptStatus.SUCCEEDED
 LEASE = timedelta(seconds=60)
-REPORTS = Serves(("report",), (ACME,))
+REPORTS = Subscription(("report",), (ACME,))
 NOBODY = WorkerFacts("elsewhere", 1)
 
 
@@ -47,7 +47,9 @@ async def test_notify_payload_is_a_poke_and_not_data(shop: Shop, handlers: Handl
     async with shop.working(handlers) as worker:
         await shop.at_rest(worker)
         assert worker._tenure is not None
-        channel = await shop.observer.fetchval("select leasehold.channel($1::uuid)", worker._tenure._seat.worker)
+        channel = await shop.observer.fetchval(
+            "select leasehold.channel($1::uuid)", worker._tenure._registration.worker
+        )
         await shop.observer.add_listener(channel, on_notify)
         await shop.ended(await shop.enqueue(payload={"item": 7}))
 
@@ -60,7 +62,7 @@ async def test_notify_payload_is_a_poke_and_not_data(shop: Shop, handlers: Handl
 
 
 def test_backoff_is_30_seconds_then_5_minutes_for_three_executions() -> None:
-    delays = [OUTBOX.backoff.delay(execution, luck=0.5).total_seconds() for execution in (1, 2)]
+    delays = [OUTBOX.backoff.delay(execution, jitter=0.5).total_seconds() for execution in (1, 2)]
     assert (delays, OUTBOX.max_attempts) == ([30, 300], 3)
 
 
@@ -78,8 +80,8 @@ async def test_backoff_is_what_the_worker_writes(shop: Shop) -> None:
 
 async def test_lease_expiry_is_judged_by_the_databases_clock(shop: Shop, handlers: Handlers, clock: Clock) -> None:
     job = await shop.enqueue()
-    seat = await shop.store.join(REPORTS, NOBODY, LEASE)
-    await shop.store.claim(seat, 1)
+    registration = await shop.store.join(REPORTS, NOBODY, LEASE)
+    await shop.store.claim(registration, 1)
     await clock.move(LEASE - timedelta(seconds=30))
     assert not await shop.store.evict(10)
     await clock.move(timedelta(seconds=31))
@@ -128,8 +130,8 @@ async def test_4_crash_recovery(shop: Shop, handlers: Handlers) -> None:
     """Claimed by a worker whose connections then end without a word; after its lease another takes over."""
     job = await shop.enqueue()
     elsewhere = await engine_for(shop.url).open()
-    seat = await elsewhere.join(REPORTS, NOBODY, SHORT.busy)
-    claimed = await elsewhere.claim(seat, 1)
+    registration = await elsewhere.join(REPORTS, NOBODY, SHORT.busy)
+    claimed = await elsewhere.claim(registration, 1)
     await elsewhere.close()
     async with shop.working(handlers, leases=SHORT):
         assert (await shop.ended(job)).status is Status.SUCCEEDED

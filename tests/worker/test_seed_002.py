@@ -23,7 +23,7 @@ from leasehold.model.job import JobId, NewJob, tenant_id
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.outcome import LeaseLost, Raised, Released, Snoozed
 from leasehold.model.status import Status
-from leasehold.store import Serves, Store, WorkerFacts
+from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.worker import Handlers, Job, Worker
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.wake import WakeChain
@@ -90,7 +90,7 @@ async def given_back(bench: Bench) -> AsyncGenerator[JobId, None]:
 async def retry_after_an_error(bench: Bench) -> AsyncGenerator[JobId, None]:
     claim = await bench.running()
     yield claim.job
-    await bench.finish(claim, Raised("Unlucky", "no luck", retry_in=timedelta()))
+    await bench.finish(claim, Raised("Unlucky", "no jitter", retry_in=timedelta()))
     yield claim.job
 
 
@@ -149,9 +149,9 @@ async def promotion_by_a_worker_of_another_tenant(bench: Bench) -> AsyncGenerato
     job = await bench.enqueue(delay=HOUR / 2)
     yield job
     await bench.move_clock(HOUR / 2)
-    elsewhere = Serves(("report",), (tenant_id("other"),))
-    seat = await bench.store.join(elsewhere, WorkerFacts("elsewhere", 1), HOUR)
-    assert not (await bench.store.claim(seat, 10)).claims
+    elsewhere = Subscription(("report",), (tenant_id("other"),))
+    registration = await bench.store.join(elsewhere, WorkerFacts("elsewhere", 1), HOUR)
+    assert not (await bench.store.claim(registration, 10)).claims
     yield job
 
 
@@ -196,7 +196,7 @@ async def overheard(observer: Raw, worker: Worker) -> AsyncIterator[list[str]]:
     def on_notify(connection: object, pid: int, channel: str, payload: object) -> None:
         heard.append(str(payload))
 
-    channel = await observer.fetchval("select leasehold.channel($1::uuid)", worker._tenure._seat.worker)
+    channel = await observer.fetchval("select leasehold.channel($1::uuid)", worker._tenure._registration.worker)
     await observer.add_listener(channel, on_notify)
     yield heard
     await observer.remove_listener(channel, on_notify)
@@ -293,16 +293,16 @@ async def test_6_a_burst_passes_few_tokens_on(
         pass_on(chain)
 
     def one_by_one(claim: Verb) -> Verb:
-        async def verb(seat: Any, limit: int = 1) -> Any:
+        async def verb(registration: Any, limit: int = 1) -> Any:
             nonlocal found
-            claimed = await claim(seat, 1)
+            claimed = await claim(registration, 1)
             found += len(claimed.claims)
             return claimed
 
         return verb
 
     monkeypatch.setattr(WakeChain, "pass_on", counted)
-    for verb in ("claim", "settle"):
+    for verb in ("claim", "prepare_to_sleep"):
         shop.doors.step_in(verb, one_by_one)
     async with shop.working(handlers, dispatchers=4) as worker:
         await shop.at_rest(worker)
@@ -348,7 +348,7 @@ async def test_8_the_timer_is_set_to_what_the_store_answered(
         return verb
 
     monkeypatch.setattr(WakeChain, "arm", noted)
-    shop.doors.step_in("settle", heard)
+    shop.doors.step_in("prepare_to_sleep", heard)
     await shop.enqueue(delay=HOUR)
     async with shop.working(handlers, fallback=2 * HOUR) as worker:
         await shop.at_rest(worker)
@@ -399,7 +399,7 @@ async def test_10_wakes_take_a_tenth_of_the_statements_of_polling(shop: Shop, ha
             door = shop.store.tenant(tenant)
             for _ in range(3):
                 (placed,) = await door.enqueue([NewJob(definition="report")])
-                ended = await door.ended(placed.id, PATIENCE)
+                ended = await door.wait_until_final(placed.id, PATIENCE)
                 assert ended is not None
         assert len(shop.doors.statements) < len(poller.statements) / 2, Counter(shop.doors.statements)
 

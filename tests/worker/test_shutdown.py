@@ -65,7 +65,7 @@ async def test_sigterm_lets_a_running_job_end(shop: Shop, processes: Processes) 
     assert (await shop.job(job)).status is Status.SUCCEEDED
 
 
-async def test_an_idle_worker_ends_with_0_and_leaves_its_seat(shop: Shop, processes: Processes) -> None:
+async def test_an_idle_worker_ends_with_0_and_leaves_its_registration(shop: Shop, processes: Processes) -> None:
     worker = processes.worker()
     await joined(shop, 1)
     worker.send(signal.SIGTERM)

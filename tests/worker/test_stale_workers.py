@@ -134,10 +134,10 @@ async def test_one_that_stopped_after_its_finish_is_not_run_again(
     await first.stops_itself()
     second = start("second")
 
-    async def only_the_second_has_a_seat() -> bool:
+    async def only_the_second_has_a_registration() -> bool:
         return [worker.facts.pid for worker in await store.workers()] == [second.pid]
 
-    await eventually(only_the_second_has_a_seat, what="the first one's eviction")
+    await eventually(only_the_second_has_a_registration, what="the first one's eviction")
     another = await enqueue(door)
     await ends(door, another)
     first.resume()
@@ -195,5 +195,5 @@ async def test_what_a_killed_worker_ran_is_finished_by_the_others_once(door: Ten
         if attempt.status is AttemptStatus.CRASHED
     ]
     assert {job for job, _ in crashed} >= set(held)
-    seats = {entry.worker for entry in first.entries(Event.JOINED)}
-    assert {worker for _, worker in crashed} <= seats, "a living worker's job was taken from it"
+    registrations = {entry.worker for entry in first.entries(Event.JOINED)}
+    assert {worker for _, worker in crashed} <= registrations, "a living worker's job was taken from it"

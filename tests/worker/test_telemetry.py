@@ -17,7 +17,7 @@ from leasehold.errors import CannotListen, Unreachable
 from leasehold.model.backoff import Steps
 from leasehold.model.job import LineKind
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Serves, WorkerFacts
+from leasehold.store import Subscription, WorkerFacts
 from leasehold.telemetry import (
     DefinitionChanged,
     Event,
@@ -118,7 +118,7 @@ async def test_a_worker_that_finds_that_it_can_not_listen_says_so_once(shop: Sho
     assert heard.names.count("worker.listening") == 1
 
 
-async def test_a_lost_seat_discards_its_runs_and_is_followed_by_another(shop: Shop, heard: Heard) -> None:
+async def test_a_lost_registration_discards_its_runs_and_is_followed_by_another(shop: Shop, heard: Heard) -> None:
     never = asyncio.Event()
 
     async def report(job: Job, payload: Payload) -> None:
@@ -289,7 +289,7 @@ async def test_whoever_reclaims_a_dead_workers_job_says_whose_it_was_and_what_be
     handlers = only(done, backoff=Steps(3600))
     await shop.store.sync_definitions(handlers.definitions)
     job = await shop.enqueue()
-    dead = await shop.store.join(Serves(("report",), (ACME,)), WorkerFacts("dead", 1), SHORT.busy)
+    dead = await shop.store.join(Subscription(("report",), (ACME,)), WorkerFacts("dead", 1), SHORT.busy)
     await shop.store.claim(dead, 1)
     async with shop.working(handlers, observe=heard, leases=SHORT):
         reclaimed = await heard.first(JobReclaimed)

@@ -17,7 +17,7 @@ from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition, Retention
 from leasehold.model.job import JobId, NewJob, tenant_id
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Claimed, Seat, Serves, WorkerFacts
+from leasehold.store import Claimed, Registration, Subscription, WorkerFacts
 from leasehold.worker import Handlers, Job, tenure
 from leasehold.worker.heartbeat import Leases
 
@@ -38,7 +38,7 @@ async def test_every_worker_sees_to_the_claims_of_the_dead_even_when_all_its_han
     handlers = only(report, backoff=Steps(0))
     await shop.store.sync_definitions(handlers.definitions)
     orphan = await shop.enqueue()
-    dead = await shop.store.join(Serves(("report",), (ACME,)), WorkerFacts("dead", 1), HOUR)
+    dead = await shop.store.join(Subscription(("report",), (ACME,)), WorkerFacts("dead", 1), HOUR)
     await shop.store.claim(dead, 1)
     five_seconds = timedelta(seconds=5)
     async with shop.working(handlers, slots=1, leases=Leases(busy=five_seconds, idle=five_seconds)):
@@ -61,7 +61,7 @@ async def test_a_dead_worker_costs_its_jobs_an_attempt_and_may_cost_them_the_las
     handlers = only(report, max_attempts=1)
     await shop.store.sync_definitions(handlers.definitions)
     job = await shop.enqueue()
-    dead = await shop.store.join(Serves(("report",), (ACME,)), WorkerFacts("dead", 1), SHORT.busy)
+    dead = await shop.store.join(Subscription(("report",), (ACME,)), WorkerFacts("dead", 1), SHORT.busy)
     await shop.store.claim(dead, 1)
     async with shop.working(handlers, leases=SHORT):
         record = await shop.ended(job)
@@ -97,7 +97,7 @@ class LostReply:
 async def test_what_was_claimed_by_a_claim_whose_reply_was_lost_is_given_back_before_the_next(
     shop: Shop, dispatchers: int
 ) -> None:
-    """Nobody else could do it: the seat lives on, and so does its lease on jobs that nobody runs."""
+    """Nobody else could do it: the registration lives on, and so does its lease on jobs that nobody runs."""
     ran: Counter[JobId] = Counter()
 
     async def report(job: Job, payload: Payload) -> None:
@@ -114,8 +114,8 @@ async def test_what_was_claimed_by_a_claim_whose_reply_was_lost_is_given_back_be
     assert len(reply.lost) == 5
     for job in jobs:
         assert await shop.history(job) == ([GIVEN_BACK, SUCCEEDED] if job in reply.lost else [SUCCEEDED])
-    steps = [name for name in shop.doors.statements if name in ("fleet/take", "fleet/held")]
-    assert steps[:2] == ["fleet/take", "fleet/held"]
+    steps = [name for name in shop.doors.statements if name in ("fleet/claim_next_tenants", "fleet/held")]
+    assert steps[:2] == ["fleet/claim_next_tenants", "fleet/held"]
 
 
 async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
@@ -132,7 +132,7 @@ async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
         await began.wait()
         stray = await shop.enqueue()
         assert worker._tenure is not None
-        assert (await shop.store.claim(worker._tenure._seat, 1)).claims
+        assert (await shop.store.claim(worker._tenure._registration, 1)).claims
         worker._tenure._look_for_strays()
         go_on.set()
         await shop.ended(stray)
@@ -274,9 +274,9 @@ def gives_one_at_first(claim: Verb) -> Verb:
     """As a claim does that raced with others: fewer than there are, and no word of more."""
     first = True
 
-    async def verb(seat: Seat, limit: int) -> Claimed:
+    async def verb(registration: Registration, limit: int) -> Claimed:
         nonlocal first
-        claimed: Claimed = await claim(seat, 1 if first else limit)
+        claimed: Claimed = await claim(registration, 1 if first else limit)
         if not first or not claimed.claims:
             return claimed
         first = False
@@ -297,7 +297,7 @@ async def test_a_wake_goes_on_so_that_a_burst_puts_two_workers_to_work(shop: Sho
     handlers = only(report, max_attempts=1)
     first, second = Doors(shop.url), Doors(shop.url)
     for doors in (first, second):
-        doors.count("rouse")
+        doors.count("wake_another")
         doors.step_in("claim", claim)
     async with (
         shop.working(handlers, first, slots=5) as one,
@@ -309,4 +309,4 @@ async def test_a_wake_goes_on_so_that_a_burst_puts_two_workers_to_work(shop: Sho
         records = await shop.all_ended(jobs)
     assert {record.status for record in records} == {Status.SUCCEEDED}
     assert Counter(record.worker for record in records).most_common()[-1][1] == 5
-    assert first.calls["rouse"] + second.calls["rouse"] >= 1
+    assert first.calls["wake_another"] + second.calls["wake_another"] >= 1

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 from leasehold.app.definition import TypedDefinition
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyEnqueued, Unreachable
 from leasehold.model.bounds import described
-from leasehold.model.job import AllCreated, JobId, NewJob, Placed
+from leasehold.model.job import AllCreated, EnqueueResult, JobId, NewJob
 from leasehold.store import TenantJobs
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ ID_LENGTH = 36
 HELD, CREATED, REPLACED = range(3)
 
 Progress = Callable[[int, int | None], object]
-Place = Callable[[Sequence[NewJob]], Awaitable[Sequence[Placed]]]
-_Placing = Coroutine[Any, Any, Sequence[Placed]]
+Place = Callable[[Sequence[NewJob]], Awaitable[Sequence[EnqueueResult]]]
+_Placing = Coroutine[Any, Any, Sequence[EnqueueResult]]
 Pin = Callable[[Sequence[NewJob]], Awaitable[Sequence[NewJob]]]
 Put = Callable[[Place, Sequence[NewJob], Sequence[NewJob]], _Placing]
 _Handover = Future[tuple["Chunk", "_Handover"]]
@@ -53,7 +53,7 @@ class _Written:
     """None: all were created."""
 
     @staticmethod
-    def of(jobs: Sequence[NewJob], placed: Sequence[Placed]) -> "_Written":
+    def of(jobs: Sequence[NewJob], placed: Sequence[EnqueueResult]) -> "_Written":
         keys = [job.definition for job in jobs]
         keys = keys if len(set(keys)) > 1 else keys[:1]
         if isinstance(placed, AllCreated):
@@ -64,9 +64,9 @@ class _Written:
     def __len__(self) -> int:
         return len(self.ids) // ID_LENGTH
 
-    def __getitem__(self, index: int) -> tuple[Placed, str]:
+    def __getitem__(self, index: int) -> tuple[EnqueueResult, str]:
         begin, fate = index * ID_LENGTH, CREATED if self.fates is None else self.fates[index]
-        placed = Placed(JobId(self.ids[begin : begin + ID_LENGTH]), fate == CREATED, fate == REPLACED)
+        placed = EnqueueResult(JobId(self.ids[begin : begin + ID_LENGTH]), fate == CREATED, fate == REPLACED)
         return placed, self.definitions[index if len(self.definitions) > 1 else 0]
 
     @property
@@ -74,20 +74,20 @@ class _Written:
         return 0 if self.fates is None else len(self) - self.fates.count(CREATED)
 
 
-def _fate(placed: Placed) -> int:
+def _fate(placed: EnqueueResult) -> int:
     return CREATED if placed.created else REPLACED if placed.replaced else HELD
 
 
 class EnqueuedMany(Sequence["Enqueued[Any]"]):
     """The answer to `enqueue_many`: an `Enqueued` for each job, in the order given, made when it is looked at."""
 
-    def __init__(self, make: "Callable[[Placed, str], Enqueued[Any]]") -> None:
+    def __init__(self, make: "Callable[[EnqueueResult, str], Enqueued[Any]]") -> None:
         self._make = make
         self._written: list[_Written] = []
         self._ends: list[int] = []
         self._duplicates = 0
 
-    def _add(self, jobs: Sequence[NewJob], placed: Sequence[Placed]) -> None:
+    def _add(self, jobs: Sequence[NewJob], placed: Sequence[EnqueueResult]) -> None:
         written = _Written.of(jobs, placed)
         self._written.append(written)
         self._ends.append(len(self) + len(written))
@@ -292,7 +292,7 @@ async def fill(
     try:
         first = await chunks.next()
         if order.atomic and not first.last:
-            async with door.filling() as filling:
+            async with door.bulk_transaction() as filling:
                 await _send(first, chunks, pin, partial(put, filling.enqueue), answer, ahead=True)
         else:
             await _send(first, chunks, pin, partial(put, door.enqueue), answer, ahead=False)
@@ -319,7 +319,7 @@ async def _send(
     `ahead`: it is also handed over, as one transaction takes them in turn. If it were made ready for the server only
     when that is done with the one before, the server would wait 4 of the 24 µs that a job takes.
     """
-    under_way: deque[tuple[Chunk, asyncio.Task[Sequence[Placed]]]] = deque()
+    under_way: deque[tuple[Chunk, asyncio.Task[Sequence[EnqueueResult]]]] = deque()
     before = 0
 
     async def arrived() -> None:

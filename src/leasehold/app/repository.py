@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.config import VERSION
-from leasehold.errors import InvalidInput, PayloadInvalid, SeatLost
+from leasehold.errors import InvalidInput, PayloadInvalid, RegistrationLost
 from leasehold.model.backoff import SMALL_TEAM
 from leasehold.model.bounds import described, problems_of_duration
 from leasehold.model.dedupe import DEFAULT_TENANT, Mode, WhileActive, canonical_key
@@ -21,7 +21,7 @@ from leasehold.model.job import Claim, JobId
 from leasehold.model.outcome import Outcome, Raised, Released, Succeeded, decide
 from leasehold.model.payload import encode_result
 from leasehold.model.status import Status, parse_status
-from leasehold.store import Seat, Serves, Store, WorkerFacts
+from leasehold.store import Registration, Store, Subscription, WorkerFacts
 from leasehold.worker.burial import bury
 from leasehold.worker.fence import was_written
 from leasehold.worker.heartbeat import SHORTEST_LEASE
@@ -57,7 +57,8 @@ class JobsRepository:
                 ...
                 await jobs.mark_success(claim)
 
-    Nothing marks "a job": it is the claim of one attempt that is marked. One that was lost raises SeatLost, and
+    Nothing marks "a job": it is the claim of one attempt that is marked. One that was lost raises RegistrationLost,
+    and
     nothing is written. Claims hold for `lease` after the last claim, mark or `renew`; an enqueue renews nothing. A
     type that neither the app nor the database knows is registered with the retries of `backoff` and 5 attempts, and
     ends as `failed`; one that other code has registered stays as that code said. Leaving the block ends the claims
@@ -68,7 +69,7 @@ class JobsRepository:
         self._app = app
         self._types = tuple(types) or tuple(app.handlers.keys)
         self._lease = _lease(lease)
-        self._seat: Seat | None = None
+        self._registration: Registration | None = None
         self._claiming = asyncio.Lock()
         self._unmarked: set[Claim] = set()
         self._claim_failed_at: float | None = None
@@ -84,13 +85,13 @@ class JobsRepository:
         of_others = {registered.definition.key for registered in await store.definitions()} - ours.keys()
         await store.sync_definitions([ours.get(key) or _by_hand(key) for key in self._types if key not in of_others])
         facts = WorkerFacts(gethostname(), getpid(), VERSION, metadata={"repository": "yes"})
-        self._seat = await store.join(Serves(self._types), facts, self._lease)
+        self._registration = await store.join(Subscription(self._types), facts, self._lease)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        seat, self._seat = self._seat, None
-        if seat is not None:
-            await self._store.leave(seat)
+        registration, self._registration = self._registration, None
+        if registration is not None:
+            await self._store.leave(registration)
 
     async def enqueue(self, job: EnqueueJobInput) -> JobId:
         """Returns the id of the new job, or of the one that holds the dedupe key.
@@ -120,7 +121,7 @@ class JobsRepository:
         async with self._claiming:  # one at a time: what another claim is about to return is no stray
             await self._give_strays_back()
             try:
-                claims = (await self._store.claim(self._held_seat(), limit)).claims
+                claims = (await self._store.claim(self._held_registration(), limit)).claims
             except BaseException:
                 self._claim_failed_at = monotonic()
                 raise
@@ -141,20 +142,21 @@ class JobsRepository:
         await self._mark(claim, Raised(code, error, final=final))
 
     async def renew(self) -> None:
-        """Extends the lease of all claims. Raises SeatLost when it had run out, and others have the jobs."""
-        seat = self._held_seat()
-        if not (await self._store.renew(seat, (), self._lease)).alive:
-            raise _lost(f"worker {seat.worker} was evicted: nothing was called for a whole lease.")
+        """Extends the lease of all claims. Raises RegistrationLost when it had run out, and others have the jobs."""
+        registration = self._held_registration()
+        if not (await self._store.renew(registration, (), self._lease)).alive:
+            raise _lost(f"worker {registration.worker} was evicted: nothing was called for a whole lease.")
 
     async def _give_strays_back(self) -> None:
-        """What a claim took whose answer never came: nobody else would get it for as long as this seat is renewed.
+        """What a claim took whose answer never came: nobody else would get it for as long as this registration is
+        renewed.
 
         The server may still be at it when we look for the first time, so we look again until a lease has passed.
         """
         if self._claim_failed_at is None:
             return
         is_last_look = monotonic() - self._claim_failed_at > self._lease.total_seconds()
-        strays = [claim for claim in await self._store.held(self._held_seat()) if claim not in self._unmarked]
+        strays = [claim for claim in await self._store.held(self._held_registration()) if claim not in self._unmarked]
         if strays:
             await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
         if is_last_look:
@@ -166,26 +168,26 @@ class JobsRepository:
         self._unmarked.discard(claim)
         if fenced and not await was_written(self._store, claim, verdict):
             raise _lost(f"job {claim.job} try {claim.tries} lost its lease.")
-        await self._store.renew(self._held_seat(), (), self._lease)
+        await self._store.renew(self._held_registration(), (), self._lease)
 
     @property
     def _store(self) -> Store:
         return self._app.store
 
-    def _held_seat(self) -> Seat:
-        if self._seat is None:
+    def _held_registration(self) -> Registration:
+        if self._registration is None:
             raise InvalidInput(
                 "the repository is not open. Nothing was done.",
                 fix="Write: async with JobsRepository(app) as jobs: …",
             )
-        return self._seat
+        return self._registration
 
     # -------------------------------------------------------------------------------------------- rules, as functions
 
     @staticmethod
     def backoff(attempts: int) -> timedelta:
         """How long to wait after so many attempts: 1 s after none or one, then 2, 4, 8 s and so on, at most 60 s."""
-        return SMALL_TEAM.backoff.delay(max(1, attempts), luck=0)
+        return SMALL_TEAM.backoff.delay(max(1, attempts), jitter=0)
 
     @staticmethod
     def can_retry(status: str, attempts: int, max_attempts: int = SMALL_TEAM.max_attempts) -> bool:
@@ -216,5 +218,7 @@ def _lease(given: Duration) -> timedelta:
     return lease
 
 
-def _lost(happened: str) -> SeatLost:
-    return SeatLost(f"{happened} Nothing was written.", fix="Others have its jobs: drop them, and open it again.")
+def _lost(happened: str) -> RegistrationLost:
+    return RegistrationLost(
+        f"{happened} Nothing was written.", fix="Others have its jobs: drop them, and open it again."
+    )

@@ -34,7 +34,7 @@ def limit_of(timeout: object) -> timedelta:
 
 async def awaited_result(placed: "Enqueued[Any]", limit: timedelta, opened: Opened) -> Any:
     jobs = opened.store.tenant(placed.tenant)
-    job = await jobs.ended(placed.id, limit) or await jobs.get(placed.id)
+    job = await jobs.wait_until_final(placed.id, limit) or await jobs.get(placed.id)
     if job is None:
         raise UnknownJob(
             f'tenant "{placed.tenant}" has no job {placed.id}: it was pruned, or is not committed yet. '

@@ -28,7 +28,7 @@ from leasehold.errors import (
 from leasehold.model.bounds import described
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
 from leasehold.model.duration import Duration, read_duration
-from leasehold.model.job import JobId, JobRecord, NewJob, Placed, TenantId, job_id
+from leasehold.model.job import EnqueueResult, JobId, JobRecord, NewJob, TenantId, job_id
 from leasehold.store import CancelAnswer, Prepared, RescheduleAnswer, RetryAnswer, TenantJobs
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Tenant:
 
     async def _put(
         self, opened: Opened, place: Place, jobs: Sequence[NewJob], pinned: Sequence[NewJob]
-    ) -> Sequence[Placed]:
+    ) -> Sequence[EnqueueResult]:
         try:
             return await place(pinned)
         except UnknownDefinition:
@@ -323,7 +323,7 @@ class Tenant:
     def _with_versions(self, jobs: Sequence[NewJob], versions: Mapping[str, int]) -> list[NewJob]:
         return [job.with_fields(job.version or versions[job.definition], self._fields) for job in jobs]
 
-    def _answered(self, placed: Placed, definition: str) -> Enqueued[Any]:
+    def _answered(self, placed: EnqueueResult, definition: str) -> Enqueued[Any]:
         return Enqueued(placed.id, placed.created, self.id, definition, self._app, placed.replaced)
 
     # ------------------------------------------------------------------------------- within the caller's transaction
@@ -363,7 +363,7 @@ class Tenant:
         assert self._within is not None, verb
         return self._within
 
-    def _place_within(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+    def _place_within(self, jobs: Sequence[NewJob]) -> Sequence[EnqueueResult]:
         """Versions and the tenant are looked up by connections of our own; then the caller's sends one statement."""
         caller = self._caller("enqueue").caller
         try:
@@ -371,7 +371,7 @@ class Tenant:
         except UnknownDefinition:
             return caller.place(self._app._block(partial(self._prepared_anew, jobs)))
 
-    async def _aplace_within(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+    async def _aplace_within(self, jobs: Sequence[NewJob]) -> Sequence[EnqueueResult]:
         caller = self._caller("aenqueue").caller
         try:
             return await caller.aplace(await self._app._ask(partial(self._prepared, jobs)))

@@ -137,7 +137,7 @@ class Supervisor:
         self._say(Topic.STOPPED, self._result())
 
     async def _serve(self, app: App, store: Store, environment: Mapping[str, str]) -> None:
-        newest = (await store.everywhere(Filter(), None, MOST_SEEN)).jobs
+        newest = (await store.find_all_tenants(Filter(), None, MOST_SEEN)).jobs
         self._feed.know(newest)
         async with self._alongside(looking=partial(self._look, store), chaos=self._kill_now_and_then):
             try:
@@ -256,7 +256,7 @@ class Supervisor:
         since: datetime | None = None
         while True:
             self._say_which_others_run()
-            page = await store.everywhere(Filter(created_after=since), None, MOST_SEEN)
+            page = await store.find_all_tenants(Filter(created_after=since), None, MOST_SEEN)
             self._show(self._feed.seen(page.jobs))
             if page.jobs:
                 since = max(job.queued_at for job in page.jobs) - LOOK_BACK

@@ -10,7 +10,7 @@ import orjson
 from leasehold.errors import LeaseholdError
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.definition import Change, Definition, Registered, Retention
-from leasehold.model.job import Attempt, JobRecord, Line
+from leasehold.model.job import Attempt, JobRecord, LogLine
 from leasehold.store import ScopeRecord, WorkerRecord
 
 
@@ -24,7 +24,7 @@ def attempt(record: Attempt, tries: int) -> dict[str, Any]:
     return fields_of(record) | {"try": tries}
 
 
-def line(attempt: int, tries: int, said: Line) -> dict[str, Any]:
+def line(attempt: int, tries: int, said: LogLine) -> dict[str, Any]:
     return {"attempt": attempt, "try": tries, **fields_of(said)}
 
 

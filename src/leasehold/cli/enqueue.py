@@ -148,7 +148,7 @@ async def _waited_for(app: Leasehold, placed: Enqueued[Any], patience: Patience,
                 async with asyncio.timeout(patience.timeout.total_seconds()):
                     await (print_lines(lines, event="line") if json else show_lines(lines, said))
             return await door.aget(placed.id)
-        return await door.jobs.ended(placed.id, patience.timeout) or await door.aget(placed.id)
+        return await door.jobs.wait_until_final(placed.id, patience.timeout) or await door.aget(placed.id)
     except (asyncio.CancelledError, LeaseholdError):
         said.print(f"job {placed.id} goes on. See: leasehold logs {placed.id} -f")
         raise

@@ -45,7 +45,7 @@ def _whole(text: str) -> JobId | None:
 
 
 async def _owner(store: Store, job: JobId) -> TenantId:
-    owners = await store.whose(job)
+    owners = await store.tenants_with_job(job)
     if not owners:
         raise UnknownJob(f"no tenant has a job {job}.", fix="Nothing was changed. Look for it: leasehold jobs.")
     if len(owners) > 1:
@@ -73,7 +73,7 @@ async def _by_its_end(store: Store, end: str, tenant: TenantId | None) -> Addres
 
 
 async def _newest(store: Store, tenant: TenantId | None) -> AsyncIterator[JobRecord]:
-    find = store.tenant(tenant).find if tenant else store.everywhere
+    find = store.tenant(tenant).find if tenant else store.find_all_tenants
     cursor: str | None = None
     for _ in range(NEWEST // AT_ONCE):
         page = await find(Filter(), cursor, AT_ONCE)

@@ -70,7 +70,7 @@ def jobs(
         whose = None if all_tenants else named(tenant)
 
         async def found(app: Leasehold) -> tuple[Page, Reasons]:
-            find = app.store.tenant(whose).find if whose else app.store.everywhere
+            find = app.store.tenant(whose).find if whose else app.store.find_all_tenants
             page = await matching(find, filters, cursor, limit)
             return page, await read_reasons(app.store, page.jobs)
 

@@ -19,11 +19,11 @@ from leasehold.cli.output import explained, print_json, said, shown
 from leasehold.cli.tables import show_line
 from leasehold.cli.words import printable, time_of_day
 from leasehold.errors import InvalidInput
-from leasehold.model.job import JobId, Line, LineKind, TenantId
+from leasehold.model.job import JobId, LineKind, LogLine, TenantId
 from leasehold.model.tries import FREE, first_attempt, try_numbers
 from leasehold.store import TenantJobs
 
-Spoken = tuple[int, int, Line]
+Spoken = tuple[int, int, LogLine]
 """An attempt, the try that it is, and something that was said in it."""
 
 # Workers write what handlers say at most once a second; that a job has ended is woken for, not polled.
@@ -90,7 +90,7 @@ async def print_lines(lines: AsyncGenerator[Spoken, None], **more: str) -> None:
             print_json(more | documents.line(*each))
 
 
-def line_text(line: Line) -> Text:
+def line_text(line: LogLine) -> Text:
     progress = f"{line.progress:.0%} " if line.progress is not None else ""
     style = "yellow" if line.kind is LineKind.STDERR else ""
     return Text.assemble((f"{time_of_day(line.at)} ", "dim"), (printable(f"{progress}{line.text}".rstrip()), style))
@@ -110,7 +110,7 @@ async def followed(
     jobs: TenantJobs, job: JobId, only: int | None = None, first: int = 1
 ) -> AsyncGenerator[Spoken, None]:
     """Yields the lines so far and those that come, until the job is final (or that try is over)."""
-    ending = asyncio.create_task(jobs.ended(job, FOR_EVER))
+    ending = asyncio.create_task(jobs.wait_until_final(job, FOR_EVER))
     last: Counter[int] = Counter()
     over: set[int] = set()
     try:
@@ -136,7 +136,7 @@ async def followed(
         await asyncio.gather(ending, return_exceptions=True)
 
 
-async def _lines(jobs: TenantJobs, job: JobId, attempt: int, after: int = 0) -> AsyncGenerator[Line, None]:
+async def _lines(jobs: TenantJobs, job: JobId, attempt: int, after: int = 0) -> AsyncGenerator[LogLine, None]:
     """All of them: the store gives so many at once."""
     while lines := await jobs.lines(job, attempt, after):
         for line in lines:

@@ -180,7 +180,7 @@ def try_lock(descriptor: int, kind: int) -> bool:
 def ready_postmaster(plan: Plan) -> int | None:
     """The pid of a postmaster that takes connections.
 
-    Line 8 of the pid file alone is not enough (it survives kill -9), nor is the socket alone (it accepts
+    LogLine 8 of the pid file alone is not enough (it survives kill -9), nor is the socket alone (it accepts
     while recovery still refuses everyone). The file is asked again after the socket: else the file of a dead
     postmaster and the socket of the next would make one that seems ready.
     """

@@ -23,7 +23,7 @@ LONGEST_SOCKET_PATH = 100  # the kernel's limit is 104 bytes on macOS, 108 on Li
 HIDDEN_FROM_GIT = "*\n"  # `git add -A` beside a home staged 2,118 files
 
 
-def settle(home: Path) -> Path:
+def prepare_to_sleep(home: Path) -> Path:
     """The folder that holds locks, logs and data: `home`, unless root has it where postgres can't reach it.
 
     For root, a home such as /root/project/.leasehold is closed to the account that has to run postgres, and

@@ -89,7 +89,7 @@ def start_server(home: Path, settings: Mapping[str, str]) -> Server:
     """Come to a running server: join the one there is, or have a guard start it."""
     settings = checked(settings)
     with readable_refusals(home):
-        place = places.settle(home)
+        place = places.prepare_to_sleep(home)
         with only_starter(place):
             reference = take_reference(place)
             try:

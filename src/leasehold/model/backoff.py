@@ -47,13 +47,13 @@ class Exponential:
         if self.factor > 2**53:  # as it will be read back; JSON holds no larger whole number exactly
             object.__setattr__(self, "factor", float(self.factor))
 
-    def delay(self, tries: int, luck: float) -> timedelta:
-        """Returns the wait after so many tries (from 1), with `luck` drawn from [0, 1) by the caller."""
+    def delay(self, tries: int, jitter: float) -> timedelta:
+        """Returns the wait after so many tries (from 1), with `jitter` drawn from [0, 1) by the caller."""
         try:
             delay = min(self.cap, self.base * float(self.factor) ** (tries - 1))
         except OverflowError:  # 2.0 ** 1024; whatever grows that far has long reached its cap
             delay = self.cap if self.base else 0
-        return timedelta(seconds=delay * (1 - self.jitter * luck))
+        return timedelta(seconds=delay * (1 - self.jitter * jitter))
 
     def as_json(self) -> dict[str, Any]:
         return {"base": self.base, "factor": self.factor, "cap": self.cap, "jitter": self.jitter}
@@ -77,7 +77,7 @@ class Steps:
             )
         object.__setattr__(self, "delays", seconds)
 
-    def delay(self, tries: int, luck: float) -> timedelta:
+    def delay(self, tries: int, jitter: float) -> timedelta:
         return timedelta(seconds=self.delays[min(tries, len(self.delays)) - 1])
 
     def as_json(self) -> dict[str, Any]:

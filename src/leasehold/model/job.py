@@ -164,7 +164,7 @@ class NewJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class EnqueueResult:
     """The answer to an enqueue: this job was created, or that one already holds the key or the id.
 
     `replaced`: it holds the key, and has become what was asked for.
@@ -176,7 +176,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class AllCreated(Sequence[Placed]):
+class AllCreated(Sequence[EnqueueResult]):
     """The answer to an enqueue of many that are all new. Each is made when it is looked at, which nobody may do."""
 
     ids: Sequence[JobId]
@@ -185,11 +185,13 @@ class AllCreated(Sequence[Placed]):
         return len(self.ids)
 
     @overload
-    def __getitem__(self, index: int) -> Placed: ...
+    def __getitem__(self, index: int) -> EnqueueResult: ...
     @overload
     def __getitem__(self, index: slice) -> "AllCreated": ...
-    def __getitem__(self, index: int | slice) -> "Placed | AllCreated":
-        return AllCreated(self.ids[index]) if isinstance(index, slice) else Placed(self.ids[index], created=True)
+    def __getitem__(self, index: int | slice) -> "EnqueueResult | AllCreated":
+        return (
+            AllCreated(self.ids[index]) if isinstance(index, slice) else EnqueueResult(self.ids[index], created=True)
+        )
 
 
 @dataclass(slots=True)
@@ -316,7 +318,7 @@ class LineKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """Something a handler said. Numbered by its worker within the attempt, so that a repeated write adds nothing."""
 
     number: int

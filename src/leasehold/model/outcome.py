@@ -119,8 +119,8 @@ class Verdict:
 SUCCEEDED = Verdict(Status.SUCCEEDED, AttemptStatus.SUCCEEDED)
 
 
-def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
-    """The verdict on one attempt. `luck`, from [0, 1), is the caller's draw for the backoff's jitter.
+def decide(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
+    """The verdict on one attempt. `jitter`, from [0, 1), is the caller's draw for the backoff's jitter.
 
     A job whose cancel was requested is never queued again: the engine turns such a verdict into `canceled`,
     because only the row knows about a request that came a moment ago.
@@ -130,13 +130,13 @@ def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
             return SUCCEEDED if result is None else replace(SUCCEEDED, result=result)
         case Raised(code, message, retry_in, final, trace):
             failed = _given_up(AttemptStatus.FAILED, code, message, trace)
-            return failed if final else _again_or_exhausted(failed, claim, luck, retry_in)
+            return failed if final else _again_or_exhausted(failed, claim, jitter, retry_in)
         case TimedOut(after, trace):
             message = f"ran longer than its timeout of {after.total_seconds():g} s"
-            return _again_or_exhausted(_given_up(AttemptStatus.TIMEOUT, "timeout", message, trace), claim, luck)
+            return _again_or_exhausted(_given_up(AttemptStatus.TIMEOUT, "timeout", message, trace), claim, jitter)
         case LeaseLost():
             message = f"worker {claim.worker} was not heard of for a whole lease; it may have crashed"
-            return _again_or_exhausted(_given_up(AttemptStatus.CRASHED, "lease_lost", message), claim, luck)
+            return _again_or_exhausted(_given_up(AttemptStatus.CRASHED, "lease_lost", message), claim, jitter)
         case Canceled():
             return Verdict(Status.CANCELED, AttemptStatus.CANCELED)
         case Snoozed(delay):
@@ -149,10 +149,10 @@ def decide(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
             assert_never(outcome)
 
 
-def decided(outcome: Outcome, claim: Claim, luck: float) -> Verdict:
+def decided(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
     """As `decide`, and never raises: an outcome that can't be judged fails its own job and not its batch."""
     try:
-        return decide(outcome, claim, luck)
+        return decide(outcome, claim, jitter)
     except Exception as error:
         return not_written(f"the outcome of the attempt can't be judged: {type(error).__name__}: {error!s:.300}")
 
@@ -172,11 +172,11 @@ def _given_up(attempt: AttemptStatus, code: str, message: str, trace: Trace | No
     )
 
 
-def _again_or_exhausted(wrong: Verdict, claim: Claim, luck: float, chosen: timedelta | None = None) -> Verdict:
+def _again_or_exhausted(wrong: Verdict, claim: Claim, jitter: float, chosen: timedelta | None = None) -> Verdict:
     if claim.tries >= claim.max_attempts:
         exhausted = claim.definition.on_exhausted
         return replace(wrong, status=Status.FAILED if exhausted is OnExhausted.FAILED else Status.DEAD_LETTER)
-    delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.tries, luck)
+    delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.tries, jitter)
     return replace(wrong, status=Status.QUEUED, delay=delay)
 
 

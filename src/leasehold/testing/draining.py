@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from leasehold.app import Leasehold
 from leasehold.engines import engine_for
-from leasehold.store import Claimed, Seat, Store
+from leasehold.store import Claimed, Registration, Store
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, nobody
 from leasehold.worker import Worker, WorkerSettings
 from leasehold.worker.burial import bury
@@ -92,11 +92,13 @@ class _Watched:
         self._running = running
         self._looked = looked
         self.claim = partial(self._look, store.claim)
-        self.settle = partial(self._look, store.settle)
+        self.prepare_to_sleep = partial(self._look, store.prepare_to_sleep)
 
-    async def _look(self, ask: Callable[[Seat, int], Awaitable[Claimed]], seat: Seat, limit: int) -> Claimed:
+    async def _look(
+        self, ask: Callable[[Registration, int], Awaitable[Claimed]], registration: Registration, limit: int
+    ) -> Claimed:
         running = self._running()
-        claimed = await ask(seat, limit)
+        claimed = await ask(registration, limit)
         self._looked(claimed, running)
         return claimed
 

@@ -10,7 +10,7 @@ from uuid_utils import uuid7
 from leasehold.errors import BlockingCall, PayloadInvalid
 from leasehold.model import payload as payloads
 from leasehold.model.definition import Definition
-from leasehold.model.job import Claim, JobId, Line, LineKind, NewJob, TenantId, WorkerId
+from leasehold.model.job import Claim, JobId, LineKind, LogLine, NewJob, TenantId, WorkerId
 from leasehold.model.outcome import Outcome, Raised, Snoozed, Succeeded
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Fail, Job, RetryLater, Snooze
@@ -33,7 +33,7 @@ class Execution:
     """Its payload is read from JSON, and its result is written as JSON. No timeout: a debugger may be at work."""
 
     def __init__(self, handler: Handler, claim: Claim) -> None:
-        self.lines: list[tuple[Claim, Line]] = []
+        self.lines: list[tuple[Claim, LogLine]] = []
         self._handler = handler
         self._claim = claim
         self._job = Job(claim, self._say)
@@ -64,7 +64,7 @@ class Execution:
         return self._claim.payload if self._handler.reads_json else payload
 
     def _say(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
-        self.lines.append((claim, Line(len(self.lines) + 1, text, kind, progress)))
+        self.lines.append((claim, LogLine(len(self.lines) + 1, text, kind, progress)))
 
 
 def made_up_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Claim:

@@ -15,7 +15,7 @@ from leasehold.app.opened import Opened
 from leasehold.app.within import frames_of_ours
 from leasehold.model.job import Claim
 from leasehold.model.outcome import decide
-from leasehold.store import Seat, Serves, Store, WorkerFacts
+from leasehold.store import Registration, Store, Subscription, WorkerFacts
 from leasehold.testing.execution import Execution, Ran
 
 
@@ -107,7 +107,7 @@ class _Turn:
     def __init__(self, app: Leasehold, placed: Enqueued[Any]) -> None:
         self._app = app
         self._placed = placed
-        self._seat: Seat | None = None
+        self._registration: Registration | None = None
         self._claim: Claim | None = None
         self._execution: Execution | None = None
         self._over = False
@@ -115,10 +115,10 @@ class _Turn:
     async def begin(self, opened: Opened) -> Execution | None:
         if self._over:
             return None
-        if self._seat is None:
-            serves = Serves((self._placed.definition,), (self._placed.tenant,))
-            self._seat = await opened.store.join(serves, FACTS, LEASE)
-        claimed = await opened.store.claim(self._seat, 1)
+        if self._registration is None:
+            serves = Subscription((self._placed.definition,), (self._placed.tenant,))
+            self._registration = await opened.store.join(serves, FACTS, LEASE)
+        claimed = await opened.store.claim(self._registration, 1)
         if not claimed.claims:
             await self._leave(opened.store)
             return None
@@ -130,15 +130,15 @@ class _Turn:
         assert self._claim is not None
         assert self._execution is not None
         if self._execution.lines:
-            await opened.store.say(self._execution.lines)
+            await opened.store.append_log(self._execution.lines)
         await opened.store.finish([(self._claim, decide(ran.outcome, self._claim, random()))])
         if self._claim.job == self._placed.id or ran.error is not None:
             await self._leave(opened.store)
 
     async def _leave(self, store: Store) -> None:
-        assert self._seat is not None
+        assert self._registration is not None
         self._over = True
-        await store.leave(self._seat)
+        await store.leave(self._registration)
 
 
 def _is_committed(door: Tenant) -> bool:

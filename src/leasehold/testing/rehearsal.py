@@ -198,7 +198,7 @@ class Rehearsal:
         record = self.job(job)
 
         async def ask(opened: Opened) -> JobRecord | None:
-            return await opened.store.tenant(record.tenant).ended(record.id, read_duration(within))
+            return await opened.store.tenant(record.tenant).wait_until_final(record.id, read_duration(within))
 
         if ended := self._ask(ask):
             return ended
@@ -260,7 +260,7 @@ async def _all_jobs(opened: Opened) -> list[JobRecord]:
     jobs: list[JobRecord] = []
     cursor = None
     while True:
-        page = await opened.store.everywhere(Filter(), cursor, PAGE)
+        page = await opened.store.find_all_tenants(Filter(), cursor, PAGE)
         jobs += page.jobs
         cursor = page.next
         if cursor is None:

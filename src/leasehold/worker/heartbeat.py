@@ -15,7 +15,7 @@ from leasehold.faults import reach
 from leasehold.model.bounds import problems_of_duration
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.job import Claim
-from leasehold.store import Renewal, Seat, Store
+from leasehold.store import Registration, Renewal, Store
 
 log = logging.getLogger("leasehold.worker")
 
@@ -48,7 +48,7 @@ class Leases:
         if (shortest := min(self.busy, self.idle)) < SHORTEST_LEASE:
             raise InvalidInput(
                 f"A lease of {shortest.total_seconds():g} s is shorter than {SHORTEST_LEASE.total_seconds():g} s: "
-                "a worker would lose its seat, and its jobs, whenever a heartbeat is a moment late.",
+                "a worker would lose its registration, and its jobs, whenever a heartbeat is a moment late.",
                 fix="Nothing was started. Use a longer lease; 60s is the default.",
             )
 
@@ -59,7 +59,8 @@ class Leases:
 
 
 class Heartbeat:
-    """Renews a seat until it is stopped, or until the seat is lost (`on_lost`), or it can't go on (`on_broken`).
+    """Renews a registration until it is stopped, or until the registration is lost (`on_lost`), or it can't go on
+    (`on_broken`).
 
     `on_missed` is told of each beat that the database did not answer, while the lease holds.
 
@@ -70,7 +71,7 @@ class Heartbeat:
     def __init__(
         self,
         open_store: Callable[[], Awaitable[Store]],
-        seat: Seat,
+        registration: Registration,
         leases: Leases,
         held: Callable[[], Sequence[Claim]],
         asks: Callable[[], Mapping[str, bool]],
@@ -80,7 +81,7 @@ class Heartbeat:
         on_missed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._open_store = open_store
-        self._seat = seat
+        self._registration = registration
         self._leases = leases
         self._held = held
         self._asks = asks
@@ -173,12 +174,12 @@ class Heartbeat:
         return min(left, max(left / 3, SHORTEST_TRY))
 
     async def _renew(self, store: Store) -> float | None:
-        """One beat; returns when the next is due. None: the seat is gone."""
+        """One beat; returns when the next is due. None: the registration is gone."""
         held = self._held()
         lease = (self._leases.busy if held else self._leases.idle).total_seconds()
         sent = monotonic()
         reach("before_heartbeat")
-        renewal = await store.renew(self._seat, held, timedelta(seconds=lease), **self._asks())
+        renewal = await store.renew(self._registration, held, timedelta(seconds=lease), **self._asks())
         if not renewal.alive:
             self._lose("it was evicted: another worker found its lease run out")
             return None

@@ -9,10 +9,10 @@ from typing import Any
 
 from leasehold.model.definition import Change, described
 from leasehold.model.hidden import escaped
-from leasehold.model.job import Claim, Line
+from leasehold.model.job import Claim, LogLine
 from leasehold.model.outcome import Outcome, Raised, Released, TimedOut, Verdict
 from leasehold.model.status import Status
-from leasehold.store import Seat
+from leasehold.store import Registration
 from leasehold.telemetry import (
     DefinitionChanged,
     Event,
@@ -46,14 +46,14 @@ class Report:
         self._began: dict[Claim, float] = {}
         self._complained = False
 
-    def synced(self, seat: Seat, changes: Sequence[Change]) -> None:
+    def synced(self, registration: Registration, changes: Sequence[Change]) -> None:
         for change in changes:
             for text in described([change]):
                 events_log.info("%s", text)
                 if self.is_observed:
                     self._tell(
                         DefinitionChanged(
-                            **_of_worker(seat),
+                            **_of_worker(registration),
                             definition=change.key,
                             version=change.version,
                             created=change.created,
@@ -61,29 +61,29 @@ class Report:
                         )
                     )
 
-    def joined(self, seat: Seat, slots: int, listens: bool) -> None:
+    def joined(self, registration: Registration, slots: int, listens: bool) -> None:
         if self.is_observed:
             self._tell(
                 WorkerJoined(
-                    **_of_worker(seat),
+                    **_of_worker(registration),
                     pid=os.getpid(),
                     slots=slots,
-                    definitions=seat.serves.definitions,
+                    definitions=registration.serves.definitions,
                     listens=listens,
                 )
             )
 
-    def listening(self, seat: Seat, listens: bool) -> None:
+    def listening(self, registration: Registration, listens: bool) -> None:
         if self.is_observed:
-            self._tell(WorkerListening(**_of_worker(seat), listens=listens))
+            self._tell(WorkerListening(**_of_worker(registration), listens=listens))
 
-    def left(self, seat: Seat) -> None:
+    def left(self, registration: Registration) -> None:
         if self.is_observed:
-            self._tell(WorkerLeft(**_of_worker(seat)))
+            self._tell(WorkerLeft(**_of_worker(registration)))
 
-    def seat_lost(self, seat: Seat, why: str) -> None:
+    def registration_lost(self, registration: Registration, why: str) -> None:
         if self.is_observed:
-            self._tell(WorkerSeatLost(**_of_worker(seat), why=why))
+            self._tell(WorkerSeatLost(**_of_worker(registration), why=why))
 
     def started(self, claim: Claim) -> None:
         if self.is_observed:
@@ -91,7 +91,7 @@ class Report:
             waited = (claim.started_at - claim.queued_at).total_seconds() if claim.attempt == 1 else None
             self._tell(JobStarted(**_of_job(claim), queued_at=claim.queued_at, waited=waited))
 
-    def said(self, claim: Claim, line: Line) -> None:
+    def said(self, claim: Claim, line: LogLine) -> None:
         if self.is_observed:
             self._tell(JobSaid(**_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
 
@@ -116,7 +116,7 @@ class Report:
                 )
             )
 
-    def reclaimed(self, claim: Claim, verdict: Verdict, by: Seat) -> None:
+    def reclaimed(self, claim: Claim, verdict: Verdict, by: Registration) -> None:
         _log_failure(claim, verdict, None)
         if self.is_observed:
             self._tell(JobReclaimed(**_of_job(claim), **_decided(verdict), by=by.worker))
@@ -159,8 +159,8 @@ def _on_one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in shown)
 
 
-def _of_worker(seat: Seat) -> dict[str, Any]:
-    return {"at": datetime.now(UTC), "worker": seat.worker}
+def _of_worker(registration: Registration) -> dict[str, Any]:
+    return {"at": datetime.now(UTC), "worker": registration.worker}
 
 
 def _of_job(claim: Claim) -> dict[str, Any]:

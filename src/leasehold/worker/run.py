@@ -34,7 +34,9 @@ MARGIN = 5.0
 
 @dataclass(slots=True)
 class Workbench:
-    """What all runs of a seat share. `may_begin` says whether the lease holds; `ended` hears what came of a run."""
+    """What all runs of a registration share. `may_begin` says whether the lease holds; `ended` hears what came of a
+    run.
+    """
 
     threads: Threads
     stuck: StuckHandlers

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import random
 from typing import Any
 
-from leasehold.errors import SeatLost, Unreachable
+from leasehold.errors import RegistrationLost, Unreachable
 
 log = logging.getLogger("leasehold.worker")
 
@@ -24,11 +24,11 @@ def log_wait(name: str, error: Unreachable) -> None:
 def kept(
     name: str,
     work: Callable[[], Coroutine[Any, Any, None]],
-    lost: Callable[[SeatLost], None],
+    lost: Callable[[RegistrationLost], None],
     died: Callable[[str, Exception], None] = log_death,
     waits: Callable[[str, Unreachable], None] = log_wait,
 ) -> asyncio.Task[None]:
-    """Runs `work` until it is canceled: what dies is begun again, and `died` is told. A lost seat ends it.
+    """Runs `work` until it is canceled: what dies is begun again, and `died` is told. A lost registration ends it.
 
     `waits` is told of each error that says that the database is away.
     """
@@ -38,7 +38,7 @@ def kept(
 async def _keep(
     name: str,
     work: Callable[[], Coroutine[Any, Any, None]],
-    lost: Callable[[SeatLost], None],
+    lost: Callable[[RegistrationLost], None],
     died: Callable[[str, Exception], None],
     waits: Callable[[str, Unreachable], None],
 ) -> None:
@@ -47,7 +47,7 @@ async def _keep(
         began = loop.time()
         try:
             return await work()
-        except SeatLost as error:
+        except RegistrationLost as error:
             return lost(error)
         except Unreachable as error:
             waits(name, error)

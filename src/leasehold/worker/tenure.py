@@ -1,4 +1,4 @@
-"""One seat's life: wait, claim, run, decide, finish."""
+"""One registration's life: wait, claim, run, decide, finish."""
 
 import asyncio
 import logging
@@ -11,11 +11,11 @@ from random import random
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leasehold.errors import CannotListen, LeaseholdError, SeatLost, Unreachable
+from leasehold.errors import CannotListen, LeaseholdError, RegistrationLost, Unreachable
 from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, Outcome, Released, decided
-from leasehold.store import Claimed, DueWork, Renewal, Seat, Store, Wake
+from leasehold.store import Claimed, DueWork, Registration, Renewal, Store, Wake
 from leasehold.worker.burial import bury
 from leasehold.worker.copies import end_a_copy
 from leasehold.worker.effects import Ends
@@ -52,12 +52,12 @@ DISCARDED = "LH-4001: job %s try %d lost its lease; it was given to another work
 
 
 class Tenure:
-    """From join to leave. Ends by itself only when the seat is lost; then nothing of its runs is written."""
+    """From join to leave. Ends by itself only when the registration is lost; then nothing of its runs is written."""
 
     def __init__(
         self,
         store: Store,
-        seat: Seat,
+        registration: Registration,
         handlers: Handlers,
         threads: Threads,
         settings: "WorkerSettings",
@@ -67,7 +67,7 @@ class Tenure:
         outage: Outage,
     ) -> None:
         self._store = store
-        self._seat = seat
+        self._registration = registration
         self._handlers = handlers
         self._settings = settings
         self._report = report
@@ -100,14 +100,17 @@ class Tenure:
         self._set_listening(settings.notify and store.abilities.wakes)
         self._heartbeat = Heartbeat(
             open_store,
-            seat,
+            registration,
             settings.leases,
             held=lambda: tuple(self._runs),
             asks=lambda: {"look": self._chain.waiting > 0, "probe": self._listens},
             on_renewal=lambda renewal, sent: self._post(self._renewed, renewal, sent),
             on_lost=lambda why: self._post(
                 self._end,
-                SeatLost(f"worker {seat.worker} lost its seat: {why}.", fix="It stops its runs and joins again."),
+                RegistrationLost(
+                    f"worker {registration.worker} lost its registration: {why}.",
+                    fix="It stops its runs and joins again.",
+                ),
             ),
             on_broken=lambda error: self._post(self._end, error),
             on_missed=lambda error: self._post(self._outage.begin, error),
@@ -121,7 +124,9 @@ class Tenure:
         )
 
     async def serve(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
-        """Works until told to stop, then drains. Raises SeatLost, or what keeps the heartbeat from beating."""
+        """Works until told to stop, then drains. Raises RegistrationLost, or what keeps the heartbeat from
+        beating.
+        """
         keep = self._keep
         claiming = [keep("dispatcher", self._dispatch) for _ in range(self._settings.dispatchers)]
         ahead = [keep("starter", self._start_on)]
@@ -135,14 +140,14 @@ class Tenure:
             keep("pruning", self._prune_on),
         ]
         self._heartbeat.start()
-        self._report.joined(self._seat, self._settings.slots, self._listens)
+        self._report.joined(self._registration, self._settings.slots, self._listens)
         try:
             await first_of(stopping.wait(), asyncio.shield(self._over))
             await canceled(ahead)  # nothing more is started, and no producer takes us for one that it could wake
             listened = self._listens
             self._set_listening(False)  # it is closed: each heartbeat would warn that it is lost
             await self._end_claiming(claiming, listened)
-            if not self._seat_is_lost():
+            if not self._registration_is_lost():
                 await self._drain(at_once)
         finally:
             self._chain.disarm()
@@ -184,7 +189,7 @@ class Tenure:
             claimed = await self._claim(self._store.claim, await self._room())
             if not claimed.claims and self._listens:
                 self._may_be_chosen = True
-                claimed = await self._claim(self._store.settle, await self._room())
+                claimed = await self._claim(self._store.prepare_to_sleep, await self._room())
             if claimed.claims:
                 if woken:
                     self._chain.pass_on()
@@ -204,12 +209,13 @@ class Tenure:
         """Wakes other workers for what this one leaves ready, if a producer may have chosen this one and no other."""
         if self._may_be_chosen:
             self._may_be_chosen = False
-            await self._in_time(self._store.rouse(self._seat))
+            await self._in_time(self._store.wake_another(self._registration))
 
     async def _sleep(self, settled: Claimed) -> None:
         """Until a wake or a due time. A fallback or a deputy looks once and, finding nothing, sleeps on.
 
-        Producers rely on the due time that `settle` wrote down: this worker looks then, whatever it learns later.
+        Producers rely on the due time that `prepare_to_sleep` wrote down: this worker looks then, whatever it learns
+        later.
         """
         self._chain.arm(settled.next_due)
         promised = None if settled.next_due is None else self._loop.time() + settled.next_due.total_seconds()
@@ -222,14 +228,14 @@ class Tenure:
             else:
                 self._chain.stand_in(claimed.next_due)
 
-    async def _claim(self, ask: Callable[[Seat, int], Awaitable[Claimed]], room: int) -> Claimed:
+    async def _claim(self, ask: Callable[[Registration, int], Awaitable[Claimed]], room: int) -> Claimed:
         """Claims, and leaves the start to another: the server has the next claim before these are made ready."""
         async with self._claiming:
             if self._claims_in_doubt or self._strays_may_come:
                 await self._in_time(self._settle_doubts())
             self._claims_in_doubt = True
             self._chain.stand_down()
-            claimed = await self._in_time(ask(self._seat, room))
+            claimed = await self._in_time(ask(self._registration, room))
             if claimed.claims:
                 reach("after_claim")
                 self._to_start.extend(sorted(claimed.claims, key=attrgetter("priority")))
@@ -285,7 +291,7 @@ class Tenure:
 
     def _ended(self, run: Run, outcome: Outcome | None) -> None:
         self._slots.leave(run)
-        if self._runs.get(run.claim) is not run:  # its end was told when this seat ended
+        if self._runs.get(run.claim) is not run:  # its end was told when this registration ended
             return
         self._window.took(monotonic() - run.since)
         if outcome is None:
@@ -301,7 +307,7 @@ class Tenure:
         """A claim's reply was lost; the store knows what we hold. Stop what is not ours, give strays back.
 
         A claim that was under way when its connection broke may be written even after we asked; then nobody would
-        ever run it, since its seat lives. So we ask once more, a lease later.
+        ever run it, since its registration lives. So we ask once more, a lease later.
         """
         if self._claims_in_doubt:
             self._loop.call_later(self._settings.leases.busy.total_seconds(), self._look_for_strays)
@@ -315,7 +321,7 @@ class Tenure:
         self._claims_in_doubt = False
 
     async def _give_strays_back(self) -> None:
-        held = set(await self._store.held(self._seat))
+        held = set(await self._store.held(self._registration))
         for claim in self._runs.keys() - held:
             self._lost_claim(claim)
         strays = [claim for claim in held if claim not in self._runs]
@@ -367,7 +373,7 @@ class Tenure:
         self._freed.set()
 
     def _forget_all(self) -> None:
-        """At the end of this seat: nothing more is written of what still runs."""
+        """At the end of this registration: nothing more is written of what still runs."""
         for claim in list(self._runs):
             self._forget(claim)
 
@@ -396,7 +402,7 @@ class Tenure:
             hearing.result()
 
     async def _hear_on(self) -> None:
-        async with aclosing(self._store.wakes(self._seat)) as wakes:
+        async with aclosing(self._store.wakes(self._registration)) as wakes:
             async for wake in wakes:
                 self._heard_at = monotonic()
                 self._now_listening(True)
@@ -404,7 +410,7 @@ class Tenure:
 
     def _hear(self, wake: Wake | DueWork) -> None:
         if isinstance(wake, DueWork):
-            if wake.definition in self._seat.serves.definitions:
+            if wake.definition in self._registration.serves.definitions:
                 self._chain.stand_in(wake.wait)
         elif wake is Wake.CANCEL:
             self._heartbeat.hurry()
@@ -435,7 +441,7 @@ class Tenure:
             if listens:
                 log.info("the listener is back: this worker hears wakes again")
             self._set_listening(listens)
-            self._report.listening(self._seat, listens)
+            self._report.listening(self._registration, listens)
 
     def _set_listening(self, listens: bool) -> None:
         self._listens = listens
@@ -450,7 +456,7 @@ class Tenure:
 
     async def _bury(self) -> None:
         for claim, verdict in await bury(self._store, self._in_time):
-            self._report.reclaimed(claim, verdict, by=self._seat)
+            self._report.reclaimed(claim, verdict, by=self._registration)
 
     async def _reconcile_on(self) -> None:
         """Gives back what the store holds for this worker and no run knows, as a claim that arrived very late."""
@@ -490,13 +496,13 @@ class Tenure:
             self._runs[claim].stop(None)
 
     def _end(self, reason: Exception) -> None:
-        if self._leaves:  # a heartbeat that comes after we left finds no seat, and that is as it should be
+        if self._leaves:  # a heartbeat that comes after we left finds no registration, and that is as it should be
             return
         if not self._over.done():
             self._over.set_exception(reason)
-            if isinstance(reason, SeatLost):
-                self._report.seat_lost(self._seat, reason.happened)
-        if isinstance(reason, SeatLost):
+            if isinstance(reason, RegistrationLost):
+                self._report.registration_lost(self._registration, reason.happened)
+        if isinstance(reason, RegistrationLost):
             self._stop_runs()
 
     def _stop_runs(self) -> None:
@@ -531,15 +537,15 @@ class Tenure:
         Cut off, it is done all the same: they would wait for the drain's end; or, written after we left, for their
         eviction, which takes them for crashed.
         """
-        if not self._seat_is_lost():
+        if not self._registration_is_lost():
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_CLAIM):
                     await self._claiming.acquire()
         await canceled(claiming)
-        if listened and not self._seat_is_lost():  # a producer may have chosen us, and nobody else
+        if listened and not self._registration_is_lost():  # a producer may have chosen us, and nobody else
             with suppress(TimeoutError, LeaseholdError):
                 async with asyncio.timeout(LAST_CLAIM):
-                    await self._store.rouse(self._seat)
+                    await self._store.wake_another(self._registration)
 
     async def _drain(self, at_once: asyncio.Event) -> None:
         """Lets running jobs end within the grace, gives the rest back at no cost, and leaves."""
@@ -557,16 +563,16 @@ class Tenure:
                 if self._claims_in_doubt or self._strays_may_come:
                     await self._settle_doubts()
                 self._leaves = True
-                await self._store.leave(self._seat)
-                self._report.left(self._seat)
+                await self._store.leave(self._registration)
+                self._report.left(self._registration)
 
     async def _nothing_runs(self) -> None:
         while self._runs:
             self._freed.clear()
             await self._freed.wait()
 
-    def _seat_is_lost(self) -> bool:
-        return self._over.done() and isinstance(self._over.exception(), SeatLost)
+    def _registration_is_lost(self) -> bool:
+        return self._over.done() and isinstance(self._over.exception(), RegistrationLost)
 
 
 def _earlier(next_due: timedelta | None, promised: float | None, now: float) -> timedelta | None:

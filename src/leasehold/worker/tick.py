@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
 
-from leasehold.errors import InvalidInput, LeaseholdError, SeatLost
+from leasehold.errors import InvalidInput, LeaseholdError, RegistrationLost
 from leasehold.model.bounds import problems_of_integer
 from leasehold.model.status import AttemptStatus
-from leasehold.store import Serves, Store, WorkerFacts
+from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
@@ -67,9 +67,11 @@ async def tick(
     settings = replace(settings, leases=LEASE, notify=False, slots=min(settings.slots, max_jobs))
     await store.sync_definitions(handlers.definitions)
     facts = WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, {"tick": "yes"})
-    seat = await store.join(Serves(handlers.keys, settings.tenants), facts, LEASE.busy)
+    registration = await store.join(Subscription(handlers.keys, settings.tenants), facts, LEASE.busy)
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
-    turn = _Turn(store, seat, handlers, threads, settings, open_store, Report(count), StuckHandlers(), Outage())
+    turn = _Turn(
+        store, registration, handlers, threads, settings, open_store, Report(count), StuckHandlers(), Outage()
+    )
     try:
         more = await turn.take(max_jobs, until)
     finally:
@@ -110,7 +112,7 @@ class _Turn(Tenure):
         at_once.set()
         self._beats = False
         try:
-            with suppress(SeatLost):
+            with suppress(RegistrationLost):
                 await self._bury()
                 more = await self._work(max_jobs, until)
                 await self._drain(at_once)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from leasehold.faults import reach
-from leasehold.model.job import Claim, Line, LineKind
+from leasehold.model.job import Claim, LineKind, LogLine
 from leasehold.model.payload import made_storable
 from leasehold.store import Fleet
 
@@ -22,7 +22,7 @@ DROPPED = "… {count:,} lines were dropped here: a job keeps at most {most:,} u
 class _Said:
     count: int = 0
     dropped: int = 0
-    unwritten: list[Line] = field(default_factory=list)
+    unwritten: list[LogLine] = field(default_factory=list)
 
 
 class Voice:
@@ -35,7 +35,7 @@ class Voice:
     def __init__(
         self,
         lost: Callable[[Claim], None],
-        heard: Callable[[Claim, Line], None] | None,
+        heard: Callable[[Claim, LogLine], None] | None,
         may_speak: Callable[[Claim], bool],
     ) -> None:
         """`heard` is told of each kept line, on the loop. Lines of claims that may not speak are ignored."""
@@ -43,7 +43,7 @@ class Voice:
         self._lost = lost
         self._heard = heard
         self._may_speak = may_speak
-        self._to_hear: deque[tuple[Claim, Line]] = deque()
+        self._to_hear: deque[tuple[Claim, LogLine]] = deque()
         self._spoken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
@@ -87,7 +87,7 @@ class Voice:
         if not lines:
             return
         reach("before_say")
-        lost = await store.say(lines)
+        lost = await store.append_log(lines)
         last = {claim: line.number for claim, line in lines}
         with self._lock:
             for claim, number in last.items():
@@ -107,7 +107,7 @@ class Voice:
 
     def _keep(self, claim: Claim, said: _Said, text: str, kind: LineKind, progress: float | None) -> None:
         said.count += 1
-        line = Line(said.count, text, kind, progress)
+        line = LogLine(said.count, text, kind, progress)
         said.unwritten.append(line)
         if self._heard is not None:
             self._to_hear.append((claim, line))
@@ -128,7 +128,7 @@ class Voice:
         while self._heard is not None and self._to_hear:
             self._heard(*self._to_hear.popleft())
 
-    def _unwritten(self, claim: Claim) -> list[Line]:
+    def _unwritten(self, claim: Claim) -> list[LogLine]:
         """Numbered lines are kept once, so what may not have been written is simply written again."""
         said = self._said.get(claim)
         if said is None:

@@ -1,4 +1,4 @@
-"""The worker: joins, works until told to stop, drains, leaves; joins again whenever it lost its seat."""
+"""The worker: joins, works until told to stop, drains, leaves; joins again whenever it lost its registration."""
 
 import asyncio
 import logging
@@ -11,11 +11,11 @@ from random import random
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from leasehold.errors import InvalidInput, LeaseholdError, SeatLost, Unreachable
+from leasehold.errors import InvalidInput, LeaseholdError, RegistrationLost, Unreachable
 from leasehold.model.bounds import problems_of_duration, problems_of_integer, problems_of_text
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.job import TenantId
-from leasehold.store import Serves, Store, WorkerFacts
+from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Observer, nobody
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
@@ -100,7 +100,7 @@ class Worker:
 
     `stop` lets running jobs end within the grace, gives the rest back without costing an attempt, and `run` returns.
     A second `stop` ends the grace at once. What breaks meanwhile is mended: a lost database is waited for; a lost
-    seat is replaced, and the jobs that ran under it are stopped, since somebody else may have them now.
+    registration is replaced, and the jobs that ran under it are stopped, since somebody else may have them now.
     A handler that can't be stopped is left behind, with a warning in the log; if more than slots + 100 are, the
     worker drains and `run` raises TooManyStuck.
     `observe` is told what happens (leasehold.telemetry), on the loop that `run` runs on.
@@ -156,7 +156,7 @@ class Worker:
                     self._outage.begin(error)
                     await self._pause(pause * (0.5 + random()))
                     pause = min(2 * pause, LONGEST_PAUSE)
-                except SeatLost as error:
+                except RegistrationLost as error:
                     log.warning("%s Joining again.", error.happened)
                     pause = FIRST_PAUSE
         finally:
@@ -181,13 +181,13 @@ class Worker:
         store = await self._open_store()
         try:
             changes = await store.sync_definitions(self._handlers.definitions)
-            serves = Serves(self._handlers.keys, self._settings.tenants)
-            seat = await store.join(serves, self._facts(), self._settings.leases.busy)
+            serves = Subscription(self._handlers.keys, self._settings.tenants)
+            registration = await store.join(serves, self._facts(), self._settings.leases.busy)
             self._outage.end(began)
-            self._report.synced(seat, changes)
+            self._report.synced(registration, changes)
             tenure = Tenure(
                 store,
-                seat,
+                registration,
                 self._handlers,
                 self._threads,
                 self._settings,

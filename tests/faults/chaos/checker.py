@@ -71,7 +71,7 @@ def check(said: Testimony) -> Findings:
         "handlers started": events[Event.STARTED],
         "handlers stopped": events[Event.STOPPED],
         "fences under which two runs began": sum(count > 1 for count in starts.values()),
-        "seats taken": events[Event.JOINED],
+        "registrations taken": events[Event.JOINED],
         "leases reclaimed": said.reclaimed,
         "finishes sent": events[Event.FINISHING],
         "finishes without an answer": events[Event.UNKNOWN],

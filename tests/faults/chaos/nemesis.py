@@ -50,7 +50,7 @@ OF_THE_SERVER = (Fault.TERMINATE, Fault.RESTART)
 @dataclass(frozen=True)
 class Planned:
     fault: Fault
-    luck: float
+    jitter: float
 
 
 def plan(seed: int, count: int, lanes: int, shares: dict[Fault, int] | None = None) -> list[list[Planned]]:
@@ -80,23 +80,23 @@ class Victim:
     async def suffer(self, planned: Planned) -> bool:
         """Whether it struck: a fault point may not be reached in time."""
         self.revive_if_dead()
-        past_the_lease = self._lease * (1.3 + 0.5 * planned.luck)
+        past_the_lease = self._lease * (1.3 + 0.5 * planned.jitter)
         match planned.fault:
             case Fault.KILL:
                 self.process.kill()
-                await asyncio.sleep(0.3 * planned.luck)
+                await asyncio.sleep(0.3 * planned.jitter)
                 self.process = self._start()
             case Fault.STOP:
                 await self._stand_still(past_the_lease)
             case Fault.STOP_AT_FINISH:
                 return await self._stand_still_at("before_finish", past_the_lease)
             case Fault.STOP_AT_POINT:
-                return await self._stand_still_at(POINTS[int(planned.luck * len(POINTS))], past_the_lease)
+                return await self._stand_still_at(POINTS[int(planned.jitter * len(POINTS))], past_the_lease)
             case Fault.CUT:
                 self.proxy.cut()
             case Fault.HOLD:
                 self.proxy.hold()
-                await asyncio.sleep(self._lease * 2 * planned.luck)
+                await asyncio.sleep(self._lease * 2 * planned.jitter)
                 self.proxy.heal()
             case Fault.SWALLOW:
                 before = self.proxy.swallowed
@@ -168,14 +168,14 @@ class Nemesis:
             if each.fault is Fault.RESTART:
                 await crash(self._server)
             else:
-                await self._terminate_one(each.luck)
+                await self._terminate_one(each.jitter)
             self.struck[each.fault] += 1
 
     def _others_have_come(self, share: float) -> bool:
         all_that_they_will = self.struck.total() + self.missed.total() >= self.total - len(self._planned[-1])
         return self.progress >= share or all_that_they_will
 
-    async def _terminate_one(self, luck: float) -> None:
+    async def _terminate_one(self, jitter: float) -> None:
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             connection = await asyncpg.connect(self._server.url)
             try:
@@ -185,18 +185,18 @@ class Nemesis:
                         "select pid from pg_stat_activity where application_name = 'leasehold' order by pid"
                     )
                 ]
-                for pid in _some(pids, luck):
+                for pid in _some(pids, jitter):
                     await connection.execute("select pg_terminate_backend($1)", pid)
             finally:
                 await connection.close()
 
 
-def _some(pids: list[int], luck: float) -> Iterator[int]:
+def _some(pids: list[int], jitter: float) -> Iterator[int]:
     """One, or all of them."""
-    if luck > 0.8:
+    if jitter > 0.8:
         yield from pids
     elif pids:
-        yield pids[int(luck * len(pids))]
+        yield pids[int(jitter * len(pids))]
 
 
 async def within(seconds: float, condition: Callable[[], bool]) -> bool:

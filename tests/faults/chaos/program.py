@@ -26,7 +26,7 @@ from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, WorkerId
 from leasehold.model.outcome import Verdict
-from leasehold.store import Claimed, Seat, Serves, Store, WorkerFacts
+from leasehold.store import Claimed, Registration, Store, Subscription, WorkerFacts
 from leasehold.worker import Handlers, Job, Worker, WorkerSettings
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.process import leave, serve
@@ -72,20 +72,20 @@ class Setup:
 class WitnessedStore(PostgresStore):
     """The store as it is, with a record of what it was asked and what it answered."""
 
-    def __init__(self, database: Database, history: History, seats: set[WorkerId]) -> None:
+    def __init__(self, database: Database, history: History, registrations: set[WorkerId]) -> None:
         super().__init__(database)
         self._history = history
-        self._seats = seats
+        self._registrations = registrations
         self._under_way: set[asyncio.Future[frozenset[Claim]]] = set()
 
-    async def join(self, serves: Serves, facts: WorkerFacts, lease: timedelta) -> Seat:
-        seat = await super().join(serves, facts, lease)
-        self._seats.add(seat.worker)
-        self._history.add(Event.JOINED, worker=seat.worker)
-        return seat
+    async def join(self, serves: Subscription, facts: WorkerFacts, lease: timedelta) -> Registration:
+        registration = await super().join(serves, facts, lease)
+        self._registrations.add(registration.worker)
+        self._history.add(Event.JOINED, worker=registration.worker)
+        return registration
 
-    async def claim(self, seat: Seat, limit: int) -> Claimed:
-        claimed = await super().claim(seat, limit)
+    async def claim(self, registration: Registration, limit: int) -> Claimed:
+        claimed = await super().claim(registration, limit)
         for claim in claimed.claims:
             self._note(Event.CLAIMED, claim)
         return claimed
@@ -105,7 +105,7 @@ class WitnessedStore(PostgresStore):
 
     async def _finish(self, done: Sequence[tuple[Claim, Verdict]], reclaimed: bool) -> frozenset[Claim]:
         """Burying the dead is finishing, too, but nobody's own."""
-        own = [(claim, verdict) for claim, verdict in done if claim.worker in self._seats]
+        own = [(claim, verdict) for claim, verdict in done if claim.worker in self._registrations]
         for claim, verdict in own:
             self._note(Event.FINISHING, claim, verdict.status)
         try:
@@ -162,7 +162,7 @@ async def _appears(path: Path) -> None:
 
 def make_worker(setup: Setup) -> Worker:
     history = History(Path(setup.history), f"{setup.name}:{os.getpid()}")
-    seats: set[WorkerId] = set()
+    registrations: set[WorkerId] = set()
 
     async def open_witnessed() -> Store:
         (await schema_status(setup.url, SCHEMA)).require_usable()
@@ -172,7 +172,7 @@ def make_worker(setup: Setup) -> Worker:
             assert FENCE in finish.text
             without = replace(finish, text=finish.text.replace(FENCE, ""))
             database._statements = {**database._statements, "fleet/finish": without}
-        return WitnessedStore(database, history, seats)
+        return WitnessedStore(database, history, registrations)
 
     return Worker(open_witnessed, handlers_for(history), setup.settings)
 

@@ -138,9 +138,9 @@ class PostgresAdministration:
     async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
         return [TenantId(row["id"]) for row in await self._database.fetch("administration/tenants", limit=limit)]
 
-    async def everywhere(self, where: Filter, cursor: str | None, limit: int) -> Page:
+    async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
         found = await self._database.fetch(
-            "administration/everywhere",
+            "administration/find_all_tenants",
             limit=pages.one_more_than(limit),
             only_running=set(where.statuses) == {Status.RUNNING},
             **pages.behind_everywhere(cursor),
@@ -148,8 +148,11 @@ class PostgresAdministration:
         )
         return pages.page(found, limit, cursor=pages.cursor_everywhere)
 
-    async def whose(self, job: JobId) -> Sequence[TenantId]:
-        return [TenantId(row["id"]) for row in await self._database.fetch("administration/whose", job=job_id(job))]
+    async def tenants_with_job(self, job: JobId) -> Sequence[TenantId]:
+        return [
+            TenantId(row["id"])
+            for row in await self._database.fetch("administration/tenants_with_job", job=job_id(job))
+        ]
 
     async def scopes(self, limit: int = 1000) -> Sequence[ScopeRecord]:
         return [rows.scope(row) for row in await self._database.fetch("administration/scopes", limit=limit)]

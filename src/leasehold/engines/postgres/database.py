@@ -223,7 +223,9 @@ class Database:
         return await asyncpg.create_pool(self.url, min_size=0, **own, **options)
 
     def _require_open(self) -> None:
-        """What is opened for who comes too late, as a run that outlives its worker's seat, nobody would close."""
+        """What is opened for who comes too late, as a run that outlives its worker's registration, nobody would
+        close.
+        """
         if self._closed:
             raise Unreachable("the store was closed. Nothing was asked of the database.", fix="Open another.")
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.engines.postgres.alike import Alike
 from leasehold.engines.postgres.database import Database
-from leasehold.model.job import NewJob, Placed, TenantId
+from leasehold.model.job import EnqueueResult, NewJob, TenantId
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
 
 
-class Filling:
+class BulkTransaction:
     """Who can run what it has enqueued is woken at its end, once for all of it.
 
     Woken by the first of many calls, workers would find nothing until the last. And whoever wants to sleep, or to
@@ -27,7 +27,7 @@ class Filling:
         self,
         database: Database,
         tenant: TenantId,
-        in_general: "Callable[[Sequence[NewJob], Connection], Awaitable[list[Placed]]]",
+        in_general: "Callable[[Sequence[NewJob], Connection], Awaitable[list[EnqueueResult]]]",
     ) -> None:
         self._database = database
         self._tenant = tenant
@@ -55,7 +55,7 @@ class Filling:
         with self._database.translated():
             await self._stack.__aexit__(kind, failure, trace)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[EnqueueResult]:
         """A call made before another has its answer waits for its turn only when all is ready to be sent."""
         if not jobs:
             return []
@@ -67,13 +67,13 @@ class Filling:
         self._dues |= dict.fromkeys(job.definition for job in jobs)  # None: as if due now, which some are
         return placed
 
-    async def place(self, alike: Alike) -> Sequence[Placed]:
+    async def place(self, alike: Alike) -> Sequence[EnqueueResult]:
         with self._database.translated():
             async with self._turn:
                 first, *more = [await self._place(piece) for piece in alike.pieces()]
         return first if not more else [placed for each in (first, *more) for placed in each]
 
-    async def _place(self, piece: Alike) -> Sequence[Placed]:
+    async def _place(self, piece: Alike) -> Sequence[EnqueueResult]:
         found = await self._database.fetch_on(
             self._connection, "tenant/enqueue_alike", tenant=self._tenant, wakes=False, **piece.columns()
         )

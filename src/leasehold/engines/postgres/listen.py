@@ -11,7 +11,7 @@ from typing import Any
 from leasehold.engines.postgres.connections import OwnConnection
 from leasehold.engines.postgres.database import Database, closed
 from leasehold.errors import CannotListen, Unreachable
-from leasehold.store import DueWork, Seat, Wake
+from leasehold.store import DueWork, Registration, Wake
 
 log = logging.getLogger("leasehold.worker")
 
@@ -19,14 +19,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 PROBE_LIMIT = 2.0
 
 
-async def wakes(database: Database, seat: Seat) -> AsyncGenerator[Wake | DueWork, None]:
-    """Wakes for a seat, over reconnections. Each connection begins with one WORK: some may have been missed."""
+async def wakes(database: Database, registration: Registration) -> AsyncGenerator[Wake | DueWork, None]:
+    """Wakes for a registration, over reconnections. Each connection begins with one WORK: some may have been
+    missed.
+    """
     pause, is_lost = FIRST_PAUSE, False
     while True:
         try:
-            async with _listening(database, seat) as heard:
+            async with _listening(database, registration) as heard:
                 if is_lost:
-                    log.info("the listener of worker %s has a connection again", seat.worker)
+                    log.info("the listener of worker %s has a connection again", registration.worker)
                 pause, is_lost = FIRST_PAUSE, False
                 yield Wake.WORK
                 while (wake := await heard.next()) is not None:
@@ -35,7 +37,7 @@ async def wakes(database: Database, seat: Seat) -> AsyncGenerator[Wake | DueWork
             log.warning(
                 "the listener of worker %s lost its connection, and connects again. No job is lost: the worker looks "
                 "for missed ones as soon as it listens, and if it does not by its next heartbeat, it begins to poll.",
-                seat.worker,
+                registration.worker,
             )
         except Unreachable:
             await asyncio.sleep(pause * (0.5 + random()))
@@ -43,31 +45,33 @@ async def wakes(database: Database, seat: Seat) -> AsyncGenerator[Wake | DueWork
 
 
 @asynccontextmanager
-async def _listening(database: Database, seat: Seat) -> AsyncIterator["_Heard"]:
+async def _listening(database: Database, registration: Registration) -> AsyncIterator["_Heard"]:
     heard, listener = _Heard(), database.listener
     connection = await listener.connect()
     try:
         with listener.translated():
             connection.add_termination_listener(heard.on_termination)
-            (channels,) = await database.fetch("fleet/channels", worker=seat.worker)
+            (channels,) = await database.fetch("fleet/channels", worker=registration.worker)
             async with listener.transaction(connection):  # a pooler may part what the driver sends for one statement
                 for channel in channels:
                     await connection.add_listener(channel, heard.on_notify)
-            await _require_hearing(database, connection, seat, heard)
+            await _require_hearing(database, connection, registration, heard)
             # Producers see by this lock that somebody is really there; it ends with the connection.
-            await listener.fetch_on(connection, "fleet/lock_listener", worker=seat.worker)
+            await listener.fetch_on(connection, "fleet/lock_listener", worker=registration.worker)
         yield heard
     finally:
         await closed(connection)
 
 
-async def _require_hearing(database: Database, connection: OwnConnection, seat: Seat, heard: "_Heard") -> None:
+async def _require_hearing(
+    database: Database, connection: OwnConnection, registration: Registration, heard: "_Heard"
+) -> None:
     """Behind a pooler in transaction mode LISTEN succeeds, and nothing ever arrives (0 of 3).
 
     A slow link only looks like that. The server sends a notification before its answer to whatever the same session
     asks next, so after such an answer nothing can be on its way any more.
     """
-    await database.fetch("fleet/probe", worker=seat.worker)
+    await database.fetch("fleet/probe", worker=registration.worker)
     with suppress(TimeoutError):
         async with asyncio.timeout(PROBE_LIMIT):
             await heard.probe.wait()

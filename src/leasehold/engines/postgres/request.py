@@ -12,7 +12,7 @@ from leasehold.engines.postgres.alike import encoded
 from leasehold.engines.postgres.sql import Statement
 from leasehold.errors import DuplicateJob, InvalidInput, LeaseholdError
 from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within
-from leasehold.model.job import JobId, NewJob, Placed, TenantId, job_id
+from leasehold.model.job import EnqueueResult, JobId, NewJob, TenantId, job_id
 
 _NUMBERED = re.compile(r"\$(\d)")
 
@@ -56,11 +56,11 @@ class Request:
     def named(self) -> dict[str, str | bool]:
         return dict(zip(self.statement.parameters, self.arguments, strict=True))
 
-    def answered(self, rows: Sequence[Row]) -> list[Placed]:
+    def answered(self, rows: Sequence[Row]) -> list[EnqueueResult]:
         """In the order given. Raises what was refused; then nothing was enqueued, and the transaction can go on."""
         if len(rows) == 1 and rows[0][4] is not None:
             raise refusal(*(rows[0][place] for place in (4, 5, 6, 7)))
-        placed = [Placed(JobId(row[1]), row[2], row[3]) for row in sorted(rows, key=lambda row: int(row[0]))]
+        placed = [EnqueueResult(JobId(row[1]), row[2], row[3]) for row in sorted(rows, key=lambda row: int(row[0]))]
         assert len(placed) == self.count, f"{self.count} jobs, {len(placed)} answers"
         return placed
 

@@ -12,11 +12,11 @@ from asyncpg import Record
 from leasehold.model.bounds import EARLIEST, LATEST
 from leasehold.model.definition import Definition
 from leasehold.model.explain import LaneState, ScopeState
-from leasehold.model.job import Attempt, Claim, JobId, JobRecord, Line, LineKind, Source, TenantId, WorkerId
+from leasehold.model.job import Attempt, Claim, JobId, JobRecord, LineKind, LogLine, Source, TenantId, WorkerId
 from leasehold.model.limits import Scope, ScopeKind
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import ScopeRecord, Seat, Serves, WorkerFacts, WorkerRecord
+from leasehold.store import Registration, ScopeRecord, Subscription, WorkerFacts, WorkerRecord
 
 DefinitionKey = tuple[str, int]
 # orjson reads 1,024 levels of arrays and objects, and writes 254.
@@ -34,9 +34,9 @@ def claim(row: Record, worker: WorkerId, definition: Definition) -> Claim:
     return Claim(tenant, job, attempt, worker, batch, definition, *rest)
 
 
-def served(seat: Seat) -> dict[str, Any]:
+def served(registration: Registration) -> dict[str, Any]:
     """The columns that say whose jobs a statement may look at."""
-    return {"definitions": seat.serves.definitions, "tenants": seat.serves.tenants}
+    return {"definitions": registration.serves.definitions, "tenants": registration.serves.tenants}
 
 
 def fences(claims: Iterable[Claim]) -> dict[str, list[Any]]:
@@ -155,8 +155,8 @@ def attempt(row: Record) -> Attempt:
     )
 
 
-def line(row: Record) -> Line:
-    return Line(row["number"], row["text"], LineKind(row["kind"]), row["progress"], row["at"])
+def line(row: Record) -> LogLine:
+    return LogLine(row["number"], row["text"], LineKind(row["kind"]), row["progress"], row["at"])
 
 
 def worker(row: Record) -> WorkerRecord:
@@ -164,7 +164,9 @@ def worker(row: Record) -> WorkerRecord:
     return WorkerRecord(
         id=WorkerId(str(row["id"])),
         facts=WorkerFacts(row["host"], row["pid"], row["version"], row["slots"], _object(row["metadata"])),
-        serves=Serves(_names(row["definitions"]), None if tenants is None else tuple(map(TenantId, _names(tenants)))),
+        serves=Subscription(
+            _names(row["definitions"]), None if tenants is None else tuple(map(TenantId, _names(tenants)))
+        ),
         running=row["running"],
         started_at=row["started_at"],
         last_seen_at=row["last_seen_at"],

@@ -21,11 +21,21 @@ from leasehold.engines.postgres.tenant import KnownTenants, PostgresTenantJobs
 from leasehold.engines.postgres.upkeep import UpkeepLink
 from leasehold.errors import ValueRefused
 from leasehold.model.definition import Definition
-from leasehold.model.job import Claim, Line, TenantId, WorkerId
+from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
 from leasehold.model.payload import made_storable
 from leasehold.model.status import Status
-from leasehold.store import Abilities, Claimed, DueWork, Renewal, Seat, Serves, Wake, WorkerFacts, WorkerRecord
+from leasehold.store import (
+    Abilities,
+    Claimed,
+    DueWork,
+    Registration,
+    Renewal,
+    Subscription,
+    Wake,
+    WorkerFacts,
+    WorkerRecord,
+)
 
 log = logging.getLogger("leasehold.worker")
 
@@ -77,34 +87,41 @@ class PostgresStore(PostgresAdministration):
         parts = (self._results, self._lent, self._claimer, self._finisher, self._heart, self._upkeep, self._database)
         await asyncio.gather(*(part.close() for part in parts))
 
-    # ------------------------------------------------------------------------------------------------------ seats
+    # ------------------------------------------------------------------------------------------------------
+    # registrations
 
-    async def join(self, serves: Serves, facts: WorkerFacts, lease: timedelta) -> Seat:
-        seat = Seat(WorkerId(str(uuid4())), serves)
+    async def join(self, serves: Subscription, facts: WorkerFacts, lease: timedelta) -> Registration:
+        registration = Registration(WorkerId(str(uuid4())), serves)
         await self._database.fetch(
             "fleet/join",
-            worker=seat.worker,
+            worker=registration.worker,
             host=facts.host,
             pid=facts.pid,
             version=facts.version,
             slots=facts.slots,
             metadata=orjson.dumps(facts.metadata).decode(),
             lease=lease,
-            **rows.served(seat),
+            **rows.served(registration),
         )
-        return seat
+        return registration
 
     async def renew(
-        self, seat: Seat, held: Sequence[Claim], lease: timedelta, *, look: bool = False, probe: bool = False
+        self,
+        registration: Registration,
+        held: Sequence[Claim],
+        lease: timedelta,
+        *,
+        look: bool = False,
+        probe: bool = False,
     ) -> Renewal:
-        looks = self._looks.setdefault(seat.worker, HeartbeatLooks())
+        looks = self._looks.setdefault(registration.worker, HeartbeatLooks())
         thorough, due_from = looks.begin(self._monotonic())
         (row,) = await self._heart.fetch(
             "fleet/renew",
-            worker=seat.worker,
+            worker=registration.worker,
             lease=lease,
-            definitions=seat.serves.definitions,
-            serves_tenants=seat.serves.tenants,
+            definitions=registration.serves.definitions,
+            serves_tenants=registration.serves.tenants,
             look=look,
             probe=probe,
             thorough=thorough,
@@ -117,7 +134,7 @@ class PostgresStore(PostgresAdministration):
         if row["next_due"] is None or row["next_due"] > timedelta():
             looks.none_was_overdue(row["looked_at"])
         if not row["alive"]:
-            self._looks.pop(seat.worker, None)
+            self._looks.pop(registration.worker, None)
         still = {number - 1 for number in row["held"]}
         return Renewal(
             alive=row["alive"],
@@ -129,43 +146,43 @@ class PostgresStore(PostgresAdministration):
             work_waits=row["work_waits"],
         )
 
-    async def leave(self, seat: Seat) -> None:
-        self._claiming.forget(seat)
-        self._looks.pop(seat.worker, None)
-        await self._database.fetch("fleet/leave", worker=seat.worker)
+    async def leave(self, registration: Registration) -> None:
+        self._claiming.forget(registration)
+        self._looks.pop(registration.worker, None)
+        await self._database.fetch("fleet/leave", worker=registration.worker)
 
     async def evict(self, limit: int) -> Sequence[Claim]:
         return await self._claims(await self._upkeep.fetch("fleet/evict", limit=limit))
 
-    async def held(self, seat: Seat) -> Sequence[Claim]:
-        return await self._claims(await self._finisher.fetch("fleet/held", worker=seat.worker))
+    async def held(self, registration: Registration) -> Sequence[Claim]:
+        return await self._claims(await self._finisher.fetch("fleet/held", worker=registration.worker))
 
     async def workers(self) -> Sequence[WorkerRecord]:
         return [rows.worker(row) for row in await self._database.fetch("fleet/workers")]
 
     # ---------------------------------------------------------------------------------------------------- claiming
 
-    async def claim(self, seat: Seat, limit: int) -> Claimed:
-        return await self._claiming.claim(seat, limit)
+    async def claim(self, registration: Registration, limit: int) -> Claimed:
+        return await self._claiming.claim(registration, limit)
 
-    async def settle(self, seat: Seat, limit: int = 1) -> Claimed:
-        (sleep,) = await self._claimer.fetch("fleet/sleep", worker=seat.worker, **rows.served(seat))
-        ((quiet,),) = await self._claimer.fetch("fleet/quiet", definitions=seat.serves.definitions)
-        self._claiming.read_all_future_jobs(seat)
-        claimed = await self.claim(seat, limit)
+    async def prepare_to_sleep(self, registration: Registration, limit: int = 1) -> Claimed:
+        (sleep,) = await self._claimer.fetch("fleet/sleep", worker=registration.worker, **rows.served(registration))
+        ((quiet,),) = await self._claimer.fetch("fleet/may_sleep", definitions=registration.serves.definitions)
+        self._claiming.read_all_future_jobs(registration)
+        claimed = await self.claim(registration, limit)
         if claimed.claims:
-            await self._claimer.fetch("fleet/awake", worker=seat.worker)
+            await self._claimer.fetch("fleet/cancel_sleep", worker=registration.worker)
         elif not quiet:
             return Claimed((), True, claimed.next_due)
         elif not claimed.more and claimed.next_due is not None:
-            await self._claimer.fetch("fleet/doze", sleep=sleep["id"], next_due=claimed.next_due)
+            await self._claimer.fetch("fleet/set_wake_time", sleep=sleep["id"], next_due=claimed.next_due)
         return claimed
 
-    def wakes(self, seat: Seat) -> AsyncGenerator[Wake | DueWork, None]:
-        return listen.wakes(self._database, seat)
+    def wakes(self, registration: Registration) -> AsyncGenerator[Wake | DueWork, None]:
+        return listen.wakes(self._database, registration)
 
-    async def rouse(self, seat: Seat) -> None:
-        await self._claimer.fetch("fleet/rouse", worker=seat.worker, **rows.served(seat))
+    async def wake_another(self, registration: Registration) -> None:
+        await self._claimer.fetch("fleet/wake_another", worker=registration.worker, **rows.served(registration))
 
     async def _claims(self, found: Sequence[Record], worker: WorkerId | None = None) -> list[Claim]:
         """Rows as claims, of this worker or who each row names. Versions are immutable, so each is read once."""
@@ -224,7 +241,7 @@ class PostgresStore(PostgresAdministration):
         answer = await link.fetch("fleet/finish", **rows.endings(ended))
         return frozenset(claim for claim, _ in _refused(ended, answer))
 
-    async def say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
+    async def append_log(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
         try:
             return await self._say(lines)
         except ValueRefused as error:
@@ -232,11 +249,11 @@ class PostgresStore(PostgresAdministration):
                 claim, line = lines[0]
                 log.warning("line %d of job %s is left out: %s", line.number, claim.job, error)
                 return frozenset()
-        return frozenset().union(*[await self.say([each]) for each in lines])
+        return frozenset().union(*[await self.append_log([each]) for each in lines])
 
-    async def _say(self, lines: Sequence[tuple[Claim, Line]]) -> frozenset[Claim]:
+    async def _say(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
         held = await self._finisher.fetch(
-            "fleet/say",
+            "fleet/append_log",
             **rows.fences(claim for claim, _ in lines),
             workers=[claim.worker for claim, _ in lines],
             numbers=[line.number for _, line in lines],

@@ -16,7 +16,7 @@ from uuid_utils import uuid7
 from leasehold.engines.postgres import definition_rows, drivers, pages, rows
 from leasehold.engines.postgres.alike import Alike, says_nothing_more
 from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.filling import Filling
+from leasehold.engines.postgres.filling import BulkTransaction
 from leasehold.engines.postgres.request import Request, request
 from leasehold.engines.postgres.results import RESULT_FALLBACK, Results
 from leasehold.errors import InvalidInput, UnknownTenant, Unreachable
@@ -24,7 +24,7 @@ from leasehold.model import payload as payloads
 from leasehold.model.bounds import MAX_PRIORITY, MIN_PRIORITY, problems_of_duration, problems_of_integer
 from leasehold.model.definition import Registered
 from leasehold.model.duration import Duration, as_duration, read_duration
-from leasehold.model.job import Attempt, JobId, JobRecord, Line, NewJob, Placed, TenantId, job_id
+from leasehold.model.job import Attempt, EnqueueResult, JobId, JobRecord, LogLine, NewJob, TenantId, job_id
 from leasehold.model.status import Status
 from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
 
@@ -77,7 +77,7 @@ class PostgresTenantJobs:
 
     # ----------------------------------------------------------------------------------------------------- enqueue
 
-    async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[Placed]:
+    async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[EnqueueResult]:
         """A second caller with the same dedupe key waits for the first one's commit, then gets its job.
 
         Under REPEATABLE READ that raises TransactionConflict instead: run the transaction again.
@@ -96,9 +96,11 @@ class PostgresTenantJobs:
                 return await self._place_whatever(jobs, connection)
 
     @asynccontextmanager
-    async def filling(self) -> AsyncIterator[Filling]:
+    async def bulk_transaction(self) -> AsyncIterator[BulkTransaction]:
         await self._admit()
-        async with Filling(self._database, self._tenant, partial(self._place_whatever, wakes=False)) as filling:
+        async with BulkTransaction(
+            self._database, self._tenant, partial(self._place_whatever, wakes=False)
+        ) as filling:
             yield filling
 
     async def prepare(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> Request:
@@ -106,7 +108,7 @@ class PostgresTenantJobs:
         await self._admit()
         return asked
 
-    async def _enqueue_one(self, job: NewJob) -> list[Placed]:
+    async def _enqueue_one(self, job: NewJob) -> list[EnqueueResult]:
         """The way of most calls: one statement, no transaction around it, and few steps on the way there."""
         new, payload = JobId(str(uuid7())), payloads.encode(job.payload)
         if self._tenant not in self._known.rows:
@@ -123,13 +125,13 @@ class PostgresTenantJobs:
                     payload=payload,
                     source=job.source.value,
                 ):
-                    return [Placed(new, created=True)]
+                    return [EnqueueResult(new, created=True)]
                 return await self._place_whatever([job], connection)  # refused, and that way says why
 
-    async def _enqueue_alike(self, alike: Alike) -> Sequence[Placed]:
+    async def _enqueue_alike(self, alike: Alike) -> Sequence[EnqueueResult]:
         """By one statement without a transaction around it, unless it is too large for one."""
         if alike.too_large:
-            async with self.filling() as filling:
+            async with self.bulk_transaction() as filling:
                 return await filling.place(alike)
         await self._admit()
         with self._database.translated():
@@ -142,17 +144,17 @@ class PostgresTenantJobs:
 
     async def _place_whatever(
         self, jobs: Sequence[NewJob], connection: "Connection", *, wakes: bool = True
-    ) -> list[Placed]:
+    ) -> list[EnqueueResult]:
         """The way for all jobs, in one statement: keys and ids are decided by the database."""
         asked = self._request(jobs)
         return asked.answered(
             await self._database.fetch_on(
-                connection, "tenant/place", tenant=self._tenant, jobs=asked.jobs, wakes=wakes
+                connection, "tenant/enqueue_jobs", tenant=self._tenant, jobs=asked.jobs, wakes=wakes
             )
         )
 
     def _request(self, jobs: Sequence[NewJob]) -> Request:
-        return request(self._database.statement("tenant/place"), self._database.schema, self._tenant, jobs)
+        return request(self._database.statement("tenant/enqueue_jobs"), self._database.schema, self._tenant, jobs)
 
     async def _admit(self) -> None:
         if not self._known.should_look(self._tenant):
@@ -192,14 +194,14 @@ class PostgresTenantJobs:
     async def attempts(self, job: JobId) -> Sequence[Attempt]:
         return [rows.attempt(row) for row in await self._fetch("attempts", job=job_id(job))]
 
-    async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[Line]:
+    async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[LogLine]:
         found = await self._fetch("lines", job=job_id(job), attempt=attempt, after=after, limit=LINES_AT_ONCE)
         return [rows.line(row) for row in found]
 
     async def definitions(self) -> Sequence[Registered]:
         return [definition_rows.registered(row) for row in await self._database.fetch("administration/definitions")]
 
-    async def ended(self, job: JobId, wait: Duration) -> JobRecord | None:
+    async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         until = monotonic() + read_duration(wait).total_seconds()
         await self._results.listen()
         await self._ask_to_be_told(job)

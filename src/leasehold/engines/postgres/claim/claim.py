@@ -18,9 +18,9 @@ from leasehold.engines.postgres import rows
 from leasehold.engines.postgres.claim.positions import ClaimPositions, DueMark, FewJobs, Lane, LaneRange
 from leasehold.engines.postgres.claim.rotation import TenantRotation
 from leasehold.engines.postgres.database import Database, Link
-from leasehold.errors import SeatLost
+from leasehold.errors import RegistrationLost
 from leasehold.model.job import Claim, WorkerId
-from leasehold.store import Claimed, Seat
+from leasehold.store import Claimed, Registration
 
 # Steps that one claim may take before it says "ask again": bounds the time of a claim among very many held lanes.
 STEPS_PER_CLAIM = 8
@@ -35,7 +35,9 @@ Tenants = Sequence[Sequence[Lane]]
 
 
 class Claiming:
-    """What the seats of one store need to claim: a link, whose turn it is, and how far each lane was claimed."""
+    """What the registrations of one store need to claim: a link, whose turn it is, and how far each lane was
+    claimed.
+    """
 
     def __init__(
         self,
@@ -52,41 +54,41 @@ class Claiming:
         self._marks = ClaimPositions()
         self._capped_since_advance = 0
 
-    def forget(self, seat: Seat) -> None:
-        self._rotations.pop(seat.worker, None)
+    def forget(self, registration: Registration) -> None:
+        self._rotations.pop(registration.worker, None)
 
-    def read_all_future_jobs(self, seat: Seat) -> None:
+    def read_all_future_jobs(self, registration: Registration) -> None:
         """Makes the next claim read future jobs from the first on: a worker that is about to sleep must miss none."""
-        self._rotations.setdefault(seat.worker, TenantRotation()).due_mark = DueMark()
+        self._rotations.setdefault(registration.worker, TenantRotation()).due_mark = DueMark()
 
-    async def claim(self, seat: Seat, limit: int) -> Claimed:
-        rotation = self._rotations.setdefault(seat.worker, TenantRotation())
+    async def claim(self, registration: Registration, limit: int) -> Claimed:
+        rotation = self._rotations.setdefault(registration.worker, TenantRotation())
         claimed = None
-        if limit > 0 and self._are_few(seat, rotation):
-            claimed = await self._claim_few(seat, rotation, limit)
+        if limit > 0 and self._are_few(registration, rotation):
+            claimed = await self._claim_few(registration, rotation, limit)
         if claimed is None:
-            claimed = await self._claim_by_turns(seat, rotation, limit)
+            claimed = await self._claim_by_turns(registration, rotation, limit)
         rotation.few.claimed(more=claimed.more)
         return claimed
 
-    def _are_few(self, seat: Seat, rotation: TenantRotation) -> bool:
+    def _are_few(self, registration: Registration, rotation: TenantRotation) -> bool:
         """Guesses no for named tenants, since others may have a backlog, and while full claims are slow."""
         now = self._monotonic()
-        return seat.serves.tenants is None and rotation.few.likely(now) and self._marks.full_claim_is_due(now)
+        return registration.serves.tenants is None and rotation.few.likely(now) and self._marks.full_claim_is_due(now)
 
-    async def _claim_few(self, seat: Seat, rotation: TenantRotation, limit: int) -> Claimed | None:
+    async def _claim_few(self, registration: Registration, rotation: TenantRotation, limit: int) -> Claimed | None:
         """Claims all that is ready, if that is little. None: tenants have to take turns, or something is held."""
         due_from = rotation.due_mark.begin(self._monotonic())
         answer = await self._link.fetch(
             "fleet/claim_few",
-            worker=seat.worker,
+            worker=registration.worker,
             batch=next(_batches),
-            definitions=seat.serves.definitions,
+            definitions=registration.serves.definitions,
             limit=min(limit, FewJobs.MOST),
             due_from=due_from,
         )
         facts = answer[0]
-        self._require_seat(seat, facts)
+        self._require_registration(registration, facts)
         rotation.looked_for_due_jobs(facts, due_from, self._monotonic())
         if not facts["all_free"]:
             rotation.few.guessed_wrong(self._monotonic())
@@ -96,40 +98,40 @@ class Claiming:
         self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         # A row that another claimer holds, or that changed meanwhile, was passed over.
         more = len(found) < facts["waiting"] or len(found) == limit
-        return Claimed(await self._claims(found, seat.worker), more, rotation.next_due)
+        return Claimed(await self._claims(found, registration.worker), more, rotation.next_due)
 
-    def _require_seat(self, seat: Seat, facts: Record) -> None:
+    def _require_registration(self, registration: Registration, facts: Record) -> None:
         if not facts["alive"]:
-            self.forget(seat)
-            raise SeatLost(
-                f"worker {seat.worker} was evicted: its lease ran out. Nothing was claimed.",
+            self.forget(registration)
+            raise RegistrationLost(
+                f"worker {registration.worker} was evicted: its lease ran out. Nothing was claimed.",
                 fix="Stop what it runs, and join again.",
             )
 
-    async def _claim_by_turns(self, seat: Seat, rotation: TenantRotation, limit: int) -> Claimed:
+    async def _claim_by_turns(self, registration: Registration, rotation: TenantRotation, limit: int) -> Claimed:
         found: list[Record] = []
         busy = filled = tried = False
         for _ in range(STEPS_PER_CLAIM):
-            step = await self._step(seat, rotation, limit - len(found))
+            step = await self._step(registration, rotation, limit - len(found))
             found += step.found
             busy, filled, tried = busy or step.busy, step.filled, tried or step.tried
             if len(found) == limit or (rotation.whole and not filled) or (busy and not step.found):
                 break
         # A scope whose lock was refused, and lanes that had work and gave none, are busy, never "empty".
         more = busy or filled or rotation.behind or not rotation.whole or len(found) == limit or (tried and not found)
-        return Claimed(await self._claims(found, seat.worker), more, rotation.next_due)
+        return Claimed(await self._claims(found, registration.worker), more, rotation.next_due)
 
-    async def _step(self, seat: Seat, rotation: TenantRotation, limit: int) -> "Step":
+    async def _step(self, registration: Registration, rotation: TenantRotation, limit: int) -> "Step":
         if self._marks.full_claim_is_due(self._monotonic()):
             rotation.forget()
-            return await self._take(seat, rotation, limit)
-        return await self._take_remembered(seat, rotation, limit)
+            return await self._take(registration, rotation, limit)
+        return await self._take_remembered(registration, rotation, limit)
 
     # ------------------------------------------------------------------------------------- find and take at once
 
-    async def _take(self, seat: Seat, rotation: TenantRotation, limit: int) -> "Step":
+    async def _take(self, registration: Registration, rotation: TenantRotation, limit: int) -> "Step":
         began = self._monotonic()
-        answer, lanes = await self._ask(seat, rotation, limit)
+        answer, lanes = await self._ask(registration, rotation, limit)
         ended = self._monotonic()
         facts, sharing = answer[0], answer[0]["tenants_sharing"] or 0
         found = sorted([row for row in answer if row["id"] is not None], key=_place)
@@ -144,27 +146,39 @@ class Claiming:
         step = Step(found, busy=False, filled=filled, tried=True)
         if lanes and len(found) < limit:
             capped = [tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant)]
-            more = await self._claim_in_turn(seat, rotation, capped, limit - len(found), ceil(limit / sharing))
+            more = await self._claim_in_turn(
+                registration, rotation, capped, limit - len(found), ceil(limit / sharing)
+            )
             return step + more
         return step
 
-    async def _ask(self, seat: Seat, rotation: TenantRotation, limit: int) -> tuple[list[Record], list[Lane]]:
+    async def _ask(
+        self, registration: Registration, rotation: TenantRotation, limit: int
+    ) -> tuple[list[Record], list[Lane]]:
         """Takes, or only looks if the limit is 0; some of what came due is promoted before that."""
         due_from = rotation.due_mark.begin(self._monotonic())
-        answer = await self._ask_once(seat, rotation, limit, due_from, even_if_due=False)
+        answer = await self._ask_once(registration, rotation, limit, due_from, even_if_due=False)
         if rotation.behind:
-            await self._link.fetch("fleet/promote", limit=PROMOTED_AT_ONCE, due_from=due_from, **rows.served(seat))
-            answer = await self._ask_once(seat, rotation, limit, due_from, even_if_due=True)
+            await self._link.fetch(
+                "fleet/promote", limit=PROMOTED_AT_ONCE, due_from=due_from, **rows.served(registration)
+            )
+            answer = await self._ask_once(registration, rotation, limit, due_from, even_if_due=True)
         facts = answer[0]
         return answer, list(map(Lane, facts["definitions"], facts["tenants"], facts["capped"]))
 
     async def _ask_once(
-        self, seat: Seat, rotation: TenantRotation, limit: int, due_from: datetime | None, *, even_if_due: bool
+        self,
+        registration: Registration,
+        rotation: TenantRotation,
+        limit: int,
+        due_from: datetime | None,
+        *,
+        even_if_due: bool,
     ) -> list[Record]:
-        way, most = rotation.way, rotation.piece(len(seat.serves.definitions), limit)
+        way, most = rotation.way, rotation.piece(len(registration.serves.definitions), limit)
         answer = await self._link.fetch(
-            "fleet/take",
-            worker=seat.worker,
+            "fleet/claim_next_tenants",
+            worker=registration.worker,
             batch=next(_batches),
             after=way.after,
             until=way.until,
@@ -173,10 +187,10 @@ class Claiming:
             limit=limit,
             even_if_due=even_if_due,
             due_from=due_from,
-            **rows.served(seat),
+            **rows.served(registration),
         )
         facts = answer[0]
-        self._require_seat(seat, facts)
+        self._require_registration(registration, facts)
         rotation.looked_for_due_jobs(facts, due_from, self._monotonic())
         idle = not facts["tenants_sharing"]
         full = facts["tenants_seen"] == most
@@ -186,23 +200,23 @@ class Claiming:
 
     # -------------------------------------------------------------------------------------- from remembered lanes
 
-    async def _take_remembered(self, seat: Seat, rotation: TenantRotation, limit: int) -> "Step":
+    async def _take_remembered(self, registration: Registration, rotation: TenantRotation, limit: int) -> "Step":
         if rotation.exhausted or rotation.may_look(self._monotonic()):
             began = self._monotonic()
-            _, lanes = await self._ask(seat, rotation, 0)
+            _, lanes = await self._ask(registration, rotation, 0)
             rotation.looked(lanes, began=began, ended=self._monotonic())
         tenants = rotation.take(limit)
         if not tenants:
             return Step([], busy=False, filled=False, tried=False)
-        return await self._claim_in_turn(seat, rotation, tenants, limit, ceil(limit / len(tenants)))
+        return await self._claim_in_turn(registration, rotation, tenants, limit, ceil(limit / len(tenants)))
 
     async def _claim_in_turn(
-        self, seat: Seat, rotation: TenantRotation, tenants: Tenants, limit: int, share: int
+        self, registration: Registration, rotation: TenantRotation, tenants: Tenants, limit: int, share: int
     ) -> "Step":
         """Claims a fair share for each tenant; one that filled it may have more and keeps its place."""
         lanes = [lane for lanes in tenants for lane in lanes]
         began = self._monotonic()
-        found, busy, marked = await self._claim_from(seat, lanes, share, limit)
+        found, busy, marked = await self._claim_from(registration, lanes, share, limit)
         ended = self._monotonic()
         if marked and len(found) == limit:
             self._marks.marked_claim_took(ended - began, touched=limit + len(tenants), now=ended)
@@ -213,14 +227,18 @@ class Claiming:
         return Step(found, busy=busy, filled=_filled(found, share), tried=True)
 
     async def _claim_from(
-        self, seat: Seat, lanes: Sequence[Lane], share: int, limit: int
+        self, registration: Registration, lanes: Sequence[Lane], share: int, limit: int
     ) -> tuple[list[Record], bool, bool]:
         """What was found, whether something was busy, and whether marks were enough to find it."""
         marked = not self._marks.full_claim_is_due(self._monotonic())
-        found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=not marked), share, limit)
+        found, busy = await self._claim_stretches(
+            registration, self._marks.stretches(lanes, full=not marked), share, limit
+        )
         if not found and marked:
             marked = False
-            found, busy = await self._claim_stretches(seat, self._marks.stretches(lanes, full=True), share, limit)
+            found, busy = await self._claim_stretches(
+                registration, self._marks.stretches(lanes, full=True), share, limit
+            )
         # One that changed between being seen and being locked is missed: there is more.
         busy = busy or any(row["chosen"] > len(found) for row in found)
         found.sort(key=_place)
@@ -228,14 +246,14 @@ class Claiming:
         return found, busy, marked
 
     async def _claim_stretches(
-        self, seat: Seat, stretches: Sequence[LaneRange], share: int, limit: int
+        self, registration: Registration, stretches: Sequence[LaneRange], share: int, limit: int
     ) -> tuple[list[Record], bool]:
         """One statement; where a scope is capped, its lock comes first, in a statement and snapshot of its own.
 
         Also says whether some scope was busy: its lock was refused.
         """
         values: dict[str, Any] = {
-            "worker": seat.worker,
+            "worker": registration.worker,
             "batch": next(_batches),
             "definitions": [stretch.lane.definition for stretch in stretches],
             "tenants": [stretch.lane.tenant for stretch in stretches],
@@ -247,7 +265,7 @@ class Claiming:
         }
         if not any(stretch.lane.capped for stretch in stretches):
             unlocked = {"locked_tenants": [], "locked_definitions": [], "advance": False}
-            return await self._link.fetch("fleet/claim", **values, **unlocked), False
+            return await self._link.fetch("fleet/claim_from_lanes", **values, **unlocked), False
         advance = self._capped_since_advance >= CAPPED_BETWEEN_ADVANCES
         async with self._link.transaction() as connection:
             scopes = await self._database.fetch_on(
@@ -256,7 +274,7 @@ class Claiming:
             locked = [scope for scope in scopes if scope["locked"]]
             found = await self._database.fetch_on(
                 connection,
-                "fleet/claim",
+                "fleet/claim_from_lanes",
                 **values,
                 locked_tenants=[scope["key"] for scope in locked if scope["kind"] == "tenant"],
                 locked_definitions=[scope["key"] for scope in locked if scope["kind"] == "definition"],

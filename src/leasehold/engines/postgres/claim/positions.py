@@ -180,7 +180,8 @@ class FewJobs:
 
 
 class HeartbeatLooks:
-    """Decides how far the heartbeats of one seat look: all running and future jobs, or only what is cheap to find.
+    """Decides how far the heartbeats of one registration look: all running and future jobs, or only what is cheap to
+    find.
 
     Entries of jobs that ended or came due are kept while anybody holds an old snapshot: a heartbeat that read all of
     them became twelve times as slow over 100,000 jobs. So heartbeats are thorough unless that takes long and dead

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from leasehold.engines.postgres.errors import translated_for_caller
 from leasehold.engines.postgres.request import Request, Row
 from leasehold.errors import InvalidInput
-from leasehold.model.job import Placed
+from leasehold.model.job import EnqueueResult
 from leasehold.store import Prepared
 
 
@@ -34,13 +34,13 @@ class Caller:
     async def acommits_at_once(self) -> bool:
         return self.commits_at_once()
 
-    def place(self, prepared: Prepared) -> Sequence[Placed]:
+    def place(self, prepared: Prepared) -> Sequence[EnqueueResult]:
         request = _request(prepared)
         with translated_for_caller(request.schema):
             rows = self._fetch(request)
         return request.answered(rows)
 
-    async def aplace(self, prepared: Prepared) -> Sequence[Placed]:
+    async def aplace(self, prepared: Prepared) -> Sequence[EnqueueResult]:
         request = _request(prepared)
         with translated_for_caller(request.schema):
             rows = await self._afetch(request)

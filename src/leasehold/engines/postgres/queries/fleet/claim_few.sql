@@ -6,7 +6,7 @@
 with moment as materialized (
     select leasehold.clock() as now
 ),
-seat as materialized (
+registration as materialized (
     select w.id from leasehold.workers w where w.id = :worker and w.lease_expires_at > (select now from moment)
 ),
 future as materialized (
@@ -54,7 +54,7 @@ picked as materialized (
         where j.ctid = waiting.ctid and j.ready
         for update skip locked
     ) job
-    where (select yes from all_free) and exists (select from seat)
+    where (select yes from all_free) and exists (select from registration)
 ),
 claimed as (
     update leasehold.jobs j
@@ -70,7 +70,7 @@ select j.tenant_id, j.id::text, j.attempt, j.claim_batch, j.definition, j.versio
        j.forgiven, date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started,
        j.correlation_id, false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue,
        j.priority, j.seq, j.turn,
-       exists (select from seat) as alive,
+       exists (select from registration) as alive,
        (select yes from all_free) as all_free,
        (select count(*) from waiting) as waiting,
        (select now from moment) as looked_at,

@@ -1,4 +1,4 @@
--- Ends the seats whose lease has run out, and returns claims that have no living seat.
+-- Ends the registrations whose lease has run out, and returns claims that have no living registration.
 with moment as materialized (
     select leasehold.clock() as now
 ),

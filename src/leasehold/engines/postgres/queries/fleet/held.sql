@@ -1,4 +1,4 @@
--- What a seat holds, by the database's word: the truth after a reply was lost.
+-- What a registration holds, by the database's word: the truth after a reply was lost.
 select j.tenant_id, j.id::text, j.attempt, j.worker_id::text, j.claim_batch, j.definition, j.version, j.payload,
        j.max_attempts, j.forgiven, date_part('epoch', j.queued_at) as queued,
        date_part('epoch', j.started_at) as started, j.correlation_id,

@@ -21,11 +21,11 @@ from leasehold.model.status import Status
 from leasehold.store import Filter, Store
 
 
-async def everywhere(store: Store, where: Filter | None = None, page: int = 50) -> list[JobRecord]:
+async def find_all_tenants(store: Store, where: Filter | None = None, page: int = 50) -> list[JobRecord]:
     """Every page, one after the other."""
     cursor, records = None, list[JobRecord]()
     while True:
-        found = await store.everywhere(where or Filter(), cursor, page)
+        found = await store.find_all_tenants(where or Filter(), cursor, page)
         assert len(found.jobs) <= page
         records += found.jobs
         cursor = found.next
@@ -57,7 +57,7 @@ async def busy(engine: EngineUnderTest) -> list[TenantId]:
 @pytest.mark.parametrize("page", [1, 2, 3, 50])
 async def test_a_walk_over_all_tenants_jobs_misses_none_and_repeats_none(engine: EngineUnderTest, page: int) -> None:
     tenants = await busy(engine)
-    assert await everywhere(engine.store, page=page) == await at_each_door(engine.store, tenants, Filter())
+    assert await find_all_tenants(engine.store, page=page) == await at_each_door(engine.store, tenants, Filter())
 
 
 @pytest.mark.parametrize("page", [1, 2, 50])
@@ -66,7 +66,7 @@ async def test_jobs_of_one_id_are_shown_once_for_each_tenant(engine: EngineUnder
     for tenant in (OTHER, ACME):
         await Bench(engine, tenant).enqueue("email", id=job)
     await Bench(engine, tenant_id("zoe")).succeeded(definition="email", id=job)
-    walked = [found.tenant for found in await everywhere(engine.store, page=page) if found.id == job]
+    walked = [found.tenant for found in await find_all_tenants(engine.store, page=page) if found.id == job]
     theirs = [AARON, BYSTANDER] if job == BROUGHT_ID else []
     assert walked == sorted([ACME, OTHER, tenant_id("zoe"), *theirs])
 
@@ -90,28 +90,28 @@ async def test_a_filter_shows_what_it_shows_at_each_tenants_door(
     engine: EngineUnderTest, where: Filter, page: int
 ) -> None:
     tenants = await busy(engine)
-    assert await everywhere(engine.store, where, page) == await at_each_door(engine.store, tenants, where)
+    assert await find_all_tenants(engine.store, where, page) == await at_each_door(engine.store, tenants, where)
 
 
 async def test_jobs_of_one_busy_tenant_do_not_push_others_off_the_page(engine: EngineUnderTest) -> None:
     acme, other = Bench(engine), Bench(engine, OTHER)
     jobs = [await bench.enqueue() for bench in (acme, other, acme, acme, other)]
-    page = await engine.store.everywhere(Filter(), None, 5)
+    page = await engine.store.find_all_tenants(Filter(), None, 5)
     assert [job.id for job in page.jobs] == jobs[::-1]
 
 
 async def test_jobs_that_end_or_come_while_one_walks_everywhere_disturb_nobody(engine: EngineUnderTest) -> None:
     acme, other = Bench(engine), Bench(engine, OTHER)
     jobs = [await bench.enqueue() for _ in range(4) for bench in (acme, other)]
-    before = await everywhere(engine.store)
-    page = await engine.store.everywhere(Filter(), None, 3)
+    before = await find_all_tenants(engine.store)
+    page = await engine.store.find_all_tenants(Filter(), None, 3)
     walked = [(job.tenant, job.id) for job in page.jobs]
     while page.next is not None:
         for bench in (acme, other):
             if claims := await bench.claim(1):
                 await bench.succeed(claims[0])
             await bench.enqueue(delay=HOUR)
-        page = await engine.store.everywhere(Filter(), page.next, 3)
+        page = await engine.store.find_all_tenants(Filter(), page.next, 3)
         walked += [(job.tenant, job.id) for job in page.jobs]
     assert walked == [(job.tenant, job.id) for job in before]
     assert len(walked) == len(jobs) + 2 * 6
@@ -122,30 +122,30 @@ async def test_jobs_that_end_or_come_while_one_walks_everywhere_disturb_nobody(e
 )
 async def test_a_cursor_that_is_none_is_refused_everywhere(store: Store, cursor: str) -> None:
     with pytest.raises(InvalidInput, match="not a cursor"):
-        await store.everywhere(Filter(), cursor, 10)
+        await store.find_all_tenants(Filter(), cursor, 10)
 
 
 async def test_a_job_belongs_to_the_tenant_that_enqueued_it(engine: EngineUnderTest) -> None:
     bench = Bench(engine)
     waiting, ended = await bench.enqueue(delay=HOUR), await bench.succeeded()
-    assert list(await engine.store.whose(waiting)) == [ACME]
-    assert list(await engine.store.whose(ended)) == [ACME]
+    assert list(await engine.store.tenants_with_job(waiting)) == [ACME]
+    assert list(await engine.store.tenants_with_job(ended)) == [ACME]
 
 
 async def test_a_brought_id_belongs_to_all_who_brought_it(engine: EngineUnderTest) -> None:
     await Bench(engine, OTHER).enqueue(id=BROUGHT_ID)
     await Bench(engine).succeeded(id=BROUGHT_ID)
-    assert list(await engine.store.whose(BROUGHT_ID)) == [AARON, ACME, BYSTANDER, OTHER]
-    assert list(await engine.store.whose(JobId(BROUGHT_ID.upper()))) == [AARON, ACME, BYSTANDER, OTHER]
+    assert list(await engine.store.tenants_with_job(BROUGHT_ID)) == [AARON, ACME, BYSTANDER, OTHER]
+    assert list(await engine.store.tenants_with_job(JobId(BROUGHT_ID.upper()))) == [AARON, ACME, BYSTANDER, OTHER]
 
 
 async def test_nobody_has_a_job_that_never_was(store: Store) -> None:
-    assert list(await store.whose(UNKNOWN_ID)) == []
+    assert list(await store.tenants_with_job(UNKNOWN_ID)) == []
 
 
 async def test_a_text_that_is_no_id_is_nobodys(store: Store) -> None:
     with pytest.raises(InvalidInput):
-        await store.whose(JobId("nonsense"))
+        await store.tenants_with_job(JobId("nonsense"))
 
 
 async def test_tenants_are_those_who_ever_enqueued_something_by_name(engine: EngineUnderTest) -> None:

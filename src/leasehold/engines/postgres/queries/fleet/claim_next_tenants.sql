@@ -91,7 +91,7 @@ lane as materialized (
                    order by r.started_at limit l.max_running
                ) running))
 ),
-seat as materialized (
+registration as materialized (
     select w.id from leasehold.workers w where w.id = :worker and w.lease_expires_at > (select now from moment)
 ),
 placed as materialized (
@@ -105,7 +105,7 @@ placed as materialized (
 sharing as materialized (
     select placed.*, :limit / tenants + (place <= :limit % tenants)::integer as share
     from placed cross join lateral (select (select max(place) from placed) as tenants) counted
-    where not waits_for_locks and :limit > 0 and exists (select from seat)
+    where not waits_for_locks and :limit > 0 and exists (select from registration)
       and (:even_if_due or coalesce((select due from future) > (select now from moment), true))
 ),
 -- A tenant's lanes merge by (priority, seq), unlocked: of ten lanes, all but a tenth of the locks would be for nothing.
@@ -156,7 +156,7 @@ select j.tenant_id, j.id::text, j.attempt, j.claim_batch, j.definition, j.versio
        j.correlation_id, false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue,
        j.priority, j.seq, j.turn,
        -- What was seen stands in the first row alone, which is there even if nothing was claimed.
-       case when first then exists (select from seat) end as alive,
+       case when first then exists (select from registration) end as alive,
        case when first then (select now from moment) end as looked_at,
        case when first then date_part('epoch', leasehold.clock() - (select now from moment)) end as seconds,
        case when first then (select count(*) from picked) end as picked,

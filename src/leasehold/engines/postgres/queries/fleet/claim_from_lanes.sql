@@ -2,7 +2,7 @@
 with moment as materialized (
     select leasehold.clock() as now
 ),
-seat as materialized (
+registration as materialized (
     select w.id from leasehold.workers w where w.id = :worker and w.lease_expires_at > (select now from moment)
 ),
 -- The lanes that may start something: neither paused nor inactive nor at a cap. A capped scope counts only if its
@@ -39,7 +39,7 @@ lane as materialized (
     left join lateral (
         select * from leasehold.limits where kind = 'definition' and key = l.definition limit 1
     ) d on true
-    where exists (select from seat)
+    where exists (select from registration)
       and (t.paused_at is null or t.paused_until <= (select now from moment))
       and (d.paused_at is null or d.paused_until <= (select now from moment))
       and (t.max_running is null or l.tenant_id = any (:locked_tenants::text[]))
