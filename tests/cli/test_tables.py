@@ -16,9 +16,9 @@ def lines(width: int | None, *rows: list[str | Text]) -> list[str]:
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_no_line_ends_in_spaces() -> None:
-    assert lines(None, [ID, "1/5", "no jitter"], [ID, "0/12", ""]) == [
+    assert lines(None, [ID, "1/5", "no luck"], [ID, "0/12", ""]) == [
         f"ID{' ' * 36}TRY   WHY",
-        f"{ID}  1/5   no jitter",
+        f"{ID}  1/5   no luck",
         f"{ID}  0/12",
     ]
 
@@ -51,7 +51,7 @@ def test_hidden_characters_of_a_stored_id_are_escaped() -> None:
 
 
 def test_a_cell_is_one_line_and_harmless() -> None:
-    assert lines(None, [ID, "1/5", "no\nluck \x1b[2J"])[1] == f"{ID}  1/5  no jitter ␛[2J"
+    assert lines(None, [ID, "1/5", "no\nluck \x1b[2J"])[1] == f"{ID}  1/5  no luck ␛[2J"
 
 
 def test_words_in_brackets_are_no_markup() -> None:
