@@ -176,11 +176,10 @@ class Engine(Protocol):
     @property
     def abilities(self) -> Abilities: ...
 
-    async def open(self, *, strict_tenants: bool = False, statement_timeout: timedelta | None = None) -> Store:
+    async def open(self, *, statement_timeout: timedelta | None = None) -> Store:
         """Opens a store, after checking that the schema fits this code. Close it when done.
 
-        `strict_tenants` refuses tenants that were not created. `statement_timeout` is how long one statement may take
-        before a call raises Unreachable; None: 30 s.
+        `statement_timeout` is how long one statement may take before a call raises Unreachable; None: 30 s.
         """
 
     async def schema_status(self) -> SchemaStatus: ...

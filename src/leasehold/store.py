@@ -40,7 +40,6 @@ class Abilities:
     exact_caps: bool
     priorities: bool
     wakes: bool
-    atomic_bulk: int | None
     fenced_logs: bool
 
 
@@ -434,7 +433,19 @@ class Administration(Protocol):
         """Returns the definition as it was in this version, which never changes; None if there is no such version."""
 
     async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
-        """By name, the first `limit`."""
+        """Returns the first `limit` tenants, by name."""
+
+    async def add_tenant(self, tenant: TenantId) -> bool:
+        """Registers a tenant before its first job. Returns whether it is new."""
+
+    async def strict_tenants(self) -> bool:
+        """Returns whether enqueue refuses a tenant that was never registered."""
+
+    async def set_strict_tenants(self, strict: bool) -> None:
+        """Makes every enqueue refuse a tenant that was never registered, or register it at its first job again.
+
+        Tenants that have enqueued before are registered.
+        """
 
     async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
         """Jobs of all tenants, newest first; two of one id by tenant."""

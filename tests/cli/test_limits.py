@@ -110,3 +110,19 @@ async def test_hidden_characters_of_stored_tenants_are_escaped(
     await connection.execute("insert into leasehold.tenants (id, created_at) values ($1, now())", "ac\u200bme\n")
     await connection.close()
     assert "ac\\u200bme\\u000a" in (await leasehold("tenants")).out.splitlines()
+
+
+async def test_strict_tenants_are_switched_on_and_off(leasehold: CommandLine, bench: Bench) -> None:
+    assert "strict tenants are on" in (await leasehold("tenants", "--strict", "on")).err
+    assert (await leasehold("enqueue", "report", "--tenant", "acmee")).code == 3
+    assert "tenant acmee is registered" in (await leasehold("tenants", "--add", "acmee")).err
+    assert (await leasehold("enqueue", "report", "--tenant", "acmee")).code == 0
+    off = await leasehold("tenants", "--strict", "off", "--json")
+    assert off.document == {"tenant": None, "added": False, "strict_tenants": False}
+    assert not await bench.store.strict_tenants()
+
+
+async def test_a_switch_is_on_or_off(leasehold: CommandLine) -> None:
+    refused = await leasehold("tenants", "--strict", "maybe")
+    assert refused.code == 2
+    assert "neither on nor off" in refused.err

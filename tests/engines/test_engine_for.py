@@ -18,13 +18,13 @@ class MemoryEngine:
     """An engine without SQL and without transactions of callers; it opens nothing real."""
 
     abilities = Abilities(
-        caller_transaction=False, exact_caps=False, priorities=False, wakes=False, atomic_bulk=25, fenced_logs=False
+        caller_transaction=False, exact_caps=False, priorities=False, wakes=False, fenced_logs=False
     )
 
     def __init__(self, url: str, schema: str, listen_url: str | None) -> None:
         self.url, self.schema = url, schema
 
-    async def open(self, *, strict_tenants: bool = False, statement_timeout: timedelta | None = None) -> Store:
+    async def open(self, *, statement_timeout: timedelta | None = None) -> Store:
         raise InvalidInput("memory was opened.", fix="None.")
 
     async def schema_status(self) -> SchemaStatus:

@@ -332,6 +332,7 @@ def test_equal_definitions_have_no_differences() -> None:
         ("priority", 1),
         ("retention", Retention(succeeded=None)),
         ("on_exhausted", OnExhausted.FAILED),
+        ("durable_claims", True),
     ],
 )
 def test_a_difference_is_named_with_before_and_after(field: str, value: Any) -> None:

@@ -337,6 +337,17 @@ async def test_an_inactive_definition_takes_nothing(bench: Bench, observer: Raw)
     assert "L1005: LH-1005: 'report' is inactive" in await refusal(observer, DEFAULTS)
 
 
+async def test_a_strict_schema_refuses_unknown_tenants(bench: Bench, observer: Raw) -> None:
+    await bench.store.set_strict_tenants(True)
+    assert "L1006: LH-1006: tenant 'acmee' was never registered" in await refusal(observer, "'acmee', 'report'")
+    jobs = json.dumps([{"definition": "report", "payload": {}}])
+    row = await observer.fetchrow("select code from leasehold.enqueue_jobs('acmee', $1)", jobs)
+    assert row is not None
+    assert row["code"] == "L1006"
+    await bench.store.add_tenant(tenant_id("acmee"))
+    assert (await enqueue(observer, "'acmee', 'report'")).created
+
+
 async def test_a_payload_of_256_kilobytes_is_measured_without_the_spaces_that_postgres_writes(
     bench: Bench, observer: Raw
 ) -> None:

@@ -20,6 +20,7 @@ HARMLESS = {
     "effects/marked",
     "fleet/channel_for_results",
     "fleet/channels",
+    "fleet/flush_claims",
     "fleet/lock_listener",
     "fleet/probe",
     "fleet/may_sleep",
@@ -34,13 +35,20 @@ HARMLESS = {
 }
 DEFINITIONS = {
     "administration/definitions",
+    "administration/strict_tenants",
     "administration/tenants",
     "administration/versions",
     "fleet/definition_versions",
-    "tenant/knows_tenant",
 }
-ONLY_THE_OWNER = {"administration/activate", "administration/limit", "administration/pause", "ledger/record"}
+ONLY_THE_OWNER = {
+    "administration/activate",
+    "administration/limit",
+    "administration/pause",
+    "administration/set_strict_tenants",
+    "ledger/record",
+}
 PRODUCING = {
+    "administration/add_tenant",
     "fleet/cancel_sleep",
     "tenant/await",
     "tenant/enqueue_alike",

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from tests.conftest import PATIENCE
 from tests.postgres.crashes import crash, own_server
-from tests.store.bench import DAY, REPORT, Bench, EngineUnderTest
+from tests.store.bench import DAY, EMAIL, REPORT, Bench, EngineUnderTest
 from tests.store.fences import assert_it_can_write_nothing
 
 from leasehold.embedded import Server
@@ -33,7 +34,7 @@ def server() -> Iterator[Server]:
 async def store(server: Server) -> AsyncIterator[Store]:
     await migrate(server.url, schema="leasehold")
     opened = await engine_for(server.url).open()
-    await opened.sync_definitions([REPORT])
+    await opened.sync_definitions([REPORT, replace(EMAIL, durable_claims=True)])
     yield opened
     await opened.close()
 
@@ -100,6 +101,16 @@ async def test_the_same_worker_claims_an_undone_job_with_another_fence(bench: Be
     await assert_it_can_write_nothing(bench, first)
     await bench.succeed(second, '"second"')
     assert (await bench.job(first.job)).result == "second"
+
+
+async def test_a_durable_claim_outlives_a_crash(bench: Bench, server: Server) -> None:
+    registration = await bench.join("email", lease=DAY)
+    job = await bench.enqueue("email")
+    (claim,) = (await bench.store.claim(registration, 1)).claims
+    await crash(server)
+    await over_the_crash(bench)
+    assert (await bench.job(job)).status is Status.RUNNING
+    await bench.succeed(claim)
 
 
 async def claimed_again(bench: Bench, lost: Claim) -> Claim:

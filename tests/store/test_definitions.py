@@ -24,6 +24,7 @@ ELABORATE = Definition(
     priority=-20,
     retention=Retention(succeeded=timedelta(hours=36), canceled=None, failed=timedelta(days=400), dead_letter=None),
     on_exhausted=OnExhausted.FAILED,
+    durable_claims=True,
 )
 SLOWER = replace(REPORT, timeout=2 * HOUR, max_attempts=9)
 

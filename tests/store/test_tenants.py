@@ -11,13 +11,13 @@ from tests.store.bench import ACME, BROUGHT_ID, DAY, HOUR, KEY, Bench, keyed
 from tests.store.bystander import BYSTANDERS_IDS, DEAD_ID, FAR, RUNNING_ID
 from tests.store.ears import asleep
 
-from leasehold.errors import DuplicateJob
+from leasehold.errors import DuplicateJob, UnknownTenant
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
-from leasehold.model.job import JobId, NewJob
+from leasehold.model.job import JobId, NewJob, tenant_id
 from leasehold.model.limits import Limits, Scope, ScopeKind
 from leasehold.model.outcome import Succeeded, decide
 from leasehold.model.status import Status
-from leasehold.store import CancelAnswer, Filter, RescheduleAnswer, RetryAnswer, Wake
+from leasehold.store import CancelAnswer, Filter, RescheduleAnswer, RetryAnswer, Store, Wake
 
 EACH_ID = pytest.mark.parametrize("job", BYSTANDERS_IDS, ids=["waiting", "running", "dead"])
 EACH_MODE = pytest.mark.parametrize(
@@ -194,3 +194,40 @@ async def test_work_of_others_does_not_wake_a_tenants_worker(bench: Bench) -> No
         await bench.store.limit(Scope(ScopeKind.TENANT, ACME), Limits(max_running=5))
         await bench.door.cancel([running.job])
         assert await ears.next() is Wake.CANCEL
+
+
+# Strict tenants
+
+
+async def test_strict_tenants_are_off_at_first(bench: Bench) -> None:
+    assert not await bench.store.strict_tenants()
+    await bench.store.tenant(tenant_id("new")).enqueue([NewJob(definition="report")])
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["one job", "two jobs"])
+async def test_a_strict_store_refuses_unregistered_tenants(bench: Bench, count: int) -> None:
+    await bench.store.set_strict_tenants(True)
+    assert await bench.store.strict_tenants()
+    with pytest.raises(UnknownTenant, match="LH-1006: tenant 'acmee' was never registered"):
+        await bench.store.tenant(tenant_id("acmee")).enqueue([NewJob(definition="report")] * count)
+    assert "acmee" not in await bench.store.tenants()
+
+
+async def test_a_strict_store_accepts_tenants_with_jobs(bench: Bench) -> None:
+    await bench.enqueue()
+    await bench.store.set_strict_tenants(True)
+    await bench.enqueue()
+
+
+async def test_a_strict_store_accepts_an_added_tenant(bench: Bench, second_store: Store) -> None:
+    await bench.store.set_strict_tenants(True)
+    new = tenant_id("new")
+    assert await bench.store.add_tenant(new)
+    assert not await bench.store.add_tenant(new)
+    await second_store.tenant(new).enqueue([NewJob(definition="report")])
+
+
+async def test_unregistered_tenants_are_accepted_again(bench: Bench) -> None:
+    await bench.store.set_strict_tenants(True)
+    await bench.store.set_strict_tenants(False)
+    await bench.store.tenant(tenant_id("new")).enqueue([NewJob(definition="report")])

@@ -144,7 +144,7 @@ class JobsRepository:
     async def renew(self) -> None:
         """Extends the lease of all claims. Raises RegistrationLost when it had run out, and others have the jobs."""
         registration = self._held_registration()
-        if not (await self._store.renew(registration, (), self._lease)).alive:
+        if not (await self._store.renew(registration, tuple(self._unmarked), self._lease)).alive:
             raise _lost(f"worker {registration.worker} was evicted: nothing was called for a whole lease.")
 
     async def _give_strays_back(self) -> None:
@@ -168,7 +168,7 @@ class JobsRepository:
         self._unmarked.discard(claim)
         if fenced and not await was_written(self._store, claim, verdict):
             raise _lost(f"job {claim.job} try {claim.tries} lost its lease.")
-        await self._store.renew(self._held_registration(), (), self._lease)
+        await self._store.renew(self._held_registration(), tuple(self._unmarked), self._lease)
 
     @property
     def _store(self) -> Store:

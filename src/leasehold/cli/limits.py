@@ -11,6 +11,7 @@ from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, named
 from leasehold.cli.output import explained, print_json, said, shown
 from leasehold.cli.tables import show_line, show_table
 from leasehold.cli.words import at, counted, printable, utc_now, visible
+from leasehold.config import read_switch
 from leasehold.errors import NoTenant
 from leasehold.model.duration import read_duration
 from leasehold.model.job import tenant_id
@@ -111,12 +112,19 @@ def _row(record: ScopeRecord) -> list[str]:
 
 def tenants(
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=100_000)] = 1000,
+    add: Annotated[str | None, typer.Option(help="Register a tenant before its first job.")] = None,
+    strict: Annotated[
+        str | None, typer.Option(help="on: refuse jobs of tenants that were never registered; off: accept them.")
+    ] = None,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
 ) -> None:
-    """List the tenants that ever enqueued a job, by name."""
+    """List the tenants, by name; register one; or make the database refuse tenants that were never registered."""
     with explained(json):
+        if add is not None or strict is not None:
+            _change_tenants(add, strict, url, schema, json)
+            return
         found = ask(url, schema, lambda app: app.store.tenants(limit))
         if json:
             print_json(list(found))
@@ -124,6 +132,24 @@ def tenants(
             for tenant in found:
                 show_line(shown, visible(tenant))
         said.print(counted(len(found), "tenant") + (", maybe more: --limit" if len(found) == limit else ""))
+
+
+def _change_tenants(add: str | None, strict: str | None, url: str | None, schema: str | None, json: bool) -> None:
+    new, on = None if add is None else tenant_id(add), None if strict is None else read_switch(strict)
+
+    async def change(app: Leasehold) -> bool:
+        if on is not None:
+            await app.store.set_strict_tenants(on)
+        return new is not None and await app.store.add_tenant(new)
+
+    is_new = ask(url, schema, change)
+    if json:
+        print_json({"tenant": new, "added": is_new, "strict_tenants": on})
+        return
+    if new is not None:
+        said.print(f"✓ tenant {visible(new)} {'is registered' if is_new else 'was registered before'}", markup=False)
+    if on is not None:
+        said.print(f"✓ strict tenants are {'on' if on else 'off'}", markup=False)
 
 
 def counts(tenant: ForTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:

@@ -95,6 +95,8 @@ class Definition:
     priority: int = DEFAULT_PRIORITY
     retention: Retention = Retention()
     on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
+    durable_claims: bool = False
+    """A claim is on disk before its worker starts the job; else a database crash may undo it."""
     _made: jsonschema_rs.Draft202012Validator | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -169,6 +171,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "priority": (int,),
     "retention": (Retention,),
     "on_exhausted": (str,),
+    "durable_claims": (bool,),
 }
 
 

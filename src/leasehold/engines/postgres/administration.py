@@ -138,6 +138,16 @@ class PostgresAdministration:
     async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
         return [TenantId(row["id"]) for row in await self._database.fetch("administration/tenants", limit=limit)]
 
+    async def add_tenant(self, tenant: TenantId) -> bool:
+        return bool(await self._database.fetch("administration/add_tenant", tenant=tenant))
+
+    async def strict_tenants(self) -> bool:
+        ((strict,),) = await self._database.fetch("administration/strict_tenants")
+        return bool(strict)
+
+    async def set_strict_tenants(self, strict: bool) -> None:
+        await self._database.fetch("administration/set_strict_tenants", strict=strict)
+
     async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
         found = await self._database.fetch(
             "administration/find_all_tenants",

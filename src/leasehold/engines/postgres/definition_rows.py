@@ -47,6 +47,7 @@ def read(row: Record) -> tuple[Definition, tuple[str, ...]]:
         priority=row["priority"],
         retention=part("retention", lambda text: _retention(orjson.loads(text)), KEPT_FOR_EVER),
         on_exhausted=part("on_exhausted", OnExhausted, OnExhausted.DEAD_LETTER),
+        durable_claims=row["durable_claims"],
     )
     return definition, tuple(unreadable)
 
@@ -75,6 +76,7 @@ def columns(definition: Definition) -> dict[str, Any]:
         "priority": definition.priority,
         "retention": orjson.dumps(_retention_seconds(definition.retention)).decode(),
         "on_exhausted": definition.on_exhausted.value,
+        "durable_claims": definition.durable_claims,
     }
 
 

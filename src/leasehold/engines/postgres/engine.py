@@ -31,13 +31,11 @@ class PostgresEngine:
         self.schema = schema_name(named or schema)
         self._listen_url = listen_url
 
-    async def open(
-        self, *, strict_tenants: bool = False, statement_timeout: timedelta | None = None
-    ) -> PostgresStore:
+    async def open(self, *, statement_timeout: timedelta | None = None) -> PostgresStore:
         limit = STATEMENT_TIMEOUT if statement_timeout is None else statement_timeout.total_seconds()
         database = Database(self.url, self.schema, listen_url=self._listen_url, statement_timeout=limit)
         (await migrate.status_of(database)).require_usable()
-        return PostgresStore(database, strict_tenants=strict_tenants)
+        return PostgresStore(database)
 
     async def schema_status(self) -> SchemaStatus:
         return await migrate.schema_status(self.url, self.schema)

@@ -24,8 +24,8 @@ revoke all on all functions in schema :"schema" from :"worker", :"producer", :"r
 revoke all on schema :"schema" from :"worker", :"producer", :"reader";
 
 grant usage on schema :"schema" to :"worker", :"producer", :"reader";
-grant select on leasehold.migrations, leasehold.tenants, leasehold.definitions, leasehold.definition_versions
-    to :"worker", :"producer", :"reader";
+grant select on leasehold.migrations, leasehold.settings, leasehold.tenants, leasehold.definitions,
+    leasehold.definition_versions to :"worker", :"producer", :"reader";
 
 -- Reading: everything about jobs, workers, limits and definitions. No write at all.
 grant select on leasehold.jobs, leasehold.jobs_done, leasehold.job_attempts, leasehold.job_lines,

@@ -2,10 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from random import random
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,14 +47,25 @@ class Migration:
         return f"{self.version:04d}_{self.name}"
 
 
+@cache
+def newest_version() -> int:
+    """Returns the version that this code needs, by the names of the files: opening a store reads no migration."""
+    return max(version for version, _, _ in _migration_files())
+
+
 def migrations(schema: str) -> Sequence[Migration]:
     found = []
+    for version, name, file in _migration_files():
+        text = file.read_text("utf-8")
+        needs = _NEEDS.search(text)
+        found.append(Migration(version, name, int(needs[1]) if needs else version, render(text, schema)))
+    return sorted(found, key=lambda migration: migration.version)
+
+
+def _migration_files() -> Iterator[tuple[int, str, Traversable]]:
     for file in (files(__package__) / "migrations").iterdir():
         if match := _FILE.fullmatch(file.name):
-            version, text = int(match[1]), file.read_text("utf-8")
-            needs = _NEEDS.search(text)
-            found.append(Migration(version, match[2], int(needs[1]) if needs else version, render(text, schema)))
-    return sorted(found, key=lambda migration: migration.version)
+            yield int(match[1]), match[2], file
 
 
 async def schema_status(url: str, schema: str = "leasehold") -> SchemaStatus:
@@ -182,8 +194,7 @@ class _Patience:
 
 
 async def _status(database: Database, connection: "Connection") -> SchemaStatus:
-    known = migrations(database.schema)[-1].version
     ((exists,),) = await database.fetch_on(connection, "ledger/exists")
     newest = await database.fetch_on(connection, "ledger/standing") if exists else []
     version, needs = newest[0] if newest else (0, 0)
-    return SchemaStatus(database.schema, version, needs, known)
+    return SchemaStatus(database.schema, version, needs, newest_version())

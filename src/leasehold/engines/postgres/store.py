@@ -45,27 +45,22 @@ LONGEST_LINE = 10_000
 class PostgresStore(PostgresAdministration):
     """An open engine. Links of its own, so that claiming, finishing and heartbeats don't wait for each other.
 
-    The claim commits asynchronously: when the database crashes, an attempt number may be handed out again, even to
+    A claim commits asynchronously: when the database crashes, an attempt number may be handed out again, even to
     the same worker. But each claim statement of a process has a number of its own, and that is in the fence, too.
-    Enqueue and finish are always durable.
+    A claim of a definition with `durable_claims` is flushed to disk before the worker gets it. Enqueue and finish are
+    always durable.
     """
 
-    abilities = Abilities(
-        caller_transaction=True, exact_caps=True, priorities=True, wakes=True, atomic_bulk=None, fenced_logs=True
-    )
+    abilities = Abilities(caller_transaction=True, exact_caps=True, priorities=True, wakes=True, fenced_logs=True)
 
     def __init__(
         self,
         database: Database,
         *,
-        strict_tenants: bool = False,
-        durable_claims: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(database)
-        self._strict_tenants = strict_tenants
-        commit = "on" if durable_claims else "off"
-        self._claimer = Link(database, ONE_PLAN | {"synchronous_commit": commit}, tells_of_loss=True)
+        self._claimer = Link(database, ONE_PLAN | {"synchronous_commit": "off"}, tells_of_loss=True)
         self._finisher = Link(database, ONE_PLAN)
         self._heart = Link(database, ONE_PLAN)
         self._upkeep = UpkeepLink(database)
@@ -79,9 +74,7 @@ class PostgresStore(PostgresAdministration):
         self._claiming = Claiming(database, self._claimer, self._claims, monotonic)
 
     def tenant(self, tenant: TenantId) -> PostgresTenantJobs:
-        return PostgresTenantJobs(
-            self._database, tenant, self._results, self._known_tenants, strict=self._strict_tenants
-        )
+        return PostgresTenantJobs(self._database, tenant, self._results, self._known_tenants)
 
     async def close(self) -> None:
         parts = (self._results, self._lent, self._claimer, self._finisher, self._heart, self._upkeep, self._database)
@@ -163,7 +156,10 @@ class PostgresStore(PostgresAdministration):
     # ---------------------------------------------------------------------------------------------------- claiming
 
     async def claim(self, registration: Registration, limit: int) -> Claimed:
-        return await self._claiming.claim(registration, limit)
+        claimed = await self._claiming.claim(registration, limit)
+        if any(claim.definition.durable_claims for claim in claimed.claims):
+            await self._claimer.fetch("fleet/flush_claims")
+        return claimed
 
     async def prepare_to_sleep(self, registration: Registration, limit: int = 1) -> Claimed:
         (sleep,) = await self._claimer.fetch("fleet/sleep", worker=registration.worker, **rows.served(registration))

@@ -62,14 +62,11 @@ class KnownTenants:
 
 
 class PostgresTenantJobs:
-    def __init__(
-        self, database: Database, tenant: TenantId, results: Results, known: KnownTenants, *, strict: bool
-    ) -> None:
+    def __init__(self, database: Database, tenant: TenantId, results: Results, known: KnownTenants) -> None:
         self._database = database
         self._tenant = tenant
         self._results = results
         self._known = known
-        self._strict = strict
 
     async def _fetch(self, name: str, /, **values: Any) -> list[Record]:
         """The funnel: nothing behind this door is asked for without the tenant."""
@@ -159,18 +156,17 @@ class PostgresTenantJobs:
     async def _admit(self) -> None:
         if not self._known.should_look(self._tenant):
             return
-        if not self._strict:
-            try:
-                await self._fetch("ensure_tenant")
-            except Unreachable as error:
-                if not isinstance(error.__cause__, asyncpg.LockNotAvailableError):
-                    raise
-                self._known.look_later(self._tenant)
-                return
-        elif not (await self._fetch("knows_tenant"))[0][0]:
+        try:
+            ((accepted,),) = await self._fetch("ensure_tenant")
+        except Unreachable as error:
+            if not isinstance(error.__cause__, asyncpg.LockNotAvailableError):
+                raise
+            self._known.look_later(self._tenant)
+            return
+        if not accepted:
             raise UnknownTenant(
                 f"tenant {self._tenant!r} was never registered, and strict tenants are on. Nothing was enqueued.",
-                fix="Correct its name, or enqueue its first job through a store that is not strict.",
+                fix=f"Correct its name, or run: leasehold tenants --add {self._tenant}",
             )
         self._known.add(self._tenant)
 

@@ -76,6 +76,13 @@ create table leasehold.tenants (
     created_at  timestamptz not null
 );
 
+-- Settings of the whole schema, in one row.
+create table leasehold.settings (
+    only_row        boolean primary key default true check (only_row),
+    strict_tenants  boolean not null default false       -- refuse to enqueue for a tenant without a row in `tenants`
+);
+insert into leasehold.settings default values;
+
 create table leasehold.definitions (
     key         text collate "C" primary key check (length(key) between 1 and 100),
     version     integer not null,
@@ -96,6 +103,7 @@ create table leasehold.definition_versions (
     priority      smallint not null,
     retention     jsonb not null,
     on_exhausted  text not null check (on_exhausted in ('dead_letter', 'failed')),
+    durable_claims  boolean not null,                    -- a claim is on disk before its worker gets it
     created_at    timestamptz not null,
     primary key (key, version)
 );

@@ -579,6 +579,12 @@ begin
     perform leasehold.require_usable(given);
     perform leasehold.require_accepted(given);
     if not exists (select from leasehold.tenants t where t.id = tenant) then
+        if (select s.strict_tenants from leasehold.settings s) then
+            perform leasehold.refuse(
+                'LH-1006',
+                format('tenant %L was never registered, and strict tenants are on. Nothing was enqueued.', tenant),
+                'Correct its name, or run: leasehold tenants --add ' || tenant);
+        end if;
         declare
             timeout constant text := current_setting('lock_timeout');
         begin
@@ -742,8 +748,8 @@ begin
         from leasehold.place_jobs(
             tenant, array(select j from jsonb_populate_recordset(null::leasehold.new_job, jobs) j), wakes, validate) p;
 exception
-    when sqlstate 'L1000' or sqlstate 'L1001' or sqlstate 'L1002' or sqlstate 'L1005' or sqlstate 'L1010'
-        or sqlstate 'L1013'
+    when sqlstate 'L1000' or sqlstate 'L1001' or sqlstate 'L1002' or sqlstate 'L1005' or sqlstate 'L1006'
+        or sqlstate 'L1010' or sqlstate 'L1013'
     then
         get stacked diagnostics
             code = returned_sqlstate, happened = message_text, fix = pg_exception_hint, about = pg_exception_detail;

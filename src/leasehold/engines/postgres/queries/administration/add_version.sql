@@ -6,8 +6,9 @@ with registered as (
     returning key, version, updated_at
 )
 insert into leasehold.definition_versions (
-    key, version, description, schema, timeout, max_attempts, backoff, priority, retention, on_exhausted, created_at
+    key, version, description, schema, timeout, max_attempts, backoff, priority, retention, on_exhausted,
+    durable_claims, created_at
 )
 select :key, :version, :description, :schema::jsonb, :timeout::interval, :max_attempts, :backoff::jsonb, :priority,
-       :retention::jsonb, :on_exhausted, updated_at
+       :retention::jsonb, :on_exhausted, :durable_claims, updated_at
 from registered

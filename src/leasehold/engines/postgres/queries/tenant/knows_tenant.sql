@@ -1,2 +1,0 @@
--- For strict tenants: was this one ever registered?
-select exists (select from leasehold.tenants where id = :tenant)
