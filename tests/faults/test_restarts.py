@@ -23,7 +23,9 @@ CRASHES = 12
 PRODUCERS = 4
 BETWEEN_CRASHES = 100
 """So many jobs are acknowledged before the next crash."""
-DOES_NOT_INSIST = "create or replace function leasehold.durably() returns text language sql as 'select null::text'"
+DOES_NOT_INSIST = (
+    "create or replace function leasehold.force_sync_commit() returns text language sql as 'select null::text'"
+)
 NOT_DURABLE = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 
 

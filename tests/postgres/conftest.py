@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 from tests.cli.terminal import CommandLine
 from tests.conftest import Clock
-from tests.postgres.rig import GATED_CLOCK, Connections, Gate, Raw
+from tests.postgres.race_tools import GATED_CLOCK, Connections, Gate, Raw
 from tests.postgres.roles import Roles, granted_roles
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 

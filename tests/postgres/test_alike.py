@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.postgres.rig import Connections, Raw, blocked, heard_so_far, sleepers
+from tests.postgres.race_tools import Connections, Raw, blocked, heard_so_far, sleepers
 from tests.store.bench import BROUGHT_ID, Bench, all_jobs, keyed
-from tests.store.ears import asleep
+from tests.store.wake_listener import asleep
 
 from leasehold.engines.postgres import alike as module
 from leasehold.engines.postgres.alike import Alike, says_nothing_more

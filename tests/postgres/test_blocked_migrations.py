@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import eventually
-from tests.postgres.rig import Connections, Raw, task
+from tests.postgres.race_tools import Connections, Raw, task
 from tests.postgres.roles import SCHEMA, Roles
 from tests.store.bench import Bench
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.postgres.rig import CANCEL, TAKE, Gate, Raw, blocked, task
+from tests.postgres.race_tools import Gate, Raw, blocked, task
 from tests.store.bench import ACME, DAY, Bench
 
 from leasehold.model.job import Claim, JobId
@@ -128,7 +128,7 @@ async def test_a_claim_that_began_before_a_cancel_committed_gets_nothing(
     bench: Bench, gate: Gate, second_store: Store
 ) -> None:
     job = await bench.enqueue()
-    await gate.close(TAKE)
+    await gate.close("fleet/claim_next_tenants")
     async with task(bench.store.claim(await bench.worker(), 1)) as claiming:
         await gate.holds(1)
         assert await second_store.tenant(ACME).cancel([job]) == {job: CancelAnswer.CANCELED}
@@ -141,7 +141,7 @@ async def test_a_cancel_that_began_before_a_finish_committed_finds_the_job_ended
     bench: Bench, gate: Gate, second_store: Store
 ) -> None:
     claim = await bench.running()
-    await gate.close(CANCEL)
+    await gate.close("tenant/cancel")
     async with task(second_store.tenant(ACME).cancel([claim.job])) as canceling:
         await gate.holds(1)
         await bench.succeed(claim)

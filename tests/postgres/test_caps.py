@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import pytest
-from tests.postgres.rig import CLAIM, Gate, Raw, at_once, running, task
+from tests.postgres.race_tools import Gate, Raw, at_once, running, task
 from tests.store.bench import ACME, OTHER, Bench
-from tests.store.ears import asleep
+from tests.store.wake_listener import asleep
 
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
@@ -109,7 +109,7 @@ async def test_twelve_workers_that_claim_and_finish_as_they_like_never_run_more_
 
 async def claims_by_snapshots_of_one_moment(bench: Bench, crowd: list[tuple[Store, Registration]], gate: Gate) -> int:
     """All twelve have looked before any of them has claimed. How many jobs they claim in all."""
-    await gate.close(CLAIM)
+    await gate.close("fleet/claim_from_lanes")
     async with AsyncExitStack() as stack:
         claims = [
             await stack.enter_async_context(task(store.claim(registration, CAP))) for store, registration in crowd
@@ -182,7 +182,7 @@ async def test_a_claim_locks_only_the_scopes_that_it_claims_from(
         await bench.store.limit(Scope(ScopeKind.TENANT, tenant), Limits(max_running=CAP))
         await bench.store.tenant(tenant).enqueue([NewJob(definition="report")])
     mine, theirs = await bench.join(), await bench.join(tenants=(OTHER,), store=second_store)
-    await gate.close(CLAIM)
+    await gate.close("fleet/claim_from_lanes")
     async with task(bench.store.claim(mine, 1)) as first:
         await gate.holds(1)
         async with task(second_store.claim(theirs, 1)) as second:

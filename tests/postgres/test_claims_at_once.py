@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.postgres.rig import TAKE, Gate, Raw, at_once, no_job_twice, task
+from tests.postgres.race_tools import Gate, Raw, at_once, no_job_twice, task
 from tests.store.bench import ACME, Bench
 
 from leasehold.model.status import Status
@@ -40,7 +40,7 @@ async def test_of_six_stores_that_all_want_one_job_one_gets_it(bench: Bench, ope
 async def test_who_finds_the_only_job_gone_at_that_moment_is_told_to_ask_again(bench: Bench, gate: Gate) -> None:
     """Its snapshot shows the job as ready, though it was canceled by now: contested, not empty."""
     job, registration = await bench.enqueue(), await bench.worker()
-    await gate.close(TAKE)
+    await gate.close("fleet/claim_next_tenants")
     async with task(bench.store.claim(registration, 1)) as claiming:
         await gate.holds(1)
         assert await bench.door.cancel([job]) == {job: CancelAnswer.CANCELED}
@@ -55,7 +55,7 @@ async def test_a_job_that_is_touched_while_it_is_claimed_is_claimed_at_the_next_
 ) -> None:
     """Between the claim's snapshot and its lock someone begins to await the job: a new version of its row."""
     job, registration = await bench.enqueue(), await bench.worker()
-    await gate.close(TAKE)
+    await gate.close("fleet/claim_next_tenants")
     async with task(bench.store.claim(registration, 1)) as claiming:
         await gate.holds(1)
         await observer.execute("update leasehold.jobs set awaited = true")
@@ -69,7 +69,7 @@ async def test_a_claim_whose_first_job_is_touched_brings_the_others(bench: Bench
     """What a claim has seen comes with whatever row is the first, not with the one that was to be it."""
     touched, other = await bench.enqueue(), await bench.enqueue()
     registration = await bench.worker()
-    await gate.close(TAKE)
+    await gate.close("fleet/claim_next_tenants")
     async with task(bench.store.claim(registration, 2)) as claiming:
         await gate.holds(1)
         await observer.execute("update leasehold.jobs set awaited = true where id = $1", touched)

@@ -6,7 +6,7 @@ from contextlib import suppress
 import asyncpg
 import pytest
 from tests.conftest import PATIENCE
-from tests.postgres.rig import SOON, Connections, Raw, blocked, postgres
+from tests.postgres.race_tools import SOON, Connections, Raw, blocked, postgres
 from tests.store.bench import ACME, HOUR, Bench, keyed
 
 from leasehold.engines import engine_for

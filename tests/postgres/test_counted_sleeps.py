@@ -1,9 +1,9 @@
 """Sleeps are counted: a producer sees without a look that nobody sleeps, and never takes a sleeper for awake."""
 
 import pytest
-from tests.postgres.rig import Connections, Raw, heard_so_far, sleepers
+from tests.postgres.race_tools import Connections, Raw, heard_so_far, sleepers
 from tests.store.bench import Bench
-from tests.store.ears import asleep, listening
+from tests.store.wake_listener import asleep, listening
 
 ONE_LIKE_REPORT = """
     select key from (select 'other-' || n as key from generate_series(1, 1000) n) named

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.conftest import Clock
-from tests.postgres.rig import Connections
+from tests.postgres.race_tools import Connections
 from tests.store.bench import ACME, DAY, REPORT, Bench, EngineUnderTest, keyed
 
 from leasehold.engines import engine_for

@@ -7,7 +7,7 @@ from functools import partial
 
 import asyncpg
 import pytest
-from tests.postgres.rig import Connections, Raw, at_once, blocked
+from tests.postgres.race_tools import Connections, Raw, at_once, blocked
 from tests.store.bench import ACME, HOUR, KEY, Bench, all_jobs, keyed, new_id
 
 from leasehold.errors import TransactionConflict
@@ -16,7 +16,7 @@ from leasehold.model.job import EnqueueResult, JobId, NewJob
 from leasehold.store import CancelAnswer, Store
 
 NEVER_SETTLED = """
-    create or replace function leasehold.settled(
+    create or replace function leasehold.resolve_conflict(
         tenant text, job leasehold.new_job, holder uuid, seq bigint, now timestamptz
     ) returns boolean language sql as 'select null::boolean'
 """

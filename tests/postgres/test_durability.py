@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.conftest import Clock
-from tests.postgres.rig import Connections, Raw
+from tests.postgres.race_tools import Connections, Raw
 from tests.store.bench import EMAIL, HOUR, REPORT, Bench, EngineUnderTest, keyed
 
 from leasehold.engines import engine_for

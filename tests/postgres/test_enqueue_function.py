@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.postgres.rig import Connections, Raw
+from tests.postgres.race_tools import Connections, Raw
 from tests.store.bench import ACME, BROUGHT_ID, HOUR, KEY, REPORT, Bench, all_jobs, keyed
-from tests.store.ears import asleep
+from tests.store.wake_listener import asleep
 
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import InvalidInput, LeaseholdError

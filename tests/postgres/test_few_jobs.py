@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
-from tests.postgres.rig import Connections, Raw, postgres, stepped
+from tests.postgres.race_tools import Connections, Raw, postgres, stepped
 from tests.postgres.test_claims_at_once import OpenStores
 from tests.postgres.test_sleep import INTERLEAVINGS, Night, Producer, enqueue
 from tests.store.bench import ACME, DAY, HOUR, OTHER, Bench
-from tests.store.ears import listening
+from tests.store.wake_listener import listening
 
 from leasehold.engines.postgres.claim.positions import FewJobs
 from leasehold.errors import RegistrationLost

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.postgres.rig import Connections, Raw, postgres
+from tests.postgres.race_tools import Connections, Raw, postgres
 from tests.postgres.roles import Roles
 from tests.store.bench import EMAIL, REPORT, Bench
 

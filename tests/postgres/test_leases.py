@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 import pytest
-from tests.postgres.rig import EVICT, Gate, Raw, at_once, blocked, task
+from tests.postgres.race_tools import Gate, Raw, at_once, blocked, task
 from tests.store.bench import DAY, HOUR, LEASE, Bench
 
 from leasehold.model.outcome import LeaseLost
@@ -55,7 +55,7 @@ async def test_a_heartbeat_that_commits_after_an_eviction_began_is_not_evicted(
     bench: Bench, late: Registration, observer: Raw, second_store: Store, gate: Gate
 ) -> None:
     """The eviction's snapshot shows a lease that has run out; it must judge by the newest one."""
-    await gate.close(EVICT)
+    await gate.close("fleet/evict")
     async with task(second_store.evict(10)) as evicting:
         await gate.holds(1)
         await observer.execute(UNGATED_HEARTBEAT, late.worker)

@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.postgres.rig import SOON
+from tests.postgres.race_tools import SOON
 from tests.store.bench import DAY, Bench
-from tests.store.ears import fall_asleep
+from tests.store.wake_listener import fall_asleep
 
 from leasehold.engines.postgres.claim.rotation import PIECE
 from leasehold.model.job import NewJob, TenantId, tenant_id

@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.postgres.rig import Connections, Raw, postgres
+from tests.postgres.race_tools import Connections, Raw, postgres
 from tests.store.bench import Bench, keyed
 
 from leasehold.model.job import NewJob, TenantId, tenant_id

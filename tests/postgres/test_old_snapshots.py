@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import orjson
 import pytest
-from tests.postgres.rig import Connections, Raw, postgres
+from tests.postgres.race_tools import Connections, Raw, postgres
 from tests.store.bench import ACME, DAY, HOUR, LEASE, SECOND, Bench
 
 from leasehold.engines.postgres.claim import claim as claiming

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
-from tests.postgres.rig import Connections, Raw
+from tests.postgres.race_tools import Connections, Raw
 from tests.store.bench import Bench, all_jobs
 
 from leasehold import Job, Leasehold

@@ -14,9 +14,9 @@ from unittest import mock
 import asyncpg
 import pytest
 from tests.postgres.crashes import own_server
-from tests.postgres.rig import Raw, postgres
+from tests.postgres.race_tools import Raw, postgres
 from tests.store.bench import ACME, DAY, EMAIL, REPORT
-from tests.store.ears import fall_asleep, listening
+from tests.store.wake_listener import fall_asleep, listening
 
 from leasehold.embedded.binaries import VARIABLE, installed
 from leasehold.engines import engine_for

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.conftest import eventually
-from tests.postgres.rig import Raw
+from tests.postgres.race_tools import Raw
 
 from leasehold.engines.postgres.database import POOL_SIZE, Database
 from leasehold.engines.postgres.pool import Pool

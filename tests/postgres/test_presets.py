@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 from tests.detours import through_a_pooler
-from tests.postgres.rig import Connections, Raw, blocked, postgres
+from tests.postgres.race_tools import Connections, Raw, blocked, postgres
 from tests.store.bench import ACME, HOUR
 
 from leasehold.engines import engine_for

@@ -1,7 +1,7 @@
 """What is over goes, in batches, however much of it there is."""
 
 import pytest
-from tests.postgres.rig import Raw, postgres
+from tests.postgres.race_tools import Raw, postgres
 from tests.store.bench import DAY, HOUR, Bench
 
 from leasehold.engines.postgres import upkeep

@@ -11,11 +11,11 @@ from leasehold.engines.postgres.sql import query_files, statements
 
 FILES = {name: file.read_text() for name, file in query_files()}
 TENANT_TABLE = re.compile(
-    r"\b(?:from|join|update|using)\s+leasehold\.(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|found)\b"
+    r"\b(?:from|join|update|using)\s+leasehold\.(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|find_job_ids)\b"
 )
 # By the parameter itself, or by a CTE of the same statement that carries it.
 ASKED_BY_TENANT = re.compile(
-    r"tenant_id\s*=\s*(?::tenant\b|(?:any \(array\[)?(?:wanted|seen|queued|w)\.tenant_id)|found\(\s*:tenant\b"
+    r"tenant_id\s*=\s*(?::tenant\b|(?:any \(array\[)?(?:wanted|seen|queued|w)\.tenant_id)|find_job_ids\(\s*:tenant\b"
 )
 FUNCTION = re.compile(
     r"create function leasehold\.(?P<name>\w+)\s*\((?P<parameters>.*?)\)\s*(?:returns|language)"
@@ -88,7 +88,10 @@ def test_functions_that_look_into_tenants_tables_are_known() -> None:
     """A function that has no tenant as a parameter is named above, or it may mix tenants by mistake."""
     looking = {name for name, function in FUNCTIONS.items() if TENANT_TABLE.search(function["body"])}
     assert looking - set(OF_A_TENANT) == OF_ALL_TENANTS
-    assert {"found", "replaced", "settled", "takes_id", "held_by", "place_jobs", "refuse_duplicate"} <= looking
+    assert {
+        *("find_job_ids", "replace_waiting", "resolve_conflict", "reserve_id", "hold_key"),
+        *("place_jobs", "refuse_duplicate"),
+    } <= looking
 
 
 @pytest.mark.parametrize("name", FILES)

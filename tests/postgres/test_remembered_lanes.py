@@ -7,7 +7,7 @@ what the test says: the store measures by a clock that each of its statements mo
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.postgres.rig import postgres, stepped
+from tests.postgres.race_tools import postgres, stepped
 from tests.store.bench import ACME, LEASE, OTHER, Bench
 
 from leasehold.errors import RegistrationLost

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, eventually
-from tests.postgres.rig import postgres
+from tests.postgres.race_tools import postgres
 from tests.store.bench import HOUR, Bench
 
 from leasehold.engines.postgres.tenant import _wait_for

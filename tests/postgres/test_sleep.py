@@ -10,9 +10,9 @@ from itertools import combinations_with_replacement
 from typing import Literal
 
 import pytest
-from tests.postgres.rig import Connections, Raw, heard_so_far, postgres, stepped, with_statement
+from tests.postgres.race_tools import Connections, Raw, heard_so_far, postgres, stepped, with_statement
 from tests.store.bench import ACME, DAY, HOUR, Bench
-from tests.store.ears import Ears, listening
+from tests.store.wake_listener import WakeListener, listening
 
 from leasehold.model.job import JobId, NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
@@ -93,7 +93,7 @@ async def settle_against(bench: Bench, registration: Registration, producers: Se
 class Night:
     """One worker that settles again and again, each time as if for the first time."""
 
-    def __init__(self, bench: Bench, registration: Registration, ears: Ears, observer: Raw) -> None:
+    def __init__(self, bench: Bench, registration: Registration, ears: WakeListener, observer: Raw) -> None:
         self._bench, self._registration, self._ears, self._observer = bench, registration, ears, observer
 
     async def sleeps_through(self, producers: Sequence[Producer]) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 import pytest
-from tests.postgres.rig import Connections, Raw, blocked, heard_so_far
+from tests.postgres.race_tools import Connections, Raw, blocked, heard_so_far
 from tests.store.bench import ACME, HOUR, LEASE, OTHER, REPORT, Bench, keyed
-from tests.store.ears import asleep, fall_asleep
+from tests.store.wake_listener import asleep, fall_asleep
 
 from leasehold.model.dedupe import Dedupe, OnConflict, WhileActive
 from leasehold.model.definition import Definition

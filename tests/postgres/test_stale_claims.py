@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.postgres.rig import Raw, blocked
+from tests.postgres.race_tools import Raw, blocked
 from tests.store.bench import HOUR, LEASE, Bench
 
 from leasehold.model.job import Claim, LogLine

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from asyncpg import CheckViolationError
 from tests.cli.terminal import CommandLine
-from tests.postgres.rig import Raw
+from tests.postgres.race_tools import Raw
 from tests.store.bench import DAY, EMAIL, OTHER, REPORT, Bench
 
 from leasehold.errors import ValueRefused

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.postgres.rig import Connections, Raw, T, postgres
+from tests.postgres.race_tools import Connections, Raw, T, postgres
 from tests.store.bench import ACME, Bench, keyed
 from tests.worker.proxy import Proxy
 

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 from tests.conftest import eventually
-from tests.postgres.rig import EVICT, Connections, Gate, Raw, blocked, postgres, task
+from tests.postgres.race_tools import Connections, Gate, Raw, blocked, postgres, task
 from tests.store.bench import DAY, SECOND, Bench
 
 from leasehold.engines.postgres import upkeep
 from leasehold.model.outcome import LeaseLost, decide
 from leasehold.model.status import Status
 from leasehold.store import Store
-
-PRUNE, PRUNE_LINES = "%without_lines%", "%doomed%"
 
 
 async def _prune(store: Store) -> Any:
@@ -26,13 +24,13 @@ async def _evict(store: Store) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "work"), [(PRUNE, _prune), (PRUNE_LINES, _prune), (EVICT, _evict)], ids=["prune", "lines", "evict"]
+    ("name", "work"), [("fleet/prune", _prune), ("fleet/prune_lines", _prune), ("fleet/evict", _evict)], ids=str
 )
 async def test_a_finish_does_not_wait_for_upkeep(
-    bench: Bench, gate: Gate, pattern: str, work: Callable[[Store], Coroutine[Any, Any, Any]]
+    bench: Bench, gate: Gate, name: str, work: Callable[[Store], Coroutine[Any, Any, Any]]
 ) -> None:
     claim = await bench.running()
-    await gate.close(pattern)
+    await gate.close(name)
     async with task(work(bench.store)) as working:
         await gate.holds(1)
         async with asyncio.timeout(30):

@@ -8,9 +8,9 @@ from operator import itemgetter
 
 import pytest
 from tests.conftest import eventually
-from tests.postgres.rig import SOON, Connections, Raw, blocked, heard_so_far, sleepers
+from tests.postgres.race_tools import SOON, Connections, Raw, blocked, heard_so_far, sleepers
 from tests.store.bench import ACME, HOUR, OTHER, Bench
-from tests.store.ears import Ears, asleep, fall_asleep, listening
+from tests.store.wake_listener import WakeListener, asleep, fall_asleep, listening
 
 from leasehold.model.job import NewJob, TenantId
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
@@ -21,7 +21,7 @@ DEFINITION = Scope(ScopeKind.DEFINITION, "report")
 
 
 @asynccontextmanager
-async def all_asleep(store: Store, *registrations: Registration) -> AsyncIterator[dict[Registration, Ears]]:
+async def all_asleep(store: Store, *registrations: Registration) -> AsyncIterator[dict[Registration, WakeListener]]:
     """They fell asleep in this order."""
     async with AsyncExitStack() as stack:
         yield {

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from tests.store.bench import HOUR, Bench
-from tests.store.ears import asleep
+from tests.store.wake_listener import asleep
 
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.store import Wake

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from tests.store.bench import ACME, BROUGHT_ID, DAY, HOUR, KEY, Bench, keyed
 from tests.store.bystander import BYSTANDERS_IDS, DEAD_ID, FAR, RUNNING_ID
-from tests.store.ears import asleep
+from tests.store.wake_listener import asleep
 
 from leasehold.errors import DuplicateJob, UnknownTenant
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import PATIENCE
 from tests.store.bench import ACME, HOUR, LEASE, OTHER, Bench, EngineUnderTest, keyed
 from tests.store.bystander import BYSTANDERS
-from tests.store.ears import asleep, fall_asleep, listening
+from tests.store.wake_listener import asleep, fall_asleep, listening
 
 from leasehold.model.dedupe import Within
 from leasehold.model.job import Claim, NewJob

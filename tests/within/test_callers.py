@@ -12,7 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from tests.postgres.rig import Raw
+from tests.postgres.race_tools import Raw
 
 from leasehold import InvalidInput, Leasehold, NewJob, Status, Tenant, TypedDefinition, UnknownJob
 from leasehold.errors import InactiveDefinition, UnknownDefinition

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import eventually
-from tests.postgres.rig import Raw
+from tests.postgres.race_tools import Raw
 from tests.within.drivers import DRIVERS, Asyncpg, Driver, Psycopg
 from tests.worker.shop import Shop
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import asyncpg
 import psycopg
 import pytest
-from tests.postgres.rig import Raw
+from tests.postgres.race_tools import Raw
 from tests.worker.proxy import Proxy
 
 from leasehold import Enqueued, Job, Leasehold, Tenant, TypedDefinition, Unreachable

@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 from tests.conftest import eventually
 from tests.postgres.crashes import crash, own_server
-from tests.postgres.rig import CLAIM_FEW, GATED_CLOCK, Gate
+from tests.postgres.race_tools import GATED_CLOCK, Gate
 from tests.store.bench import ACME, HOUR
 from tests.worker.proxy import Proxy
 
@@ -508,7 +508,7 @@ async def test_a_claim_that_is_written_after_its_connection_was_lost_is_found(
         gate = Gate(connection)
         async with at_work(proxy.url, seen, lease=SHORT):
             await asleep(ask)
-            await gate.close(CLAIM_FEW)
+            await gate.close("fleet/claim_few")
             job = await enqueue(door)
             await gate.holds(1)
             proxy.cut()

@@ -16,7 +16,7 @@ from unittest import mock
 
 import pytest
 from tests.conftest import eventually
-from tests.store.ears import asleep, fall_asleep
+from tests.store.wake_listener import asleep, fall_asleep
 from tests.worker.proxy import Proxy
 from tests.worker.shop import ACME, HOUR, Doors, Processes, Shop, only
 

@@ -1,6 +1,6 @@
 """Bounds of the values that Leasehold takes: moments, durations, whole numbers and texts.
 
-Every constructor of the model checks its values here, and migration 0002 checks the same bounds in SQL. A value
+Every constructor of the model checks its values here, and migration 0001 checks the same bounds in SQL. A value
 within them can be written by every driver, added to the database's clock, and read back by Python. A value beyond
 them can not: `datetime.max` is stored as `infinity`, and no claim can tell how long that still is.
 """

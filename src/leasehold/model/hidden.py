@@ -1,7 +1,7 @@
 """Characters that people can't see: refused in names and keys, and escaped wherever stored text is shown.
 
 Two tenants `acme` and `ac\\u200bme` look alike, and a bidirectional character shows `gnp.exe` as `exe.png`.
-Migration 0002 has the same characters in `hidden_character`.
+Migration 0001 has the same characters in `hidden_character`.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""Statements from files: named parameters become numbers, and the schema gets its real name.
+"""Reads statements from files: puts in fragments, numbers named parameters, and names the schema.
 
-In the files the schema is called `leasehold`, so that each of them can be tried in psql as it stands.
+The files call the schema `leasehold`. Where a file says include(NAME), the text of fragments/NAME.sql is put in: a
+list of columns or a condition that several statements share.
 """
 
 import re
@@ -15,6 +16,7 @@ from leasehold.errors import InvalidInput
 
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")
 _COMMENT = re.compile(r"--[^\n]*")
+_INCLUDE = re.compile(r"\binclude\((\w+)\)")
 _PARAMETER = re.compile(r"(?<![:'\w]):([a-z][a-z_]*)")
 
 
@@ -29,8 +31,19 @@ def schema_name(text: str) -> str:
 
 
 def render(text: str, schema: str) -> str:
-    """Puts in the schema's real name: quoted where it is an identifier, bare where it is a whole literal."""
-    return re.sub(r"\bleasehold(?=[.;])", f'"{schema}"', text.replace("'leasehold'", f"'{schema}'"))
+    """Puts in fragments and the schema's real name: quoted as an identifier, bare where it is a whole literal."""
+    whole = _with_fragments(text).replace("'leasehold'", f"'{schema}'")
+    return re.sub(r"\bleasehold(?=[.;])", f'"{schema}"', whole)
+
+
+def _with_fragments(text: str) -> str:
+    return _INCLUDE.sub(lambda match: _fragment(match[1]), text)
+
+
+@cache
+def _fragment(name: str) -> str:
+    file = files(__package__) / "fragments" / f"{name}.sql"
+    return _COMMENT.sub("", file.read_text("utf-8")).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,7 @@ def parse(name: str, text: str, schema: str) -> Statement:
             parameters.append(match[1])
         return f"${parameters.index(match[1]) + 1}"
 
-    numbered = _PARAMETER.sub(number, _COMMENT.sub("", text))
+    numbered = _PARAMETER.sub(number, _COMMENT.sub("", _with_fragments(text)))
     return Statement(name, render(numbered, schema).strip(), tuple(parameters), frozenset(parameters))
 
 

@@ -16,7 +16,7 @@ with tenant as (
 newest as materialized (
     select tenant.id, tenant.name, tenant.up_to
     from tenant
-    cross join lateral leasehold.found(
+    cross join lateral leasehold.find_job_ids(
         tenant.name, tenant.up_to, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id,
         :due, :tried, :created_after, :created_before, 1
     ) as first (id)
@@ -25,7 +25,7 @@ newest as materialized (
 page as materialized (
     select newest.id as tenant_id, job.id
     from newest
-    cross join lateral leasehold.found(
+    cross join lateral leasehold.find_job_ids(
         newest.name, newest.up_to, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id,
         :due, :tried, :created_after, :created_before, :limit
     ) as job (id)

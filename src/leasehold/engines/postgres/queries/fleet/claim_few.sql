@@ -62,14 +62,9 @@ claimed as (
         claim_batch = :batch, started_at = (select now from moment)
     from picked
     where j.ctid = picked.ctid
-    returning j.tenant_id, j.id, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
-              j.forgiven, j.queued_at, j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn
+    returning include(claim_columns), j.seq, picked.turn
 )
--- No column costs the client as much as a uuid or a moment, so it gets neither.
-select j.tenant_id, j.id::text, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
-       j.forgiven, date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started,
-       j.correlation_id, false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue,
-       j.priority, j.seq, j.turn,
+select j.*,
        exists (select from registration) as alive,
        (select yes from all_free) as all_free,
        (select count(*) from waiting) as waiting,

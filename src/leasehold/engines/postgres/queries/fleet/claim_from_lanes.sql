@@ -115,9 +115,4 @@ set status = 'running', ready = false, attempt = j.attempt + 1, worker_id = :wor
     started_at = greatest((select now from moment), (select max(running_from) from lane))
 from chosen
 where j.ctid = chosen.ctid
--- No column costs the client as much as a uuid or a moment, so it gets neither.
-returning j.tenant_id, j.id::text, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
-          j.forgiven, date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started,
-          j.correlation_id, false as cancel_requested,
-          coalesce(j.deadline < (select now from moment), false) as overdue,
-          j.priority, j.seq, chosen.turn, (select count(*) from chosen) as chosen
+returning include(claim_columns), j.seq, chosen.turn, (select count(*) from chosen) as chosen

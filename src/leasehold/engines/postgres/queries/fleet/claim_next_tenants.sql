@@ -143,18 +143,13 @@ claimed as (
         claim_batch = :batch, started_at = (select now from moment)
     from picked
     where j.ctid = picked.ctid
-    returning j.tenant_id, j.id, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
-              j.forgiven, j.queued_at, j.started_at, j.correlation_id, j.deadline, j.priority, j.seq, picked.turn
+    returning include(claim_columns), j.seq, picked.turn
 ),
 -- Lanes that somebody else has to claim from: those that wait for locks, or all when this only looks.
 seen as materialized (
     select number, tenant_id, definition, capped from placed where waits_for_locks or :limit = 0
 )
--- No column costs the client as much as a uuid or a moment, so it gets neither.
-select j.tenant_id, j.id::text, j.attempt, j.claim_batch, j.definition, j.version, j.payload, j.max_attempts,
-       j.forgiven, date_part('epoch', j.queued_at) as queued, date_part('epoch', j.started_at) as started,
-       j.correlation_id, false as cancel_requested, coalesce(j.deadline < (select now from moment), false) as overdue,
-       j.priority, j.seq, j.turn,
+select j.*,
        -- What was seen stands in the first row alone, which is there even if nothing was claimed.
        case when first then exists (select from registration) end as alive,
        case when first then (select now from moment) end as looked_at,

@@ -16,11 +16,7 @@ dead_sleepers as (
         select s.id from leasehold.sleepers s join dead on s.worker_id = dead.id for update of s skip locked
     )
 )
-select j.tenant_id, j.id::text, j.attempt, j.worker_id::text, j.claim_batch, j.definition, j.version, j.payload,
-       j.max_attempts, j.forgiven, date_part('epoch', j.queued_at) as queued,
-       date_part('epoch', j.started_at) as started, j.correlation_id,
-       j.cancel_requested_at is not null as cancel_requested,
-       coalesce(j.deadline < (select now from moment), false) as overdue, j.priority
+select include(claim_columns), j.worker_id::text
 from leasehold.jobs j
 where j.status = 'running'
   and (j.worker_id in (select id from dead)

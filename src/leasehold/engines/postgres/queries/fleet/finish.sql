@@ -1,6 +1,6 @@
 -- Ends claims for good: moves their jobs to jobs_done. Returns the numbers of the verdicts whose fence held.
 with moment as materialized (
-    select leasehold.clock() as now from leasehold.durably()
+    select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
 -- What every verdict has comes as the text of an array: see rows.py for what that saves the client.
 verdict as (
@@ -25,14 +25,12 @@ gone as (
 ),
 done as (
     insert into leasehold.jobs_done (
-        id, scheduled_for, queued_at, started_at, finished_at, cancel_requested_at, deadline, prune_after, worker_id,
-        version, attempt, max_attempts, forgiven, priority, tenant_id, definition, status, payload, result, source,
-        source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key, last_error, last_error_code
+        include(moved_columns),
+        worker_id, cancel_requested_at, status, finished_at, prune_after, result, last_error, last_error_code
     )
-    select id, scheduled_for, queued_at, started_at, now, cancel_requested_at, deadline, now + keep, worker_id,
-           version, attempt, max_attempts, forgiven, priority, tenant_id, definition, final_status, payload,
-           result::jsonb, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key,
-           coalesce(error, last_error), coalesce(error_code, last_error_code)
+    select include(moved_columns),
+           worker_id, cancel_requested_at, final_status, now, now + keep, result::jsonb, coalesce(error, last_error),
+           coalesce(error_code, last_error_code)
     from gone cross join moment
 ),
 attempts as (

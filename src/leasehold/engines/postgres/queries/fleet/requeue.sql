@@ -1,6 +1,6 @@
 -- Queues claims again: for a retry, after a snooze, or given back. Leaves alone what is to be canceled. Returns numbers.
 with moment as materialized (
-    select leasehold.clock() as now from leasehold.durably()
+    select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
 verdict as materialized (
     select * from unnest(

@@ -1,7 +1,7 @@
 -- Cancels what waits, and asks the workers of what runs. A job that is claimed at this very moment shows up in
 -- neither: the caller asks again.
 with moment as materialized (
-    select leasehold.clock() as now from leasehold.durably()
+    select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
 wanted as materialized (
     select :tenant::text as tenant_id, id from unnest(:jobs::uuid[]) as w (id)
@@ -13,17 +13,16 @@ gone as (
 ),
 done as (
     insert into leasehold.jobs_done (
-        id, scheduled_for, queued_at, started_at, finished_at, cancel_requested_at, deadline, prune_after, worker_id,
-        version, attempt, max_attempts, forgiven, priority, tenant_id, definition, status, payload, source,
-        source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key, last_error, last_error_code
+        include(moved_columns), cancel_requested_at, status, finished_at, prune_after, last_error, last_error_code
     )
-    select g.id, scheduled_for, queued_at, started_at, now, now, deadline,
-           leasehold.prune_after(v.retention, 'canceled', now), null, g.version, attempt, g.max_attempts, forgiven,
-           g.priority, tenant_id, definition, 'canceled', payload, source, source_ref, correlation_id,
-           created_by, dedupe_held, dedupe_hash, dedupe_key, last_error, last_error_code
-    from gone g
+    select include(moved_columns), now, 'canceled', now, leasehold.prune_after(kept.retention, 'canceled', now),
+           last_error, last_error_code
+    from gone
     cross join moment
-    left join leasehold.definition_versions v on v.key = g.definition and v.version = g.version
+    left join lateral (
+        select v.retention from leasehold.definition_versions v
+        where v.key = gone.definition and v.version = gone.version
+    ) kept on true
 ),
 -- "Is running" is said so that no statistics speak of it: told that few run, the planner would rather read the whole
 -- table for those than go by the key (48 buffers became 23,877).

@@ -1,6 +1,6 @@
 -- Enqueues jobs that differ in nothing but their payloads, and that nobody can hold back. No row: they are refused.
 with moment as materialized (
-    select leasehold.clock() as now, leasehold.durably()
+    select leasehold.clock() as now, leasehold.force_sync_commit()
 ),
 known as materialized (
     select d.key, v.version, moment.now, coalesce(:priority::smallint, v.priority) as priority,

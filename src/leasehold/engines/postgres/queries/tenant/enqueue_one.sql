@@ -4,7 +4,7 @@ insert into leasehold.jobs (
 )
 select :id::uuid, moment.now, moment.now, v.version, v.max_attempts, v.priority, true, :tenant, d.key, 'queued',
        :payload::text::jsonb, :source::text
-from (select leasehold.clock() as now, leasehold.durably()) moment
+from (select leasehold.clock() as now, leasehold.force_sync_commit()) moment
 join leasehold.definitions d on d.key = :definition::text and d.active
 join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(:version::integer, d.version)
 returning case when leasehold.nobody_sleeps(definition) then 0

@@ -1,6 +1,6 @@
 -- A tenant's jobs by filter, newest first, behind a cursor.
 select job.*
-from leasehold.found(
+from leasehold.find_job_ids(
     :tenant, :up_to, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id, :due, :tried,
     :created_after, :created_before, :limit
 ) as page (id)

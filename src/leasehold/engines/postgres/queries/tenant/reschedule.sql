@@ -1,6 +1,6 @@
 -- Moves waiting jobs in time or priority. Wakes who can run them.
 with moment as materialized (
-    select leasehold.clock() as now from leasehold.durably()
+    select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
 wanted as materialized (
     select :tenant::text as tenant_id, id from unnest(:jobs::uuid[]) as w (id)

@@ -1,6 +1,6 @@
 -- Queues ended jobs again, if they still stand at the attempt that the caller saw. Wakes who can run them.
 with moment as materialized (
-    select leasehold.clock() as now from leasehold.durably()
+    select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
 seen as materialized (
     select :tenant::text as tenant_id, * from unnest(:jobs::uuid[], :attempts::integer[]) as s (job_id, attempt)

@@ -1,8 +1,8 @@
-"""What directed race tests stand on: raw transactions, statements held at their snapshot, and a worker in steps.
+"""Tools for directed race tests: raw transactions, statements held at their snapshot, and a worker in steps.
 
-gate       holds chosen statements at the moment when they ask for the time: their snapshot is taken, and nothing
-           is read or locked yet. What others commit meanwhile is just what races are made of.
-stepped    a store whose claiming link stops after each statement and asks the test how to go on
+Gate       holds the statements of one name when they ask for the time: their snapshot is taken, and nothing is read
+           or locked yet. Other sessions commit meanwhile.
+stepped    makes a store's claiming link call the test after each statement
 """
 
 import asyncio
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 from tests.conftest import eventually
-from tests.store.ears import Ears
+from tests.store.wake_listener import WakeListener
 
 from leasehold.engines.postgres.database import ONE_PLAN, Link
+from leasehold.engines.postgres.sql import statements
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.job import JobId
 from leasehold.store import Registration, Store, Wake
@@ -30,30 +31,28 @@ T = TypeVar("T")
 
 GATE = 4711
 GATED_CLOCK = """
-    create table if not exists leasehold.test_gate (pattern text not null);
+    create table if not exists leasehold.test_gate (statement text not null);
     create or replace function leasehold.clock() returns timestamptz language plpgsql volatile as $$
     begin
-        if exists (select from leasehold.test_gate where current_query() like pattern) then
+        if exists (select from leasehold.test_gate where current_query() = statement) then
             perform pg_advisory_lock_shared(4711);
             perform pg_advisory_unlock_shared(4711);
         end if;
         return clock_timestamp() + (select moved from leasehold.test_clock);
     end $$;
 """
-# Words that occur in one statement only.
-TAKE, CLAIM, CLAIM_FEW = "%waits_for_locks%", "%within_caps%", "%all_free%"
-EVICT, CANCEL = "%w.id = j.worker_id))%limit $%", "%asked%"
 
 
 class Gate:
-    """Statements whose text is like the pattern wait in it from `close` to `open`."""
+    """Holds all statements of one name, such as fleet/evict, from `close` to `open`."""
 
     def __init__(self, connection: Raw) -> None:
         self._connection = connection
 
-    async def close(self, pattern: str) -> None:
+    async def close(self, name: str) -> None:
+        text = statements("leasehold")[name].text
         await self._connection.execute("select pg_advisory_lock($1)", GATE)
-        await self._connection.execute("insert into leasehold.test_gate values ($1)", pattern)
+        await self._connection.execute("insert into leasehold.test_gate values ($1)", text)
 
     async def holds(self, count: int) -> None:
         """Returns when so many statements stand before it."""
@@ -142,7 +141,7 @@ async def sleepers(observer: Raw) -> list[str]:
     return [str(row["worker_id"]) for row in rows]
 
 
-async def heard_so_far(observer: Raw, ears: dict[Registration, Ears]) -> Counter[Registration]:
+async def heard_so_far(observer: Raw, ears: dict[Registration, WakeListener]) -> Counter[Registration]:
     """How many wakes each has heard, made sure of by a cancel to each, which comes after all that was sent before."""
     counted: Counter[Registration] = Counter()
     for registration, each in ears.items():

@@ -11,7 +11,7 @@ from tests.conftest import PATIENCE, eventually
 from leasehold.store import DueWork, Registration, Store, Wake
 
 
-class Ears:
+class WakeListener:
     """Every wake that one worker hears, in order. Times at which work comes due are kept aside."""
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Ears:
 
 
 @asynccontextmanager
-async def listening(store: Store, registration: Registration) -> AsyncIterator[Ears]:
+async def listening(store: Store, registration: Registration) -> AsyncIterator[WakeListener]:
     """Connected: the WORK that every connection begins with has been heard."""
-    ears = Ears()
+    ears = WakeListener()
     async with aclosing(store.wakes(registration)) as wakes:
         task = asyncio.create_task(ears.listen(wakes))
         try:
@@ -63,7 +63,7 @@ async def fall_asleep(store: Store, registration: Registration) -> timedelta | N
 
 
 @asynccontextmanager
-async def asleep(store: Store, registration: Registration) -> AsyncIterator[Ears]:
+async def asleep(store: Store, registration: Registration) -> AsyncIterator[WakeListener]:
     """A worker that listens and has fallen asleep."""
     async with listening(store, registration) as ears:
         await fall_asleep(store, registration)

@@ -1,8 +1,0 @@
-from django.db import migrations
-
-from leasehold.django.operations import ApplyMigration
-
-
-class Migration(migrations.Migration):
-    dependencies = [("leasehold", "0001_foundation")]
-    operations = [ApplyMigration(2)]
