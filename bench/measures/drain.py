@@ -9,7 +9,7 @@ from bench.job import TENANTS
 from bench.stage import Place, Stage, until
 from bench.systems import OURS, System
 from bench.tape import Start
-from leasehold.engines.postgres.sql import statements
+from leasehold.engines.postgres.statements import statements
 
 SHORT = 5.0  # seconds: what disturbs the machine for a moment would decide such a sample
 _VALUE = re.compile(r"\$\d+|'[^']*'|\b\d+\b|\bnull\b|\btrue\b|\bfalse\b")

@@ -26,8 +26,8 @@ from bench.systems import How, Producer, PythonSystem
 from bench.systems.leasehold import SYSTEM as OURS
 from bench.systems.leasehold import LeaseholdParts
 from bench.tape import Tape
-from leasehold.engines.postgres.database import ONE_PLAN
-from leasehold.engines.postgres.sql import statements
+from leasehold.engines.postgres.link import ONE_PLAN
+from leasehold.engines.postgres.statements import statements
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[Record]

@@ -45,7 +45,7 @@ class RoleNames:
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """The version of a schema beside the versions that this code knows; version 0: there is no schema yet."""
+    """The version of a schema, and the versions that this code knows; version 0: the schema does not exist yet."""
 
     schema: str
     version: int
@@ -57,7 +57,9 @@ class SchemaStatus:
         return self.version == self.known
 
     def require_usable(self) -> None:
-        """A newer schema is fine as long as its migrations say that this code still works on it."""
+        """Raises SchemaMismatch unless this code can use the schema. A newer schema is fine if its migrations allow
+        this code.
+        """
         if self.version < self.known:
             at = f"is at {self.version:04d}" if self.version else "does not exist"
             raise SchemaMismatch(
@@ -129,7 +131,7 @@ class ClonedDatabases(Protocol):
     def url_for(self, name: str) -> str: ...
 
     async def make_template(self, more: Callable[[str], Awaitable[None]] = ...) -> None:
-        """Makes the template unless it is there; `more` adds the user's own tables to it, by its URL."""
+        """Makes the template unless it exists; `more` adds the user's own tables to it, by its URL."""
 
     async def drop_template(self) -> None: ...
 
@@ -159,8 +161,17 @@ class TestKit(Protocol):
 
     def clock(self) -> MovableClock: ...
 
+    async def open(self) -> Store:
+        """Opens a store whose own timers go forward with this kit's clock, and whose statements this kit counts."""
+
+    async def crash(self) -> None:
+        """Ends all connections to this database at once, as a crash of the server does. Committed data stays."""
+
+    def statements(self) -> Sequence[str]:
+        """Returns the names of the statements that stores of this kit have sent so far."""
+
     async def is_stuck(self) -> bool:
-        """Whether a session of this database waits for a lock."""
+        """Returns whether a session of this database waits for a lock."""
 
 
 class Engine(Protocol):
@@ -187,11 +198,11 @@ class Engine(Protocol):
     async def prepare(self, tell: Callable[[str], None] = ...) -> Sequence[str]:
         """Brings the database up to date for this code; returns the titles of the migrations that it applied.
 
-        `tell` is called with what a migration waits for.
+        Calls `tell` with the reason for which a migration waits.
         """
 
     def examine(self) -> AsyncIterator[Finding]:
-        """Yields what `leasehold doctor` shows, as it is found out. Changes nothing."""
+        """Yields the findings of `leasehold doctor`, one by one. Changes nothing."""
 
     def join(self, connection: object) -> Caller:
         """Wraps a caller's connection or session, to enqueue within its transaction.

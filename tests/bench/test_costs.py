@@ -45,7 +45,7 @@ class Meter:
     async def __call__(self) -> Store:
         store = await engine_for(self._url).open()
         assert isinstance(store, PostgresStore)
-        for verb in ("fetch_on", "fetch_anew_on"):
+        for verb in ("fetch_on", "fetch_planned_on"):
             setattr(store._database, verb, self._counted(getattr(store._database, verb)))
         return store
 
@@ -134,7 +134,7 @@ async def test_a_call_with_many_jobs_costs_one_statement(meter: Meter, handlers:
         await enqueue_for_each_tenant(store, 1)
         meter.statements.clear()
         await store.tenant(TENANTS[0]).enqueue([JOB] * 200)
-    assert meter.statements == {"tenant/enqueue_alike": 1}
+    assert meter.statements == {"tenant/enqueue_plain_jobs": 1}
 
 
 async def test_a_transaction_of_many_calls_costs_a_statement_for_each_and_one_for_its_wake(
@@ -143,10 +143,10 @@ async def test_a_transaction_of_many_calls_costs_a_statement_for_each_and_one_fo
     async with meter.open() as store:
         await enqueue_for_each_tenant(store, 1)
         meter.statements.clear()
-        async with store.tenant(TENANTS[0]).bulk_transaction() as filling:
+        async with store.tenant(TENANTS[0]).bulk_transaction() as bulk:
             for _ in range(10):
-                await filling.enqueue([JOB] * 200)
-    assert meter.statements == {"tenant/enqueue_alike": 10, "tenant/wake": 1}
+                await bulk.enqueue([JOB] * 200)
+    assert meter.statements == {"tenant/enqueue_plain_jobs": 10, "tenant/wake": 1}
 
 
 @pytest.mark.parametrize("jobs", [1, 200], ids=["one job", "many jobs"])

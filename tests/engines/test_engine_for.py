@@ -64,7 +64,7 @@ async def test_another_engine_is_opened_by_its_scheme() -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_within_is_refused_by_an_engine_without_transactions_of_callers() -> None:
+def test_within_is_refused_by_an_engine_without_that_ability() -> None:
     with pytest.raises(InvalidInput, match=r"the engine of memory:// has none\. Nothing was enqueued\."):
         Leasehold("memory://here").tenant("acme").within(object())
 

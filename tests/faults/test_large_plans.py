@@ -5,19 +5,9 @@ import sys
 
 import pytest
 from tests.conftest import DatabaseServer
-from tests.postgres.plans import (
-    EVERY,
-    SMALL,
-    Case,
-    Plan,
-    Plans,
-    Size,
-    connected,
-    load,
-    no_autovacuum,
-    plans_of,
-    run_more,
-)
+from tests.postgres.plan_cases import EVERY
+from tests.postgres.plan_database import SMALL, Size, connected, load, no_autovacuum, run_more
+from tests.postgres.plans import Case, Plan, Plans, plans_of
 
 pytestmark = pytest.mark.faults
 
@@ -55,7 +45,7 @@ def measured(database_server: DatabaseServer) -> dict[str, Plans]:
 
 @pytest.mark.parametrize("case", EVERY, ids=str)
 @pytest.mark.parametrize("shape", [*list(SHAPES)[1:], "all"])
-def test_what_a_statement_touches_does_not_grow(case: Case, shape: str, measured: dict[str, Plans]) -> None:
+def test_the_buffers_of_a_statement_do_not_grow(case: Case, shape: str, measured: dict[str, Plans]) -> None:
     _require_no_growth(case, measured["small"], measured[shape])
 
 

@@ -1,4 +1,4 @@
-"""A migration whose lock somebody holds: producers pass, the migration tries again, and says who holds the lock."""
+"""A migration whose lock another session holds: producers pass, the migration tries again and names the holder."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -77,9 +77,7 @@ async def stranger(next_migration: None, connections: Connections) -> Raw:
     return connection
 
 
-async def test_a_migration_that_waits_for_its_turn_says_which_session_has_it(
-    stranger: Raw, database_url: str
-) -> None:
+async def test_a_waiting_migration_names_the_session_that_has_the_turn(stranger: Raw, database_url: str) -> None:
     told: list[str] = []
     async with task(migrate.migrate(database_url, "leasehold", told.append)) as migrating:
         await eventually(lambda: _is_true(bool(told)), what="the first refused lock")
@@ -98,7 +96,7 @@ async def test_a_migration_whose_turn_never_comes_gives_up(
     assert await observer.fetchval("select max(version) from leasehold.migrations") == NEXT.version - 1
 
 
-async def test_a_migration_whose_turn_is_taken_between_two_of_them_waits_as_well(
+async def test_a_migration_waits_for_a_turn_taken_between_two(
     next_migration: None, connections: Connections, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stranger, opened, told = await connections.open(), migrate._open, list[str]()
@@ -114,7 +112,7 @@ async def test_a_migration_whose_turn_is_taken_between_two_of_them_waits_as_well
         assert [migration.title for migration in await migrating] == [NEXT.title]
 
 
-async def test_a_migrator_without_further_rights_is_told_which_sessions_hold_locks(
+async def test_a_migrator_with_few_rights_learns_the_lock_holders(
     roles: Roles, next_migration: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrate, "TRIES", 1)

@@ -29,7 +29,7 @@ async def final_states(observer: Raw, job: JobId) -> list[str]:
     return [str(row["status"]) for row in rows]
 
 
-async def test_of_cancel_and_claim_at_once_one_gets_the_job(bench: Bench, observer: Raw, second_store: Store) -> None:
+async def test_a_cancel_or_a_claim_at_once_gets_the_job(bench: Bench, observer: Raw, second_store: Store) -> None:
     registration = await bench.worker()
     for _ in range(60):
         job = await bench.enqueue()
@@ -46,7 +46,7 @@ async def test_of_cancel_and_claim_at_once_one_gets_the_job(bench: Bench, observ
         assert await final_states(observer, job) == ["canceled"]
 
 
-async def test_of_cancel_and_finish_at_once_the_answer_is_what_became_of_the_job(
+async def test_a_cancel_beside_a_finish_answers_with_the_outcome(
     bench: Bench, observer: Raw, second_store: Store
 ) -> None:
     """Requested: it came before the end, and yet the handler had succeeded. Ended: it came after."""
@@ -63,7 +63,7 @@ async def test_of_cancel_and_finish_at_once_the_answer_is_what_became_of_the_job
 
 
 @pytest.mark.parametrize("outcome", [Raised("Unlucky", "no jitter"), Released()], ids=["retry", "release"])
-async def test_of_cancel_and_a_retry_at_once_cancel_always_wins(
+async def test_a_cancel_wins_over_a_retry_at_once(
     bench: Bench, observer: Raw, second_store: Store, outcome: Outcome
 ) -> None:
     for _ in range(40):
@@ -137,7 +137,7 @@ async def test_a_claim_that_began_before_a_cancel_committed_gets_nothing(
     assert await bench.status(job) is Status.CANCELED
 
 
-async def test_a_cancel_that_began_before_a_finish_committed_finds_the_job_ended(
+async def test_a_cancel_begun_before_a_finish_finds_the_job_ended(
     bench: Bench, gate: Gate, second_store: Store
 ) -> None:
     claim = await bench.running()

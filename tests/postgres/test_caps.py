@@ -24,7 +24,7 @@ TENANT = Scope(ScopeKind.TENANT, ACME)
 DEFINITION = Scope(ScopeKind.DEFINITION, "email")
 CAPPED = pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant", "definition"])
 
-# Each claimer locks something else: nobody is kept out.
+# Each claimer locks another row: no claimer is kept out.
 NO_TWO_LOCKS_MEET = """
     create or replace function leasehold.limit_key(kind text, key text) returns bigint language sql volatile
     as $$ select pg_backend_pid()::bigint << 32 | abs(hashtext(kind || key)::bigint) $$
@@ -87,7 +87,7 @@ async def test_twelve_claims_at_once_start_no_more_than_a_cap_of_three(
 
 
 @CAPPED
-async def test_twelve_workers_that_claim_and_finish_as_they_like_never_run_more_than_a_cap_of_three(
+async def test_twelve_workers_never_exceed_a_cap_of_three(
     scope: Scope, bench: Bench, crowd: list[tuple[Store, Registration]], observer: Raw
 ) -> None:
     await bench.store.limit(scope, Limits(max_running=CAP))
@@ -163,9 +163,7 @@ async def test_a_scope_that_another_claims_from_is_busy_not_empty(scope: Scope, 
     assert await bench.claimed_jobs() == [job]
 
 
-async def test_a_scope_that_another_claims_from_is_busy_though_its_neighbour_gave_something(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_a_scope_that_another_worker_claims_from_is_busy(bench: Bench, observer: Raw) -> None:
     await bench.store.limit(DEFINITION, Limits(max_running=CAP))
     report, email = await bench.enqueue("report"), await bench.enqueue("email")
     async with claimed_by_another(DEFINITION, observer):
@@ -193,7 +191,7 @@ async def test_a_claim_locks_only_the_scopes_that_it_claims_from(
 
 
 @CAPPED
-async def test_a_finish_that_frees_a_capped_scope_wakes_a_sleeper_in_another_process(
+async def test_a_finish_in_a_capped_scope_wakes_another_process(
     scope: Scope, bench: Bench, second_store: Store
 ) -> None:
     await bench.store.limit(scope, Limits(max_running=1))
@@ -206,7 +204,7 @@ async def test_a_finish_that_frees_a_capped_scope_wakes_a_sleeper_in_another_pro
 
 
 @CAPPED
-async def test_giving_a_job_of_a_capped_scope_back_wakes_a_sleeper_for_another_one(
+async def test_a_job_given_back_in_a_capped_scope_wakes_a_sleeper(
     scope: Scope, bench: Bench, second_store: Store
 ) -> None:
     await bench.store.limit(scope, Limits(max_running=1))

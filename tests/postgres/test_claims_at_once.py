@@ -24,7 +24,7 @@ async def test_two_stores_that_claim_at_once_never_share_a_job(bench: Bench, sec
             await bench.succeed(claim)
 
 
-async def test_of_six_stores_that_all_want_one_job_one_gets_it(bench: Bench, open_stores: OpenStores) -> None:
+async def test_one_of_six_stores_gets_the_job(bench: Bench, open_stores: OpenStores) -> None:
     stores = await open_stores(6)
     registrations = [await bench.join(store=store) for store in stores]
     for _ in range(30):
@@ -37,7 +37,7 @@ async def test_of_six_stores_that_all_want_one_job_one_gets_it(bench: Bench, ope
         await bench.succeed(claim)
 
 
-async def test_who_finds_the_only_job_gone_at_that_moment_is_told_to_ask_again(bench: Bench, gate: Gate) -> None:
+async def test_a_claim_whose_only_job_vanished_is_told_to_ask_again(bench: Bench, gate: Gate) -> None:
     """Its snapshot shows the job as ready, though it was canceled by now: contested, not empty."""
     job, registration = await bench.enqueue(), await bench.worker()
     await gate.close("fleet/claim_next_tenants")
@@ -50,9 +50,7 @@ async def test_who_finds_the_only_job_gone_at_that_moment_is_told_to_ask_again(b
     assert await bench.status(job) is Status.CANCELED
 
 
-async def test_a_job_that_is_touched_while_it_is_claimed_is_claimed_at_the_next_asking(
-    bench: Bench, observer: Raw, gate: Gate
-) -> None:
+async def test_a_job_changed_during_a_claim_is_claimed_next_time(bench: Bench, observer: Raw, gate: Gate) -> None:
     """Between the claim's snapshot and its lock someone begins to await the job: a new version of its row."""
     job, registration = await bench.enqueue(), await bench.worker()
     await gate.close("fleet/claim_next_tenants")
@@ -66,7 +64,7 @@ async def test_a_job_that_is_touched_while_it_is_claimed_is_claimed_at_the_next_
 
 
 async def test_a_claim_whose_first_job_is_touched_brings_the_others(bench: Bench, observer: Raw, gate: Gate) -> None:
-    """What a claim has seen comes with whatever row is the first, not with the one that was to be it."""
+    """The facts about a look come with the first row returned, even if another row was to be the first."""
     touched, other = await bench.enqueue(), await bench.enqueue()
     registration = await bench.worker()
     await gate.close("fleet/claim_next_tenants")

@@ -1,4 +1,4 @@
-"""Connections: who may wait for whom, what a lost one is told, and that none is used up by those who wait."""
+"""Connections: which statements may wait for which, the error after a lost one, and the limit of waiting callers."""
 
 import asyncio
 from contextlib import suppress
@@ -24,7 +24,7 @@ async def terminate(observer: Raw, store: Store) -> None:
     await observer.execute("select pg_terminate_backend($1, 5000)", link.get_server_pid())
 
 
-async def test_a_heartbeat_does_not_wait_behind_enqueues_that_wait_for_a_key(
+async def test_a_heartbeat_does_not_wait_behind_waiting_enqueues(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
     """A user's open transaction holds a key; as many enqueues as there are connections wait for it. Leases run on."""
@@ -40,9 +40,7 @@ async def test_a_heartbeat_does_not_wait_behind_enqueues_that_wait_for_a_key(
     assert done == {renewing}
 
 
-async def test_who_lost_the_connection_it_claims_by_is_told_so_before_it_claims_again(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_a_lost_claim_connection_is_told_before_the_next_claim(bench: Bench, observer: Raw) -> None:
     """Claims commit asynchronously: some of those it believes in may be gone. It has to ask which, then claim."""
     await bench.running()
     await bench.enqueue()
@@ -53,9 +51,7 @@ async def test_who_lost_the_connection_it_claims_by_is_told_so_before_it_claims_
     assert len((await bench.store.claim(await bench.worker(), 1)).claims) == 1
 
 
-async def test_a_store_that_was_closed_opens_no_connection_for_who_comes_late(
-    bench: Bench, database_url: str
-) -> None:
+async def test_a_closed_store_opens_no_connection_for_late_callers(bench: Bench, database_url: str) -> None:
     store = await engine_for(database_url).open()
     registration = await bench.join(store=store)
     await store.close()
@@ -65,7 +61,7 @@ async def test_a_store_that_was_closed_opens_no_connection_for_who_comes_late(
         await store.claim(registration, 1)
 
 
-async def test_a_worker_stopped_inside_a_capped_claim_does_not_hold_the_scope_for_ever(bench: Bench) -> None:
+async def test_a_worker_stopped_in_a_capped_claim_frees_the_scope(bench: Bench) -> None:
     """It is stopped between the scope's lock and the claim. The server ends such a session after a while."""
     await bench.store.claim(await bench.worker(), 1)
     link = postgres(bench.store)._claimer._connection
@@ -73,16 +69,14 @@ async def test_a_worker_stopped_inside_a_capped_claim_does_not_hold_the_scope_fo
     assert await link.fetchval("show idle_in_transaction_session_timeout") != "0"
 
 
-async def test_what_can_not_be_sent_is_not_reported_as_an_unreachable_database(bench: Bench) -> None:
+async def test_an_unsendable_value_is_not_an_unreachable_database(bench: Bench) -> None:
     """Repeating it would never help."""
     with pytest.raises((LeaseholdError, asyncpg.PostgresError, ValueError)) as raised:
         await bench.door.enqueue([NewJob(definition="report", correlation_id="\ud800")])
     assert not isinstance(raised.value, Unreachable)
 
 
-async def test_a_session_that_ends_at_whatever_moment_means_an_unreachable_database(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_a_session_that_ends_means_an_unreachable_database(bench: Bench, observer: Raw) -> None:
     """Also between the server's last word and the end of the connection, when the driver has errors of its own."""
     link = postgres(bench.store)._upkeep
     for moment in range(60):
@@ -131,9 +125,7 @@ async def test_a_server_without_room_for_more_is_one_to_come_back_to(bench: Benc
         raise asyncpg.TooManyConnectionsError("sorry, too many clients already")
 
 
-async def test_a_claim_is_made_under_read_committed_whatever_the_database_prefers(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_claims_use_read_committed_under_any_preset(bench: Bench, observer: Raw) -> None:
     await observer.execute("set default_transaction_isolation = 'repeatable read'")
     await bench.store.claim(await bench.worker(), 1)
     link = postgres(bench.store)._claimer._connection
@@ -141,7 +133,7 @@ async def test_a_claim_is_made_under_read_committed_whatever_the_database_prefer
     assert await link.fetchval("show default_transaction_isolation") == "read committed"
 
 
-async def test_so_much_at_a_time_is_promoted_that_a_claim_need_not_wait_for_it(bench: Bench, observer: Raw) -> None:
+async def test_a_claim_promotes_a_bounded_number(bench: Bench, observer: Raw) -> None:
     await bench.enqueue_many(2000, delay=HOUR)
     await bench.move_clock(2 * HOUR)
     claimed = await bench.store.claim(await bench.worker(), 10)

@@ -1,4 +1,4 @@
-"""Sleeps are counted: a producer sees without a look that nobody sleeps, and never takes a sleeper for awake."""
+"""Counted sleeps: a producer sees without a look that no worker sleeps, and never takes a sleeper for awake."""
 
 import pytest
 from tests.postgres.race_tools import Connections, Raw, heard_so_far, sleepers
@@ -15,19 +15,19 @@ async def nobody_sleeps(observer: Raw) -> bool:
     return bool(await observer.fetchval("select leasehold.nobody_sleeps('report')"))
 
 
-async def test_whoever_looks_in_vain_spares_all_others_the_look(bench: Bench, observer: Raw) -> None:
+async def test_a_look_in_vain_spares_other_producers_the_look(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     assert await nobody_sleeps(observer)
     async with asleep(bench.store, registration):
         assert not await nobody_sleeps(observer)
         await bench.enqueue()  # wakes it
         assert not await nobody_sleeps(observer)
-        await bench.enqueue()  # finds nobody
+        await bench.enqueue()  # finds no sleeper
         assert await nobody_sleeps(observer)
 
 
-async def test_what_was_found_before_a_sleep_began_is_no_word_on_it(bench: Bench, observer: Raw) -> None:
-    """A producer finds nobody, is held up, and notes it down when somebody has gone to sleep."""
+async def test_a_look_before_a_sleep_notes_nothing_about_it(bench: Bench, observer: Raw) -> None:
+    """A producer finds no sleeper, is held up, and notes that after a worker has gone to sleep."""
     registration = await bench.worker()
     begun = await observer.fetchval("select pg_sequence_last_value(leasehold.sleeps_begun('report'))")
     async with asleep(bench.store, registration) as ears:
@@ -52,7 +52,7 @@ async def test_a_sleeper_that_a_producer_is_about_to_wake_still_sleeps(
         assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
-async def test_nor_does_who_woke_it_note_that_before_the_commit(
+async def test_a_wake_notes_no_sleep_as_over_before_the_commit(
     bench: Bench, observer: Raw, connections: Connections
 ) -> None:
     registration, producer = await bench.worker(), await connections.open()
@@ -68,8 +68,8 @@ async def test_nor_does_who_woke_it_note_that_before_the_commit(
 
 
 @pytest.mark.parametrize("alike", [True, False])
-async def test_who_sleeps_for_another_definition_is_not_woken(bench: Bench, observer: Raw, alike: bool) -> None:
-    """Nor looked for, unless that definition happens to be counted with ours."""
+async def test_a_sleeper_for_another_definition_is_not_woken(bench: Bench, observer: Raw, alike: bool) -> None:
+    """Also not looked for, unless that definition shares a counter with ours."""
     registration = await bench.join(await observer.fetchval(ONE_LIKE_REPORT, alike))
     async with asleep(bench.store, registration) as ears:
         assert await nobody_sleeps(observer) is not alike
@@ -81,7 +81,7 @@ async def test_who_sleeps_for_another_definition_is_not_woken(bench: Bench, obse
 async def test_while_nobody_sleeps_an_old_snapshot_notifies_nobody(
     bench: Bench, observer: Raw, connections: Connections
 ) -> None:
-    """It can't see who went to sleep since; but the count it sees as it is."""
+    """An old snapshot can't see workers that went to sleep since; but it sees the present count."""
     registration, producer = await bench.worker(), await connections.open()
     async with listening(bench.store, registration) as ears:
         async with producer.transaction(isolation="repeatable_read"):
@@ -90,7 +90,7 @@ async def test_while_nobody_sleeps_an_old_snapshot_notifies_nobody(
 
 
 async def test_a_sleep_counts_though_a_dump_says_that_more_are_over(bench: Bench, observer: Raw) -> None:
-    """A dump reads one sequence after the other. What it restored as over was not begun yet."""
+    """A dump reads one sequence after the other: it may restore more sleeps as over than have begun."""
     registration = await bench.worker()
     begun = await observer.fetchval("select pg_sequence_last_value(leasehold.sleeps_begun('report'))")
     await observer.execute("select setval(leasehold.sleeps_over('report'), $1)", begun + 1)

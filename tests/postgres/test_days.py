@@ -49,38 +49,36 @@ async def test_these_are_days_of_other_lengths_there(bench: Bench, noon: datetim
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_of_jobs_that_are_alike(bench: Bench, noon: datetime, count: int) -> None:
+async def test_plain_jobs(bench: Bench, noon: datetime, count: int) -> None:
     for placed in await bench.door.enqueue([DELAYED] * count):
         assert await hours(bench, placed.id, noon) == 24
 
 
-async def test_of_jobs_that_are_not(bench: Bench, noon: datetime) -> None:
+async def test_other_jobs(bench: Bench, noon: datetime) -> None:
     for placed in await bench.door.enqueue([replace(DELAYED, dedupe=keyed()), replace(DELAYED, priority=1)]):
         assert await hours(bench, placed.id, noon) == 24
 
 
-async def test_of_jobs_in_one_of_many_chunks(bench: Bench, noon: datetime) -> None:
-    async with bench.door.bulk_transaction() as filling:
-        (placed,) = await filling.enqueue([DELAYED])
+async def test_jobs_in_one_of_many_chunks(bench: Bench, noon: datetime) -> None:
+    async with bench.door.bulk_transaction() as bulk:
+        (placed,) = await bulk.enqueue([DELAYED])
     assert await hours(bench, placed.id, noon) == 24
 
 
-async def test_of_a_job_in_the_transaction_of_its_caller(
-    bench: Bench, noon: datetime, connections: Connections
-) -> None:
+async def test_a_job_in_the_transaction_of_its_caller(bench: Bench, noon: datetime, connections: Connections) -> None:
     connection = await connections.open()
     async with connection.transaction():
         (placed,) = await bench.store.tenant(ACME).enqueue([DELAYED], within=connection)
     assert await hours(bench, placed.id, noon) == 24
 
 
-async def test_of_one_that_is_moved(bench: Bench, noon: datetime) -> None:
+async def test_a_job_that_is_moved(bench: Bench, noon: datetime) -> None:
     job = await bench.enqueue()
     await bench.door.reschedule([job], delay=DAY)
     assert await hours(bench, job, noon) == 24
 
 
-async def test_of_a_snooze_and_of_a_backoff(bench: Bench, noon: datetime) -> None:
+async def test_a_snooze_and_a_backoff(bench: Bench, noon: datetime) -> None:
     snoozed, failed = await bench.running(), await bench.running()
     await bench.finish(snoozed, Snoozed(DAY))
     await bench.fail(failed)
@@ -88,7 +86,7 @@ async def test_of_a_snooze_and_of_a_backoff(bench: Bench, noon: datetime) -> Non
     assert await hours(bench, failed.job, noon) == 24
 
 
-async def test_of_a_worker_that_sleeps_until_then(bench: Bench, noon: datetime, connections: Connections) -> None:
+async def test_a_worker_that_sleeps_until_then(bench: Bench, noon: datetime, connections: Connections) -> None:
     await bench.enqueue(delay=DAY + timedelta(hours=1))
     await bench.store.prepare_to_sleep(await bench.worker())
     wakes_at = await (await connections.open()).fetchval("select max(wakes_at) from leasehold.sleepers")

@@ -47,7 +47,7 @@ async def first(connections: Connections) -> Raw:
 
 
 @MODES
-async def test_who_comes_second_waits_for_the_first_ones_commit_and_gets_its_job(
+async def test_the_second_caller_waits_and_gets_the_first_ones_job(
     bench: Bench, first: Raw, observer: Raw, mode: Mode
 ) -> None:
     async with first.transaction():
@@ -58,7 +58,7 @@ async def test_who_comes_second_waits_for_the_first_ones_commit_and_gets_its_job
 
 
 @MODES
-async def test_who_comes_second_creates_the_job_when_the_first_one_rolls_back(
+async def test_the_second_caller_creates_the_job_after_a_rollback(
     bench: Bench, first: Raw, observer: Raw, mode: Mode
 ) -> None:
     transaction = first.transaction()
@@ -78,9 +78,7 @@ async def test_a_holder_that_is_canceled_frees_its_key(bench: Bench, second_stor
     assert created.created
 
 
-async def test_who_waits_for_a_holder_that_is_being_canceled_creates_the_job(
-    bench: Bench, first: Raw, observer: Raw
-) -> None:
+async def test_a_caller_behind_a_canceled_holder_creates_the_job(bench: Bench, first: Raw, observer: Raw) -> None:
     await bench.enqueue(dedupe=keyed())
     transaction = first.transaction()
     await transaction.start()
@@ -92,9 +90,7 @@ async def test_who_waits_for_a_holder_that_is_being_canceled_creates_the_job(
 
 
 @MODES
-async def test_thirty_two_enqueues_with_one_key_make_one_job_and_all_get_its_id(
-    bench: Bench, second_store: Store, mode: Mode
-) -> None:
+async def test_thirty_two_enqueues_with_one_key_make_one_job(bench: Bench, second_store: Store, mode: Mode) -> None:
     stores = [bench.store, second_store]
     answers = await at_once(*(partial(placed, stores[number % 2], job(mode)) for number in range(32)))
     assert sum(each.created for (each,) in answers) == 1
@@ -103,7 +99,7 @@ async def test_thirty_two_enqueues_with_one_key_make_one_job_and_all_get_its_id(
 
 
 @MODES
-async def test_keys_taken_and_freed_all_the_time_give_every_caller_an_answer(bench: Bench, mode: Mode) -> None:
+async def test_keys_taken_and_freed_at_once_give_all_callers_answers(bench: Bench, mode: Mode) -> None:
     async def enqueue_and_cancel() -> JobId:
         (answer,) = await placed(bench.store, job(mode))
         await bench.door.cancel([answer.id])
@@ -114,11 +110,11 @@ async def test_keys_taken_and_freed_all_the_time_give_every_caller_an_answer(ben
         assert {record.id for record in await all_jobs(bench.door)} >= set(ids)
 
 
-# A caller who gives up
+# Callers that give up
 
 
 @MODES
-async def test_an_enqueue_that_is_canceled_while_it_waits_leaves_nothing_behind(
+async def test_a_waiting_enqueue_that_is_canceled_leaves_nothing(
     bench: Bench, first: Raw, observer: Raw, mode: Mode
 ) -> None:
     async with first.transaction():
@@ -148,7 +144,7 @@ async def test_the_pool_works_on_after_all_of_its_connections_were_given_up(
 
 
 @MODES
-async def test_an_enqueue_that_runs_into_a_timeout_while_it_waits_leaves_nothing_behind(
+async def test_a_waiting_enqueue_that_times_out_leaves_nothing(
     bench: Bench, first: Raw, connections: Connections, mode: Mode
 ) -> None:
     impatient = await connections.open(statement_timeout="50ms")
@@ -189,9 +185,7 @@ async def test_batches_with_crossed_keys_do_not_deadlock(
 
 
 @MODES
-async def test_under_repeatable_read_a_key_that_the_snapshot_can_not_see_is_a_conflict(
-    bench: Bench, first: Raw, mode: Mode
-) -> None:
+async def test_repeatable_read_with_an_unseen_key_is_a_conflict(bench: Bench, first: Raw, mode: Mode) -> None:
     transaction = first.transaction(isolation="repeatable_read")
     await transaction.start()
     await first.execute("select from leasehold.jobs")
@@ -204,7 +198,7 @@ async def test_under_repeatable_read_a_key_that_the_snapshot_can_not_see_is_a_co
 
 
 @MODES
-async def test_under_repeatable_read_who_waited_for_a_commit_gets_a_conflict(
+async def test_repeatable_read_behind_a_commit_is_a_conflict(
     bench: Bench, first: Raw, connections: Connections, observer: Raw, mode: Mode
 ) -> None:
     second = await connections.open()
@@ -231,7 +225,7 @@ async def test_a_batch_that_gives_up_on_a_key_keeps_nothing_of_the_batch(bench: 
     assert [record.definition for record in await all_jobs(bench.door)] == ["report"]
 
 
-async def test_a_repeated_call_with_its_own_id_does_not_hold_the_key_any_longer(bench: Bench) -> None:
+async def test_a_repeated_call_with_an_id_holds_its_key_no_longer(bench: Bench) -> None:
     """The window counts from the enqueue; the repetition enqueued nothing."""
     once = NewJob(definition="report", id=new_id(), dedupe=keyed(Within(HOUR)))
     assert (await placed(bench.store, once))[0].created

@@ -1,4 +1,4 @@
-"""What doctor finds: each check, where all is well and where it is not."""
+"""The findings of doctor: each check, where all is well and where it is not."""
 
 import asyncio
 import tempfile
@@ -32,7 +32,7 @@ async def findings(url: str, schema: str = "leasehold") -> dict[str, Finding]:
 
 @pytest.fixture
 def find(database_url: str) -> Find:
-    """What one check finds on this test's database."""
+    """Returns the finding of one check on this test's database."""
 
     async def found(check: str) -> Finding:
         return (await findings(database_url))[check]
@@ -45,7 +45,7 @@ async def test_every_check_is_made_in_this_order(database_url: str) -> None:
     assert list(found) == ["database", "durability", "schema", "listener", "clock", "workers", "snapshots"]
 
 
-async def test_what_is_not_well_comes_with_what_to_do(database_url: str, clock: Clock) -> None:
+async def test_each_problem_comes_with_its_fix(database_url: str, clock: Clock) -> None:
     await clock.move(HOUR)
     found = [*(await findings(database_url)).values(), *(await findings(database_url, "absent")).values()]
     assert len({finding.check for finding in found if finding.verdict is not Severity.OK}) >= 3
@@ -58,7 +58,7 @@ async def test_nothing_is_written(database_url: str, observer: Raw) -> None:
     assert "workers" in await findings(database_url)
 
 
-async def test_of_a_database_that_is_not_there_nothing_can_be_said(database_url: str) -> None:
+async def test_a_missing_database_can_not_be_examined(database_url: str) -> None:
     nowhere = urlsplit(database_url)._replace(netloc="leasehold@127.0.0.1:1", query="").geturl()
     with pytest.raises(Unreachable):
         await findings(nowhere)
@@ -236,9 +236,7 @@ async def test_jobs_of_an_inactive_definition_wait_for_something_else(find: Find
     assert (await find("workers")).text == "none lives"
 
 
-async def test_of_many_definitions_some_are_named_and_the_rest_counted(
-    find: Find, bench: Bench, store: Store
-) -> None:
+async def test_some_of_many_definitions_are_named(find: Find, bench: Bench, store: Store) -> None:
     await store.sync_definitions([Definition(f"kind_{number}") for number in range(7)])
     for number in range(7):
         await bench.enqueue(f"kind_{number}")

@@ -99,8 +99,8 @@ async def test_a_replace_commits_durably(careless: Careless) -> None:
 )
 async def test_a_large_enqueue_in_pieces_commits_durably(careless: Careless, jobs: list[NewJob]) -> None:
     async def fill() -> None:
-        async with careless.bench.door.bulk_transaction() as filling:
-            await filling.enqueue(jobs)
+        async with careless.bench.door.bulk_transaction() as bulk:
+            await bulk.enqueue(jobs)
 
     assert await careless.commits_of(fill) == {"on"}
 

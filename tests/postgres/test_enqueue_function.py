@@ -24,7 +24,7 @@ from leasehold.model.job import EnqueueResult, JobId, JobRecord, NewJob, Source,
 from leasehold.store import Wake
 
 DEFAULTS = "'acme', 'report'"
-# Released once, they only grow: at the end, by arguments that have defaults. Whoever shortens this breaks its users.
+# Signatures grow only: at the end, by arguments that have defaults. A shorter one would break its users.
 SIGNATURES = {
     "enqueue": "tenant text, key text, payload jsonb DEFAULT '{}'::jsonb, priority integer DEFAULT NULL::integer, "
     "max_attempts integer DEFAULT NULL::integer, delay interval DEFAULT NULL::interval, "
@@ -61,7 +61,7 @@ async def refusal(connection: Raw, arguments: str) -> str:
     return f"{error.sqlstate}: {error.message} {error.hint}"
 
 
-# What it is
+# Signatures
 
 
 async def test_their_signatures_are_what_was_promised(observer: Raw) -> None:
@@ -133,7 +133,7 @@ async def test_they_work_in_a_schema_of_any_name(database_url: str, observer: Ra
         await observer.fetch("select * from other.enqueue('acme', 'report', dedupe => 'always')")
 
 
-# What it enqueues
+# Enqueued jobs
 
 
 async def test_a_job_with_nothing_said_is_due_and_as_its_definition_says(bench: Bench, observer: Raw) -> None:
@@ -179,7 +179,7 @@ async def test_it_wakes_who_sleeps(bench: Bench, observer: Raw) -> None:
         assert await ears.next() is Wake.WORK
 
 
-async def test_what_is_replaced_wakes_who_sleeps_till_later(bench: Bench, observer: Raw) -> None:
+async def test_a_replaced_job_wakes_a_worker_that_sleeps_longer(bench: Bench, observer: Raw) -> None:
     await enqueue(observer, f"{DEFAULTS}, delay => '1 hour', dedupe_key => 'k'")
     registration = await bench.join()
     async with asleep(bench.store, registration) as ears:
@@ -275,7 +275,7 @@ async def test_a_lost_race_has_the_state_that_every_language_knows(
     await transaction.rollback()
 
 
-# What it refuses
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ async def test_a_lost_race_has_the_state_that_every_language_knows(
     ],
     ids=lambda value: value[:60] if isinstance(value, str) else None,
 )
-async def test_what_the_database_can_judge_is_refused(
+async def test_values_that_sql_can_check_are_refused(
     bench: Bench, observer: Raw, arguments: str, code: str, said: str
 ) -> None:
     message = await refusal(observer, arguments)
@@ -348,9 +348,7 @@ async def test_a_strict_schema_refuses_unknown_tenants(bench: Bench, observer: R
     assert (await enqueue(observer, "'acmee', 'report'")).created
 
 
-async def test_a_payload_of_256_kilobytes_is_measured_without_the_spaces_that_postgres_writes(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_a_payload_is_measured_without_the_spaces_of_postgres(bench: Bench, observer: Raw) -> None:
     payload: dict[str, Any] = {"numbers": [1] * 100_000, "text": 'a: "b", c ' * 5_000}
     (placed,) = await bench.door.enqueue([NewJob(definition="report", payload=payload, dedupe=Dedupe())])
     assert placed.created
@@ -420,7 +418,7 @@ async def test_a_refusal_names_which_job_it_is_about(bench: Bench) -> None:
     assert await all_jobs(bench.door) == []
 
 
-# What the docs say
+# Documentation
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
 
@@ -448,7 +446,7 @@ async def test_the_sql_on_the_page_runs(bench: Bench, observer: Raw) -> None:
     await transaction.rollback()
 
 
-# What SQL and Python must agree about
+# Agreement of SQL and Python
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from tests.postgres.race_tools import Raw
 from tests.postgres.roles import PARTS, SCHEMA, Roles
 
-from leasehold.engines.postgres.sql import Statement, statements
+from leasehold.engines.postgres.statements import Statement, statements
 
 # Which no EXPLAIN can check: statements of a session, of test databases, and those that are not prepared.
 UNCHECKED = ("session/", "test_databases/", "ledger/create", "tenant/wake")
@@ -30,7 +30,7 @@ HARMLESS = {
     "ledger/exists",
     "ledger/holders",
     "ledger/lock",
-    "ledger/standing",
+    "ledger/newest",
     "administration/may_register",
 }
 DEFINITIONS = {
@@ -51,7 +51,7 @@ PRODUCING = {
     "administration/add_tenant",
     "fleet/cancel_sleep",
     "tenant/await",
-    "tenant/enqueue_alike",
+    "tenant/enqueue_plain_jobs",
     "tenant/enqueue_one",
     "tenant/ensure_tenant",
     "tenant/enqueue_jobs",

@@ -19,7 +19,7 @@ UNGATED_HEARTBEAT = (
 
 @pytest.fixture
 async def late(bench: Bench) -> Registration:
-    """A worker that holds a job, and whose lease has run out; nobody has noticed yet."""
+    """A worker that holds a job, and whose lease has run out; no other worker has evicted it yet."""
     registration = await bench.join(lease=LEASE)
     await bench.running(registration=registration)
     await bench.move_clock(2 * LEASE)
@@ -40,7 +40,7 @@ async def test_a_heartbeat_that_commits_late_is_not_evicted(
     assert list(await second_store.evict(10)) == []
 
 
-async def test_a_heartbeat_that_commits_late_is_not_evicted_by_another_ones_heartbeat(
+async def test_a_late_heartbeat_is_not_evicted_by_another_heartbeat(
     bench: Bench, late: Registration, observer: Raw, second_store: Store
 ) -> None:
     other = await bench.join(lease=DAY, store=second_store)
@@ -51,7 +51,7 @@ async def test_a_heartbeat_that_commits_late_is_not_evicted_by_another_ones_hear
     assert await alive(bench, late)
 
 
-async def test_a_heartbeat_that_commits_after_an_eviction_began_is_not_evicted(
+async def test_a_heartbeat_during_an_eviction_keeps_its_worker(
     bench: Bench, late: Registration, observer: Raw, second_store: Store, gate: Gate
 ) -> None:
     """The eviction's snapshot shows a lease that has run out; it must judge by the newest one."""
@@ -87,9 +87,7 @@ async def test_a_heartbeat_that_waits_for_its_own_eviction_learns_of_it(
     assert not (await renewing).alive
 
 
-async def test_two_workers_whose_leases_ran_out_come_back_at_once_without_a_deadlock(
-    bench: Bench, second_store: Store
-) -> None:
+async def test_two_late_workers_come_back_without_a_deadlock(bench: Bench, second_store: Store) -> None:
     """Each renews itself and would evict the other. One may be evicted, but both get an answer."""
     for _ in range(30):
         mine, other = await bench.join(lease=LEASE), await bench.join(lease=LEASE, store=second_store)
@@ -102,7 +100,7 @@ async def test_two_workers_whose_leases_ran_out_come_back_at_once_without_a_dead
             await bench.store.leave(registration)
 
 
-async def test_who_renews_while_another_late_worker_is_renewing_leaves_it_alone(
+async def test_a_renewal_leaves_another_late_worker_alone(
     bench: Bench, late: Registration, observer: Raw, second_store: Store
 ) -> None:
     """The deadlock made by hand: the other has renewed itself, has not committed, and may want to evict us."""
@@ -133,10 +131,10 @@ async def test_evictions_at_once_agree_and_one_of_them_decides(
     assert sorted(map(len, answers)) == [0, 1]
 
 
-async def test_a_claim_that_commits_while_its_worker_is_evicted_is_found_as_an_orphan(
+async def test_a_claim_that_commits_during_an_eviction_is_an_orphan(
     bench: Bench, observer: Raw, second_store: Store
 ) -> None:
-    """It was under way when the registration was ended: nobody else would ever run that job."""
+    """The claim was under way when its registration ended: no other worker would ever run that job."""
     registration = await bench.join(lease=LEASE)
     job = await bench.enqueue()
     async with observer.transaction():

@@ -20,7 +20,7 @@ from leasehold.model.outcome import Succeeded
 from leasehold.model.status import Status
 from leasehold.store import Registration, Store, Subscription
 
-# What a claim leaves in memory stays there for ten seconds, unless someone else's durable commit takes it along.
+# A claim's commit stays in memory for ten seconds, unless a durable commit flushes it.
 SETTINGS = {"wal_writer_delay": "10s", "autovacuum": "off", "checkpoint_timeout": "1h", "shared_buffers": "16MB"}
 
 
@@ -64,7 +64,7 @@ async def over_the_crash(bench: Bench) -> None:
 
 
 async def lost_claim(bench: Bench, server: Server) -> Claim:
-    """A claim that the crash has undone, while whoever made it runs on."""
+    """Returns a claim that the crash has undone, while its worker runs on."""
     registration = await bench.join("report", lease=DAY)
     job = await bench.enqueue()
     (claim,) = (await bench.store.claim(registration, 1)).claims

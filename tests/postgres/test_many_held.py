@@ -22,7 +22,7 @@ async def test_a_claim_for_very_many_tenants_without_work_comes_back_empty(bench
     assert list(claimed.claims) == []
 
 
-async def test_who_serves_very_many_tenants_without_work_can_fall_asleep(bench: Bench) -> None:
+async def test_a_worker_of_many_idle_tenants_can_fall_asleep(bench: Bench) -> None:
     registration = await bench.join(tenants=tuple(MANY))
     async with asyncio.timeout(SOON.total_seconds()):
         await fall_asleep(bench.store, registration)
@@ -35,7 +35,7 @@ async def hold(bench: Bench, tenants: list[TenantId]) -> None:
         await bench.store.pause(Scope(ScopeKind.TENANT, tenant), Pause("unpaid"))
 
 
-async def test_who_serves_very_many_paused_tenants_can_fall_asleep(bench: Bench) -> None:
+async def test_a_worker_of_many_paused_tenants_can_fall_asleep(bench: Bench) -> None:
     await hold(bench, MANY)
     registration = await bench.join(tenants=None)
     async with asyncio.timeout(SOON.total_seconds()):
@@ -69,7 +69,7 @@ async def test_every_tenant_is_served_at_the_edge_of_a_piece(bench: Bench, count
         await fall_asleep(bench.store, registration)
 
 
-async def test_of_more_tenants_than_make_a_piece_each_gets_as_much_as_the_others(bench: Bench) -> None:
+async def test_many_tenants_get_equal_shares(bench: Bench) -> None:
     for tenant in MANY:
         await bench.store.tenant(tenant).enqueue([NewJob(definition="report")] * 10)
     registration = await bench.join("report", tenants=None)
@@ -77,7 +77,7 @@ async def test_of_more_tenants_than_make_a_piece_each_gets_as_much_as_the_others
     assert {given[tenant] for tenant in MANY} <= {8, 9}
 
 
-async def test_of_more_tenants_than_make_a_piece_none_has_two_turns_before_the_others_had_one(
+async def test_many_tenants_each_have_one_turn_before_any_has_two(
     bench: Bench,
 ) -> None:
     """However long the first look took: it had nothing in the cache, and the next is not to wait for that."""

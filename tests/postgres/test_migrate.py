@@ -47,7 +47,7 @@ async def test_migrating_again_changes_nothing(database_url: str) -> None:
     assert await shape(database_url, "fresh") == before
 
 
-async def test_of_eight_that_migrate_at_once_one_does_it(database_url: str) -> None:
+async def test_one_of_eight_migrations_at_once_does_the_work(database_url: str) -> None:
     applied = await asyncio.gather(*(migrate(database_url, "fresh") for _ in range(8)))
     assert sum(len(by_one) for by_one in applied) == LATEST
 
@@ -126,7 +126,7 @@ def test_an_older_schema_is_refused_with_the_way_out() -> None:
         SchemaStatus("leasehold", version=1, needs=1, known=2).require_usable()
 
 
-def test_a_newer_schema_is_used_while_it_says_that_this_code_still_works() -> None:
+def test_a_newer_schema_that_allows_this_code_is_used() -> None:
     SchemaStatus("leasehold", version=3, needs=2, known=2).require_usable()
 
 
@@ -141,7 +141,7 @@ def test_migrations_are_numbered_without_a_gap_and_need_no_future() -> None:
     assert all(1 <= migration.needs <= migration.version for migration in known)
 
 
-async def test_who_owns_the_schema_needs_no_privilege_on_the_database(database_url: str) -> None:
+async def test_the_schemas_owner_needs_no_privilege_on_the_database(database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
     role, parts = f"owner_{uuid4().hex[:8]}", urlsplit(database_url)
     login = f"create role {role} login password 'secret'"

@@ -1,6 +1,6 @@
-"""Somebody holds an old snapshot, so dead index entries stay: what a claim reads does not grow with past jobs.
+"""An old snapshot is held, so dead index entries stay: a claim reads no more for past jobs.
 
-Buffers are counted and not seconds: each claim statement is explained, rolled back, and then sent.
+Buffers are counted, not seconds: each claim statement is explained, rolled back, and then sent.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.store.bench import ACME, DAY, HOUR, LEASE, SECOND, Bench
 
 from leasehold.engines.postgres.claim import claim as claiming
 from leasehold.engines.postgres.claim.positions import DueMark, HeartbeatLooks
-from leasehold.engines.postgres.database import Link
+from leasehold.engines.postgres.link import Link
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
@@ -54,7 +54,7 @@ async def test_claims_of_delayed_jobs_read_no_more_with_time(
     assert rounds[-1] <= 2 * rounds[1] + 10, rounds
 
 
-async def test_a_job_that_commits_late_is_claimed_though_its_due_time_is_past(
+async def test_a_late_commit_with_a_past_due_time_is_claimed(
     bench: Bench, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DueMark, "CHEAP", -1.0)

@@ -137,7 +137,7 @@ async def test_fields_with_defaults_may_be_left_out(sql: Raw, bench: Bench) -> N
     assert job.payload == {"folder": 9}
 
 
-async def test_what_sql_can_not_check_is_taken(sql: Raw) -> None:
+async def test_values_that_sql_can_not_check_are_accepted(sql: Raw) -> None:
     """Formats, bounds and what is inside of a field are checked by the worker, as the page says."""
     await enqueue(sql, {"folder": 9, "at": "tomorrow", "bounded": 1, "point": {"y": 1}, "mode": "slow", "tags": [1]})
 

@@ -146,9 +146,9 @@ async def enqueue_many_by_sql_while_a_worker_sleeps(hot: Hot) -> None:
 
 async def enqueue_in_chunks_of_one_transaction(hot: Hot) -> None:
     await hot.sleep()
-    async with hot.door.bulk_transaction() as filling:
+    async with hot.door.bulk_transaction() as bulk:
         for _ in range(2):
-            await filling.enqueue([JOB] * 5)
+            await bulk.enqueue([JOB] * 5)
     await hot.run()
 
 
@@ -273,7 +273,7 @@ async def hot(older_server: str, sql: Raw) -> AsyncIterator[Hot]:
 
 
 async def planned(hot: Hot, step: Step) -> str:
-    """What is still planned after the first few rounds, each with its count."""
+    """Returns the statements that are still planned after the first few rounds, each with its count."""
     for _ in range(WARMING_UP):
         await step(hot)
     await hot.sql.execute("select pg_stat_statements_reset()")

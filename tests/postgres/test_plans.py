@@ -1,4 +1,4 @@
-"""Every statement's plan, pinned: what it touches does not grow with backlog, history, future jobs or lanes.
+"""Pins every statement's plan: its buffers do not grow with backlog, history, future jobs or lanes.
 
 Two databases are compared, one a thousand times the other. Then two are filled under plans that were made when the
 tables were empty, as the long-lived connections of a worker do after a quiet night.
@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conftest import DatabaseServer
-from tests.postgres.plans import (
-    EVERY,
+from tests.postgres.plan_cases import EVERY, OF_EACH_TENANT, ON_LINKS, PLANNED_EACH_TIME, WITH_ONE_PLAN
+from tests.postgres.plan_database import (
     GROWING,
-    OF_EACH_TENANT,
-    ON_LINKS,
-    PLANNED_ANEW,
     SMALL,
-    WITH_ONE_PLAN,
-    Case,
-    Plan,
-    Plans,
     Size,
     connected,
     copy,
@@ -30,14 +23,14 @@ from tests.postgres.plans import (
     leave_few,
     load,
     no_autovacuum,
-    plans_of,
 )
+from tests.postgres.plans import Case, Plan, Plans, plans_of
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
 
 LARGE = Size(queued=100_000, future=100_000, due=5_000, ended=100_000, lanes=5_000, per_lane=20)
-# As of whoever has no tenants: to the planner, a tenant's id then tells nothing.
+# A database with one tenant: to the planner, a tenant's id then tells nothing.
 ONE_TENANTS = Size(queued=50_000, ended=50_000, lanes=0)
 # Enough to tell a walk from a probe.
 REFILLED = Size(queued=100_000, future=5_000, due=5_000, ended=20_000, lanes=1_000, per_lane=2)
@@ -46,9 +39,9 @@ REFILLED = Size(queued=100_000, future=5_000, due=5_000, ended=20_000, lanes=1_0
 FACTOR, SLACK = 2, 200
 # A batch of 100, or the lanes of 64 tenants for each of five definitions.
 ROWS = 600
-# What may be touched for each tenant: a few indexes, each some pages deep.
+# Buffers for each tenant: a few indexes, each some pages deep.
 PER_TENANT = 30
-# Of all tenants one row each, then a page of 50 for 50 of them.
+# One row of each tenant, then a page of 50 for 50 of them.
 ROWS_OF_ALL = LARGE.tenants + 50 * 50
 
 
@@ -65,7 +58,7 @@ class Measured:
 
 @pytest.fixture(scope="module")
 def small(database_server: DatabaseServer) -> Iterator[Measured]:
-    """The measure: what each statement touches by its indexes when there is next to nothing."""
+    """The measure: the buffers of each statement by its indexes, on nearly empty tables."""
 
     async def measure(name: str) -> Plans:
         url = database_server.url_for(name)
@@ -103,7 +96,7 @@ def of_one_tenant(database_server: DatabaseServer) -> Iterator[Measured]:
         url = database_server.url_for(name)
         async with connected(url) as connection:
             await _load(connection, ONE_TENANTS)
-        return await plans_of(url, PLANNED_ANEW)
+        return await plans_of(url, PLANNED_EACH_TIME)
 
     yield from _measured(database_server, measure)
 
@@ -142,7 +135,7 @@ def emptying(database_server: DatabaseServer, loaded: str) -> Iterator[tuple[Mea
 
 
 async def _load(connection: "Connection", size: Size) -> None:
-    """And lets the planner know of it, once."""
+    """Also lets the planner know of the rows, once."""
     await no_autovacuum(connection)
     await load(connection, size)
     await connection.execute("vacuum analyze")
@@ -155,12 +148,12 @@ def _measured(server: DatabaseServer, measure: Callable[[str], Coroutine[Any, An
 
 
 @pytest.mark.parametrize("case", EVERY, ids=str)
-def test_what_a_statement_touches_does_not_grow(case: Case, small: Measured, large: Measured) -> None:
+def test_the_buffers_of_a_statement_do_not_grow(case: Case, small: Measured, large: Measured) -> None:
     assert large[case].buffers <= _allowed(small[case]), large[case]
 
 
-@pytest.mark.parametrize("case", PLANNED_ANEW, ids=str)
-def test_nor_does_it_where_all_jobs_are_of_one_tenant(case: Case, small: Measured, of_one_tenant: Measured) -> None:
+@pytest.mark.parametrize("case", PLANNED_EACH_TIME, ids=str)
+def test_it_does_not_grow_for_one_tenant_either(case: Case, small: Measured, of_one_tenant: Measured) -> None:
     plan = of_one_tenant[case]
     assert plan.buffers <= FACTOR * small[case].buffers + SLACK, plan
 
@@ -250,6 +243,6 @@ def _most_sorted(plan: Plan) -> int:
 
 
 def _detours(case: Case, plan: Plan) -> dict[str, set[str]]:
-    """Ways to tables that are none of the case's."""
+    """Returns ways to tables that are not among those of the case."""
     ways = {table: plan.ways_to(table) - case.ways.get(table, set()) for table in GROWING}
     return {table: found for table, found in ways.items() if found}

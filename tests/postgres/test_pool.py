@@ -34,7 +34,7 @@ async def test_the_same_connection_serves_one_caller_after_the_other(database: D
         assert second is first
 
 
-async def test_whoever_comes_when_all_are_lent_waits_for_the_first_that_comes_back(database: Database) -> None:
+async def test_a_caller_waits_for_the_first_connection_that_returns(database: Database) -> None:
     loans = [database.connection() for _ in range(POOL_SIZE)]
     lent = [await loan.__aenter__() for loan in loans]
     late = database.connection()
@@ -68,7 +68,7 @@ async def _used(database: Database) -> None:
 
 
 async def test_a_connection_whose_statement_was_canceled_is_not_lent_again(database: Database, observer: Raw) -> None:
-    """And when whoever canceled it goes on, the statement is over."""
+    """When the caller that canceled it goes on, the statement is over."""
     async with database.connection() as connection:
         pid = connection.get_server_pid()
 
@@ -104,7 +104,7 @@ async def test_a_lost_connection_makes_room_for_another(database: Database, obse
     await _used(database)
 
 
-async def test_of_too_many_those_that_were_not_needed_are_closed(database: Database, observer: Raw) -> None:
+async def test_superfluous_connections_are_closed(database: Database, observer: Raw) -> None:
     loans = [database.connection() for _ in range(4)]
     for loan in loans:
         await loan.__aenter__()
@@ -122,7 +122,7 @@ async def test_of_too_many_those_that_were_not_needed_are_closed(database: Datab
     await _used(database)
 
 
-async def test_who_can_not_be_connected_takes_no_room(database_url: str) -> None:
+async def test_a_failed_connection_takes_no_room(database_url: str) -> None:
     database = Database("postgresql://127.0.0.1:1/nobody", "leasehold")
     for _ in range(POOL_SIZE + 1):
         with pytest.raises(Exception, match="can't be reached"):

@@ -12,8 +12,8 @@ from tests.worker.proxy import Proxy
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.connections import DIRECT_SESSION
-from leasehold.engines.postgres.database import ONE_PLAN
 from leasehold.engines.postgres.doctor import examine
+from leasehold.engines.postgres.link import ONE_PLAN
 from leasehold.engines.postgres.migrate import migrate, schema_status
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.engines.postgres.test_databases import DatabaseClock
@@ -140,7 +140,7 @@ async def _hears_of_work(store: Store) -> None:
 
 
 async def _prepared(url: str) -> list[str]:
-    """What earlier clients left in the one session of this pooler."""
+    """Settings that earlier clients left in the one session of this pooler."""
     connection = await asyncpg.connect(url, statement_cache_size=0)
     try:
         async with connection.transaction():

@@ -1,4 +1,4 @@
-"""What a database or a role presets must not change what our statements do; a server that can't write is left."""
+"""Presets of a database or a role do not change our statements; a server that can't write is left."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -50,7 +50,7 @@ async def pooled_url(database_url: str, presets: None) -> AsyncIterator[str]:
 
 
 async def show(store: Store, name: str) -> set[str]:
-    """What each kind of connection of a store goes by."""
+    """Returns the settings of each kind of connection of a store."""
     engine = postgres(store)
     listener = await engine._database.listener.connect()
     try:
@@ -210,6 +210,6 @@ async def test_a_lock_that_is_not_to_be_had_means_try_again(store: Store) -> Non
         ("postgresql://u@one/db", None),
     ],
 )
-def test_of_several_hosts_the_one_that_writes_is_chosen(url: str, chosen: str | None) -> None:
+def test_the_host_that_writes_is_chosen(url: str, chosen: str | None) -> None:
     assert Database(url, "leasehold").url == url
     assert options_for(url, {}, pooled=False, limit=None).get("target_session_attrs") == chosen

@@ -1,4 +1,4 @@
-"""What is over goes, in batches, however much of it there is."""
+"""Pruning: jobs whose retention is over go in batches, however many there are."""
 
 import pytest
 from tests.postgres.race_tools import Raw, postgres

@@ -1,4 +1,4 @@
-"""What every statement of the engine has in common."""
+"""Rules for every statement of the engine."""
 
 import re
 from itertools import pairwise
@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from leasehold.engines.postgres.migrate import migrations
-from leasehold.engines.postgres.sql import query_files, statements
+from leasehold.engines.postgres.statements import query_files, statements
 
 FILES = {name: file.read_text() for name, file in query_files()}
 TENANT_TABLE = re.compile(

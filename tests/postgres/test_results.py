@@ -16,10 +16,8 @@ from leasehold.model.outcome import Succeeded
 WAITING = 40
 
 
-async def test_whoever_waits_at_the_same_time_looks_by_one_statement(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Some job's end is a word to all who wait. If each looked by itself, n waits would take n² statements."""
+async def test_callers_that_wait_at_once_look_by_one_statement(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ended job wakes all waiting callers. If each looked by itself, n waits would take n² statements."""
     database, looks = postgres(bench.store)._database, list[set[JobId]]()
     fetch = database.fetch
 
@@ -44,10 +42,10 @@ async def test_whoever_waits_at_the_same_time_looks_by_one_statement(
     assert len(looks) - before <= 2
 
 
-async def test_who_gives_up_before_anyone_listens_leaves_no_deaf_connection(
+async def test_a_caller_that_gives_up_leaves_no_deaf_connection(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All who come later would look every five seconds, and hear of nothing."""
+    """Later callers would look every five seconds, and receive nothing."""
     results, asked = postgres(bench.store)._results, asyncio.Event()
 
     async def hangs(*_: object, **__: object) -> None:
@@ -70,7 +68,7 @@ async def test_who_gives_up_before_anyone_listens_leaves_no_deaf_connection(
 
 
 @pytest.mark.parametrize("turns", range(4))
-async def test_who_is_canceled_in_the_moment_of_an_end_is_canceled(turns: int) -> None:
+async def test_a_waiting_caller_canceled_at_an_end_is_canceled(turns: int) -> None:
     end = asyncio.Event()
     waits = asyncio.create_task(_wait_for(end, HOUR.total_seconds()))
     await asyncio.sleep(0)

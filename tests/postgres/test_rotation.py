@@ -1,4 +1,4 @@
-"""What a worker remembers of its lanes: whose turn it is, and how far it got."""
+"""The memory of a worker about its lanes: whose turn it is, and how far it got."""
 
 from leasehold.engines.postgres.claim.positions import LOWEST, ClaimPositions, Lane, LaneRange
 from leasehold.engines.postgres.claim.rotation import PIECE, SMALLEST_PIECE, ScanRange, TenantRotation
@@ -22,7 +22,7 @@ def test_tenants_come_one_after_the_other() -> None:
     assert [turns(tour, 2), turns(tour, 2), turns(tour, 2)] == [["a", "b"], ["c"], []]
 
 
-def test_a_tenant_that_may_have_more_gets_another_turn_after_the_others() -> None:
+def test_a_tenant_with_more_jobs_gets_its_next_turn_last() -> None:
     tour = TenantRotation()
     looked(tour, "a", "b")
     tour.keep(tour.take(1))
@@ -36,7 +36,7 @@ def test_all_lanes_of_a_tenant_have_their_turn_together() -> None:
     assert [[lane.definition for lane in lanes] for lanes in tour.take(1)] == [["email", "report"]]
 
 
-def test_the_way_leads_from_the_tenant_who_was_last_all_the_way_round_to_that_one() -> None:
+def test_the_rotation_goes_all_the_way_round() -> None:
     tour = TenantRotation()
     assert tour.way == ScanRange()
     looked(tour, "a", "b", "c")
@@ -44,7 +44,7 @@ def test_the_way_leads_from_the_tenant_who_was_last_all_the_way_round_to_that_on
     assert tour.way == ScanRange("b", until="b", around=False)
 
 
-def test_who_claims_what_it_finds_goes_on_behind_the_last_who_was_served() -> None:
+def test_the_next_claim_begins_behind_the_last_served_tenant() -> None:
     tour = TenantRotation()
     tour.had_turns_up_to("d")
     assert tour.way == ScanRange("d", until="d", around=False)
@@ -54,7 +54,7 @@ def went(tour: TenantRotation, *, last: str | None, full: bool, around: bool = F
     tour.went(tour.way, last=last, full=full, around=around, idle=idle)
 
 
-def test_a_piece_of_tenants_without_work_is_followed_by_the_piece_behind_it() -> None:
+def test_after_tenants_without_work_the_next_ones_are_read() -> None:
     tour = TenantRotation()
     tour.had_turns_up_to("b")
     went(tour, last="d", full=True)
@@ -63,7 +63,7 @@ def test_a_piece_of_tenants_without_work_is_followed_by_the_piece_behind_it() ->
     assert (tour.whole, tour.way) == (False, ScanRange("a", until="b", around=True))
 
 
-def test_who_has_come_round_without_work_knows_that_there_is_none() -> None:
+def test_a_rotation_without_work_shows_that_there_is_none() -> None:
     tour = TenantRotation()
     tour.had_turns_up_to("b")
     went(tour, last="d", full=True)
@@ -128,7 +128,7 @@ def test_claims_are_full_ones_as_long_as_those_are_not_slow() -> None:
     assert marks.full_claim_is_due(0)
 
 
-def test_a_lane_that_was_hardly_claimed_from_is_never_read_from_a_mark() -> None:
+def test_a_lane_with_few_claims_is_never_read_from_a_position() -> None:
     marks = ClaimPositions()
     marks.claimed([("report", "a", 100, 1)])
     full(marks, 5, seconds=1)
@@ -191,7 +191,7 @@ def test_slow_full_claims_become_rare_but_do_not_end() -> None:
     assert marks.full_claim_is_due(120)
 
 
-def test_claims_are_full_ones_again_when_those_are_as_fast_as_by_marks() -> None:
+def test_claims_are_full_again_once_those_are_fast() -> None:
     marks = some_claimed()
     full(marks, 5, seconds=1)
     full(marks, 5, seconds=2.5)
@@ -219,7 +219,7 @@ def test_a_marked_claim_goes_on_behind_the_last_job_of_each_priority() -> None:
     assert marks.stretches([lane], full=True) == [LaneRange(lane)]
 
 
-def test_a_marked_claim_sees_what_is_more_urgent_than_all_that_was_claimed() -> None:
+def test_a_claim_by_positions_sees_more_urgent_jobs() -> None:
     marks, lane = ClaimPositions(), tenant("a")
     marks.claimed([("report", "a", 100, 3)])
     assert marks.stretches([lane], full=False)[0] == LaneRange(lane, to_priority=99)

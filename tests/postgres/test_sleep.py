@@ -70,7 +70,7 @@ class Producer:
 
 
 async def settle_against(bench: Bench, registration: Registration, producers: Sequence[Producer]) -> Claimed:
-    """What settle says when the producers act between its statements, and after it those that are left."""
+    """Returns the answer of prepare_to_sleep while producers act between its statements, and the steps left."""
     step = 0
 
     async def act() -> None:
@@ -97,7 +97,7 @@ class Night:
         self._bench, self._registration, self._ears, self._observer = bench, registration, ears, observer
 
     async def sleeps_through(self, producers: Sequence[Producer]) -> bool:
-        """Whether it lies asleep, and nobody wakes it, though there is a job that was committed."""
+        """Returns whether the worker sleeps and no wake comes, though a job was committed."""
         await self._observer.execute("delete from leasehold.sleepers")
         await self._was_woken()
         settled = await settle_against(self._bench, self._registration, producers)
@@ -130,7 +130,7 @@ async def test_settling_takes_the_statements_that_these_tests_stop_it_at(bench: 
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-async def test_no_job_is_slept_through_at_whichever_steps_it_is_inserted_and_committed(
+async def test_no_job_is_slept_through_at_any_step(
     bench: Bench, worker: Registration, connections: Connections, observer: Raw, isolation: Isolation
 ) -> None:
     connection = await connections.open()
@@ -138,7 +138,7 @@ async def test_no_job_is_slept_through_at_whichever_steps_it_is_inserted_and_com
         night = Night(bench, worker, ears, observer)
         for steps in INTERLEAVINGS:
             producer = Producer(enqueue(bench), connection, *steps, isolation=isolation)
-            assert not await night.sleeps_through([producer]), f"inserted and committed at {steps}, and nobody came"
+            assert not await night.sleeps_through([producer]), f"inserted and committed at {steps}: no worker came"
 
 
 async def test_without_asking_who_is_in_flight_a_job_is_slept_through(
@@ -157,7 +157,7 @@ async def test_without_asking_who_is_in_flight_a_job_is_slept_through(
     assert lost == [(0, 3), (0, 4)]
 
 
-async def test_no_job_is_slept_through_when_some_of_three_producers_roll_back(
+async def test_no_job_is_slept_through_when_producers_roll_back(
     bench: Bench, worker: Registration, connections: Connections, observer: Raw
 ) -> None:
     chance = random.Random(7)
@@ -175,7 +175,7 @@ async def test_no_job_is_slept_through_when_some_of_three_producers_roll_back(
                 )
                 for connection in three
             ]
-            assert not await night.sleeps_through(producers), f"round {number}: nobody came"
+            assert not await night.sleeps_through(producers), f"round {number}: no worker came"
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ async def test_no_finish_that_frees_a_capped_scope_is_slept_through(
             (running,) = (await second_store.claim(busy, 1)).claims
             waiting = await bench.enqueue()
             producer = Producer(finish, connection, *steps)
-            assert not await night.sleeps_through([producer]), f"begun and committed at {steps}, and nobody came"
+            assert not await night.sleeps_through([producer]), f"begun and committed at {steps}: no worker came"
 
 
-async def test_no_earlier_due_time_is_missed_at_whichever_steps_it_is_inserted_and_committed(
+async def test_no_earlier_due_time_is_missed_at_any_step(
     bench: Bench, worker: Registration, connections: Connections, observer: Raw
 ) -> None:
-    """Tomorrow's job is known. One comes up that is due in an hour: the timer is set anew, or a wake comes."""
+    """Tomorrow's job is known. Then a job comes that is due in an hour: the timer is set again, or a wake comes."""
     connection = await connections.open()
 
     async def in_an_hour(connection: Raw) -> JobId:

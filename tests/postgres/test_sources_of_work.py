@@ -48,9 +48,9 @@ async def replaced(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
 
 async def in_chunks(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
     yield
-    async with bench.door.bulk_transaction() as filling:
-        await filling.enqueue([NewJob(definition="report")])
-        await filling.enqueue([NewJob(definition="report")])
+    async with bench.door.bulk_transaction() as bulk:
+        await bulk.enqueue([NewJob(definition="report")])
+        await bulk.enqueue([NewJob(definition="report")])
 
 
 async def by_sql(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:

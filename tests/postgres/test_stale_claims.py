@@ -25,7 +25,7 @@ async def retried(bench: Bench, registration: Registration, claim: Claim) -> Non
 
 
 async def expired(bench: Bench, registration: Registration, claim: Claim) -> None:
-    """Somebody ended it as lost, though its worker came back in time to keep the registration."""
+    """Another worker ended the claim as lost, though its own worker came back in time to keep the registration."""
     await bench.finish(claim, LeaseLost())
     await bench.move_clock(HOUR)
     assert (await bench.store.renew(registration, [], 365 * 24 * HOUR)).alive
@@ -47,9 +47,7 @@ async def twice(bench: Bench, request: pytest.FixtureRequest) -> Twice:
 
 
 @pytest.mark.parametrize("outcome", [Succeeded(), Raised("Stale", "stale"), Released()], ids=["end", "retry", "back"])
-async def test_a_stale_finish_is_refused_though_the_same_worker_runs_the_job(
-    bench: Bench, twice: Twice, outcome: Outcome
-) -> None:
+async def test_a_stale_finish_of_the_same_worker_is_refused(bench: Bench, twice: Twice, outcome: Outcome) -> None:
     _, stale, live = twice
     assert await bench.finish_all([(stale, outcome)]) == {stale}
     assert await bench.status(live.job) is Status.RUNNING
@@ -57,17 +55,13 @@ async def test_a_stale_finish_is_refused_though_the_same_worker_runs_the_job(
     assert (await bench.history(live.job))[-1] == (2, AttemptStatus.SUCCEEDED)
 
 
-async def test_in_one_batch_the_stale_finish_is_refused_and_the_live_one_is_written(
-    bench: Bench, twice: Twice
-) -> None:
+async def test_a_batch_refuses_stale_finishes_and_writes_live_ones(bench: Bench, twice: Twice) -> None:
     _, stale, live = twice
     assert await bench.finish_all([(stale, Succeeded('"stale"')), (live, Succeeded('"live"'))]) == {stale}
     assert (await bench.job(live.job)).result == "live"
 
 
-async def test_a_heartbeat_tells_that_the_stale_claim_is_lost_and_the_live_one_is_not(
-    bench: Bench, twice: Twice
-) -> None:
+async def test_a_heartbeat_tells_stale_claims_from_live_ones(bench: Bench, twice: Twice) -> None:
     registration, stale, live = twice
     renewal = await bench.store.renew(registration, [stale, live], HOUR)
     assert (renewal.alive, renewal.lost) == (True, frozenset({stale}))
@@ -86,9 +80,7 @@ async def test_a_cancel_request_is_for_the_live_claim_only(bench: Bench, twice: 
     assert (await bench.store.renew(registration, [stale, live], HOUR)).cancels == {live}
 
 
-async def test_an_evicted_worker_is_told_that_it_is_dead_and_its_claims_are_lost(
-    bench: Bench, second_store: Store
-) -> None:
+async def test_an_evicted_worker_learns_that_its_claims_are_lost(bench: Bench, second_store: Store) -> None:
     registration = await bench.join(lease=LEASE)
     stale = await bench.running(registration=registration)
     await bench.move_clock(2 * LEASE)
@@ -114,7 +106,7 @@ async def test_a_finish_that_waits_for_a_change_beside_its_fence_is_written(
     assert (await bench.status(claim.job)) is not Status.RUNNING
 
 
-async def test_a_retry_that_waits_for_a_cancel_request_ends_the_job_as_canceled(
+async def test_a_retry_behind_a_cancel_request_ends_as_canceled(
     bench: Bench, observer: Raw, second_store: Store
 ) -> None:
     claim = await bench.running()
@@ -128,7 +120,7 @@ async def test_a_retry_that_waits_for_a_cancel_request_ends_the_job_as_canceled(
 
 
 @pytest.mark.parametrize("outcome", [Succeeded(), Raised("Stale", "stale")], ids=["end", "retry"])
-async def test_a_finish_that_waits_for_the_next_attempts_claim_to_commit_is_refused(
+async def test_a_finish_behind_the_next_attempts_claim_is_refused(
     bench: Bench, observer: Raw, second_store: Store, outcome: Outcome
 ) -> None:
     """Its snapshot shows the job as its own; when it gets to the row, the same worker's next attempt runs."""

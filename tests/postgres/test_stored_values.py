@@ -1,4 +1,4 @@
-"""Whatever stands in the tables, reading goes on: people write there by hand, newer releases in their own way."""
+"""Reading goes on with any value in the tables: people write there by hand, newer releases in their own way."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -73,9 +73,7 @@ async def test_one_endless_delay_stops_no_claim(bench: Bench, observer: Raw, mom
     assert not (await bench.store.prepare_to_sleep(registration)).claims
 
 
-async def test_a_job_whose_attempts_can_not_be_counted_any_further_stops_no_claim(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_a_job_without_further_attempt_numbers_stops_no_claim(bench: Bench, observer: Raw) -> None:
     """A claim adds 1 to the attempt of each job, by one statement for all tenants: an overflow would fail all."""
     ended, waiting = await bench.succeeded(), await bench.enqueue(delay=DAY)
     await observer.execute("update leasehold.jobs_done set attempt = 2147483647 where id = $1", ended)
@@ -88,9 +86,7 @@ async def test_a_job_whose_attempts_can_not_be_counted_any_further_stops_no_clai
     assert [claim.job for claim in await bench.claim(10)] == [other]
 
 
-async def test_a_job_at_its_last_attempt_that_can_be_counted_is_run_and_fails_alone(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_a_job_at_the_greatest_attempt_number_fails_alone(bench: Bench, observer: Raw) -> None:
     jobs = [await bench.enqueue(), await bench.enqueue()]
     await observer.execute("update leasehold.jobs set attempt = 2147483646, max_attempts = 5 where id = $1", jobs[0])
     claims = {claim.job: claim for claim in await bench.claim(10)}
@@ -342,7 +338,7 @@ async def test_a_number_that_no_column_holds_is_refused_as_ours(bench: Bench) ->
 
 
 @pytest.mark.parametrize("column", ["payload", "result"])
-async def test_a_value_that_is_nested_too_deep_to_be_written_is_shown_as_text(
+async def test_a_value_nested_too_deep_is_shown_as_text(
     bench: Bench, observer: Raw, leasehold: CommandLine, column: str
 ) -> None:
     job = await bench.succeeded()

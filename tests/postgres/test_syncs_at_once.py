@@ -10,10 +10,10 @@ from tests.store.bench import REPORT
 from leasehold.store import Store
 
 
-async def test_syncs_follow_each_other_whatever_isolation_the_database_prefers(
+async def test_syncs_follow_each_other_under_any_isolation(
     open_stores: Callable[[int], Awaitable[list[Store]]], observer: Raw
 ) -> None:
-    """The lock must come before the snapshot: else whoever waited for it does not see what was added meanwhile."""
+    """The lock must come before the snapshot: otherwise a sync that waited does not see what was added meanwhile."""
     name = await observer.fetchval("select current_database()")
     await observer.execute(f"alter database \"{name}\" set default_transaction_isolation = 'repeatable read'")
     stores = await open_stores(8)

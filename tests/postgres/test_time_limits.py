@@ -91,9 +91,9 @@ async def test_a_producer_behind_a_lock_gives_up_and_so_does_the_server(
 
 async def test_a_bulk_on_a_dead_connection_ends(far: Store, proxy: Proxy) -> None:
     async def fill() -> None:
-        async with far.tenant(ACME).bulk_transaction() as filling:
+        async with far.tenant(ACME).bulk_transaction() as bulk:
             assert proxy.strand()
-            await filling.enqueue([NewJob(definition="report") for _ in range(10)])
+            await bulk.enqueue([NewJob(definition="report") for _ in range(10)])
 
     with pytest.raises(Unreachable):
         await fill()

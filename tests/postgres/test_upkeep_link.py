@@ -24,7 +24,9 @@ async def _evict(store: Store) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "work"), [("fleet/prune", _prune), ("fleet/prune_lines", _prune), ("fleet/evict", _evict)], ids=str
+    ("name", "work"),
+    [("fleet/prune", _prune), ("fleet/prune_lines", _prune), ("fleet/evict", _evict)],
+    ids=["prune", "lines", "evict"],
 )
 async def test_a_finish_does_not_wait_for_upkeep(
     bench: Bench, gate: Gate, name: str, work: Callable[[Store], Coroutine[Any, Any, Any]]

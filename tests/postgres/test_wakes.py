@@ -1,4 +1,4 @@
-"""Whom a wake goes to: to one worker that is there and can run the job, whatever others do at that moment."""
+"""The target of a wake: one worker that listens and can run the job, whatever other workers do at that moment."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,7 +31,7 @@ async def all_asleep(store: Store, *registrations: Registration) -> AsyncIterato
 
 
 async def gone(store: Store, observer: Raw, registration: Registration) -> None:
-    """A worker that fell asleep and then died with kill -9: its row is there, nobody listens."""
+    """A worker that fell asleep and then died with kill -9: its row exists, no session listens."""
     async with asleep(store, registration):
         pass
 
@@ -45,13 +45,13 @@ async def gone(store: Store, observer: Raw, registration: Registration) -> None:
 # One job, one wake
 
 
-async def test_of_four_sleepers_one_is_woken_for_one_job(bench: Bench, observer: Raw) -> None:
+async def test_one_of_four_sleepers_is_woken_for_one_job(bench: Bench, observer: Raw) -> None:
     async with all_asleep(bench.store, *[await bench.join() for _ in range(4)]) as ears:
         await bench.enqueue()
         assert (await heard_so_far(observer, ears)).total() == 1
 
 
-async def test_of_four_sleepers_one_is_woken_for_a_batch_that_it_can_run(bench: Bench, observer: Raw) -> None:
+async def test_one_of_four_sleepers_is_woken_for_a_batch(bench: Bench, observer: Raw) -> None:
     async with all_asleep(bench.store, *[await bench.join() for _ in range(4)]) as ears:
         await bench.enqueue_many(50)
         assert (await heard_so_far(observer, ears)).total() == 1
@@ -64,14 +64,14 @@ async def test_a_batch_of_two_definitions_wakes_one_sleeper_for_each(bench: Benc
         assert await heard_so_far(observer, ears) == {reports: 1, emails: 1}
 
 
-async def test_who_does_not_serve_the_definition_is_not_woken(bench: Bench, observer: Raw) -> None:
+async def test_a_worker_without_the_definition_is_not_woken(bench: Bench, observer: Raw) -> None:
     emails, reports = await bench.join("email"), await bench.join("report")
     async with all_asleep(bench.store, emails, reports) as ears:
         await bench.enqueue("report")
         assert await heard_so_far(observer, ears) == {reports: 1}
 
 
-async def test_who_does_not_serve_the_tenant_is_not_woken(bench: Bench, observer: Raw) -> None:
+async def test_a_worker_without_the_tenant_is_not_woken(bench: Bench, observer: Raw) -> None:
     other, mine = await bench.join(tenants=(OTHER,)), await bench.join()
     async with all_asleep(bench.store, other, mine) as ears:
         await bench.enqueue()
@@ -87,9 +87,7 @@ async def test_a_woken_worker_is_no_sleeper_any_more(bench: Bench, observer: Raw
         assert await sleepers(observer) == []
 
 
-async def test_a_rolled_back_enqueue_wakes_nobody_and_leaves_the_sleeper_to_others(
-    bench: Bench, observer: Raw, connections: Connections
-) -> None:
+async def test_a_rolled_back_enqueue_wakes_no_worker(bench: Bench, observer: Raw, connections: Connections) -> None:
     connection = await connections.open()
     registration = await bench.worker()
     async with all_asleep(bench.store, registration) as ears:
@@ -101,7 +99,7 @@ async def test_a_rolled_back_enqueue_wakes_nobody_and_leaves_the_sleeper_to_othe
         assert await sleepers(observer) == [registration.worker]
 
 
-async def test_every_sleeper_hears_of_a_job_whose_producer_can_not_see_who_sleeps(
+async def test_a_producer_that_sees_no_sleepers_wakes_all(
     bench: Bench, observer: Raw, connections: Connections
 ) -> None:
     """Under REPEATABLE READ its snapshot may be older than their sleep."""
@@ -119,7 +117,7 @@ async def test_every_sleeper_hears_of_a_job_whose_producer_can_not_see_who_sleep
 # Sleepers that are gone
 
 
-async def test_a_sleeper_that_stopped_listening_is_passed_over_for_a_living_one(bench: Bench, observer: Raw) -> None:
+async def test_a_sleeper_that_stopped_listening_is_passed_over(bench: Bench, observer: Raw) -> None:
     dead, living = await bench.join(), await bench.join()
     await gone(bench.store, observer, dead)
     async with all_asleep(bench.store, living) as ears:
@@ -128,8 +126,8 @@ async def test_a_sleeper_that_stopped_listening_is_passed_over_for_a_living_one(
         assert await sleepers(observer) == []
 
 
-async def test_a_sleeper_whose_session_was_terminated_comes_back_with_a_wake(bench: Bench, observer: Raw) -> None:
-    """Others may have been woken in its stead, or nobody: it has to look for itself."""
+async def test_a_sleeper_with_a_terminated_session_returns_with_a_wake(bench: Bench, observer: Raw) -> None:
+    """Other workers may have been woken instead, or none: it has to look itself."""
     async with all_asleep(bench.store, await bench.worker()) as ears:
         terminated = await observer.fetchval(
             """
@@ -143,9 +141,7 @@ async def test_a_sleeper_whose_session_was_terminated_comes_back_with_a_wake(ben
         assert await heard.next() is Wake.WORK
 
 
-async def test_a_job_enqueued_while_the_only_sleeper_was_not_listening_is_found_when_it_is_back(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_a_returning_listener_finds_a_job_that_it_missed(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     await gone(bench.store, observer, registration)
     job = await bench.enqueue()
@@ -153,9 +149,7 @@ async def test_a_job_enqueued_while_the_only_sleeper_was_not_listening_is_found_
         assert await bench.claimed_jobs() == [job]
 
 
-async def test_a_worker_can_listen_again_though_the_server_still_holds_its_old_session(
-    bench: Bench, connections: Connections
-) -> None:
+async def test_a_worker_listens_again_beside_its_old_session(bench: Bench, connections: Connections) -> None:
     """The network went away without a word: for the server the old session lives on, for hours if need be."""
     registration, old = await bench.worker(), await connections.open()
     await old.execute("select pg_advisory_lock_shared(leasehold.listener_key($1::uuid))", registration.worker)
@@ -168,7 +162,7 @@ async def test_a_worker_can_listen_again_though_the_server_still_holds_its_old_s
 # Sleepers that another producer holds
 
 
-async def test_the_only_sleeper_hears_of_a_job_though_another_producer_holds_it_and_rolls_back(
+async def test_a_sleeper_held_by_a_rollback_is_woken_for_another_job(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
     first = await connections.open()
@@ -182,10 +176,10 @@ async def test_the_only_sleeper_hears_of_a_job_though_another_producer_holds_it_
         await transaction.rollback()
 
 
-async def test_a_producer_waits_a_moment_for_one_that_holds_the_only_sleeper_and_then_need_not_notify(
+async def test_a_producer_waits_a_moment_for_the_holder_of_a_sleeper(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
-    """Of 32 producers at once each would else notify, one disk write after the other."""
+    """Otherwise each of 32 producers would notify, one disk write after the other."""
     await observer.execute(
         "create or replace function leasehold.patience() returns text language sql as $$ select '1min' $$"
     )
@@ -212,7 +206,7 @@ async def test_a_producer_leaves_the_lock_timeout_of_its_caller_as_it_was(
         assert await second.fetchval("show lock_timeout") == "7s"
 
 
-async def test_a_held_sleeper_that_is_gone_does_not_take_the_wake_of_one_that_lives(
+async def test_a_dead_held_sleeper_takes_no_wake_from_a_live_one(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
     """The first producer has picked both, the dead and the living. It rolls back; the second one's job stays."""
@@ -228,9 +222,7 @@ async def test_a_held_sleeper_that_is_gone_does_not_take_the_wake_of_one_that_li
         assert await heard_so_far(observer, ears) == {living: 1}
 
 
-async def test_falling_asleep_again_does_not_wait_for_a_producer_that_holds_the_last_sleep(
-    bench: Bench, connections: Connections
-) -> None:
+async def test_a_new_sleep_does_not_wait_for_a_held_older_one(bench: Bench, connections: Connections) -> None:
     first = await connections.open()
     registration = await bench.worker()
     async with all_asleep(bench.store, registration), first.transaction():
@@ -243,10 +235,10 @@ async def test_falling_asleep_again_does_not_wait_for_a_producer_that_holds_the_
 
 
 @pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant", "definition"])
-async def test_a_finish_that_frees_a_scope_wakes_one_that_can_run_what_waits_there(
+async def test_a_finish_in_a_scope_wakes_a_worker_for_its_waiting_jobs(
     bench: Bench, observer: Raw, scope: Scope
 ) -> None:
-    """Who fell asleep first serves the scope, too, but nothing of what waits in it."""
+    """The first sleeper serves the scope, too, but none of the jobs that wait in it."""
     await bench.store.limit(scope, Limits(max_running=1))
     claim = await bench.running()
     await bench.enqueue()
@@ -396,9 +388,7 @@ async def test_a_worker_that_settled_into_work_is_not_taken_for_a_sleeper(bench:
 # Timers
 
 
-async def test_an_earlier_future_job_wakes_a_sleeper_which_then_sleeps_until_that_one(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_an_earlier_future_job_moves_a_sleepers_timer(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     await bench.enqueue(delay=3 * HOUR)
     async with all_asleep(bench.store, registration) as ears:
@@ -410,7 +400,7 @@ async def test_an_earlier_future_job_wakes_a_sleeper_which_then_sleeps_until_tha
     assert await sleeps_for(observer) <= HOUR
 
 
-async def test_a_later_future_job_does_not_wake_a_sleeper_and_its_timer_stands(bench: Bench, observer: Raw) -> None:
+async def test_a_later_future_job_wakes_no_sleeper(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     await bench.enqueue(delay=HOUR)
     async with all_asleep(bench.store, registration) as ears:

@@ -1,7 +1,7 @@
-"""What the conformance suite stands on: an engine under test, and a bench with one worker and one tenant.
+"""The kit of the conformance suite: an engine under test, and a bench with one worker and one tenant.
 
-Tests speak of the tenant `acme` and of two kinds of job, `report` and `email`. Their workers serve that tenant
-only, because two bystanders live beside every test, whose jobs it may not touch.
+Tests use the tenant `acme` and two kinds of job, `report` and `email`. Their workers serve that tenant only, because
+two bystander tenants live beside every test, whose jobs no test may touch.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -37,7 +37,9 @@ LEASE = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class EngineUnderTest:
-    """All that the suite asks of an engine beside the seam. Where engines differ, `store.abilities` says so."""
+    """The engine under test: a store, another store on the same data, and its clock. `store.abilities` says where
+    engines differ.
+    """
 
     store: Store
     open_again: Callable[[], Coroutine[Any, Any, Store]]
@@ -56,7 +58,7 @@ class Bench:
         self.move_clock = engine.move_clock
         self._worker: Registration | None = None
 
-    # What the tenant does.
+    # Verbs of the tenant.
 
     async def enqueue(self, definition: str = "report", **fields: Any) -> JobId:
         (placed,) = await self.door.enqueue([NewJob(definition=definition, **fields)])
@@ -84,7 +86,7 @@ class Bench:
     async def texts(self, claim: Claim) -> list[str]:
         return [line.text for line in await self.door.lines(claim.job, claim.attempt)]
 
-    # What workers do.
+    # Verbs of workers.
 
     async def join(
         self,
@@ -146,7 +148,7 @@ class Bench:
     async def fail(self, claim: Claim, message: str = "no jitter", *, final: bool = False) -> None:
         await self.finish(claim, Raised("Unlucky", message, final=final))
 
-    # Jobs that ended in each way.
+    # Jobs that ended, by status.
 
     async def succeeded(self, **fields: Any) -> JobId:
         claim = await self.running(**fields)

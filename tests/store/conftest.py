@@ -1,47 +1,33 @@
 """The engine under test, the bench, and the bystanders that live beside every test."""
 
-import time
 from collections.abc import AsyncIterator
-from datetime import timedelta
 
 import pytest
-from tests.conftest import Clock
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 from tests.store.bystander import BYSTANDERS, belongings, settle_in
 
+from leasehold.engine import TestKit
 from leasehold.engines import engine_for
-from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.status import Status
 from leasehold.store import Store
 
 
-class HostClock:
-    """A store looks for work a bounded share of the time, which it measures by this. It moves with the engine's."""
-
-    def __init__(self) -> None:
-        self.moved = timedelta()
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.moved.total_seconds()
-
-    def given_to(self, store: Store) -> Store:
-        assert isinstance(store, PostgresStore)
-        store._claiming._monotonic = self
-        return store
+@pytest.fixture
+def kit(database_url: str) -> TestKit:
+    """The services of the engine under test."""
+    return engine_for(database_url).test_kit()
 
 
 @pytest.fixture
-async def engine(store: Store, database_url: str, clock: Clock) -> EngineUnderTest:
-    host_clock = HostClock()
+async def store(kit: TestKit) -> AsyncIterator[Store]:
+    opened = await kit.open()
+    yield opened
+    await opened.close()
 
-    async def open_again() -> Store:
-        return host_clock.given_to(await engine_for(database_url).open())
 
-    async def move_clock(by: timedelta) -> None:
-        await clock.move(by)
-        host_clock.moved += by
-
-    return EngineUnderTest(host_clock.given_to(store), open_again, move_clock)
+@pytest.fixture
+def engine(store: Store, kit: TestKit) -> EngineUnderTest:
+    return EngineUnderTest(store, kit.open, kit.clock().move)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class ModelSeat:
 
 
 class Model:
-    """The rules, in memory. What it does not know, it learns from the engine: ids, and who was claimed."""
+    """The rules, in memory. Ids, and the jobs of a claim, it learns from the engine."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -108,7 +108,7 @@ class Model:
         return self.jobs[claim.job].held_by(claim)
 
     def must_be_alive(self, registration: Registration) -> bool:
-        """One whose lease is over may be alive, as long as nobody has noticed."""
+        """A registration whose lease is over may be alive, until another worker evicts it."""
         return not self.must_be_gone(registration) and self.registrations[registration.worker].expires_at > self.now
 
     def must_be_gone(self, registration: Registration) -> bool:

@@ -31,7 +31,7 @@ async def test_a_future_job_is_canceled_at_once(bench: Bench) -> None:
     assert await bench.claim() == []
 
 
-async def test_a_job_that_waits_for_its_retry_is_canceled_and_keeps_its_history(bench: Bench) -> None:
+async def test_a_job_canceled_before_its_retry_keeps_its_history(bench: Bench) -> None:
     claim = await bench.running()
     await bench.fail(claim)
     assert await bench.door.cancel([claim.job]) == {claim.job: CancelAnswer.CANCELED}
@@ -116,7 +116,7 @@ async def test_a_run_that_succeeds_in_spite_of_the_request_has_succeeded(bench: 
     assert (job.status, job.result) == (Status.SUCCEEDED, "done")
 
 
-async def test_a_run_that_used_up_its_attempts_is_a_dead_letter_in_spite_of_the_request(bench: Bench) -> None:
+async def test_used_up_attempts_are_dead_letters_despite_a_cancel(bench: Bench) -> None:
     claim = await bench.running(max_attempts=1)
     await bench.door.cancel([claim.job])
     await bench.fail(claim)
@@ -140,7 +140,7 @@ async def test_a_dead_workers_job_ends_canceled_and_its_claim_says_why(bench: Be
     assert await bench.status(claim.job) is Status.CANCELED
 
 
-async def test_what_is_held_tells_of_the_request(bench: Bench) -> None:
+async def test_a_held_claim_tells_of_the_cancel_request(bench: Bench) -> None:
     claim = await bench.running()
     await bench.door.cancel([claim.job])
     (held,) = await bench.store.held(await bench.worker())
@@ -148,7 +148,7 @@ async def test_what_is_held_tells_of_the_request(bench: Bench) -> None:
 
 
 async def test_cancel_and_finish_at_once_agree_on_one_end(bench: Bench) -> None:
-    """Whoever comes second learns what the first one did."""
+    """The second caller learns what the first one did."""
     for _ in range(10):
         claim = await bench.running()
         answers, refused = await asyncio.gather(
@@ -180,6 +180,6 @@ async def test_an_id_may_be_spelled_in_any_way(bench: Bench) -> None:
     assert (await bench.door.get(shouted)) == await bench.job(job)
 
 
-async def test_what_is_no_id_is_refused_with_a_word(bench: Bench) -> None:
+async def test_a_malformed_id_is_refused_with_a_reason(bench: Bench) -> None:
     with pytest.raises(InvalidInput, match="is not a job id"):
         await bench.door.cancel([JobId("nonsense")])

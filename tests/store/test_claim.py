@@ -1,4 +1,4 @@
-"""Claim: who gets what, in which order, and what a claim carries."""
+"""Claims: which worker gets which job, in which order, and what a claim carries."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -92,7 +92,7 @@ async def test_an_urgent_job_is_not_overlooked_after_others_were_claimed(bench: 
 
 @pytest.mark.usefixtures("with_priorities")
 async def test_the_hundredth_claim_is_as_complete_and_in_order_as_the_first(bench: Bench) -> None:
-    """What a store remembers of earlier claims must not hide a job of a priority that it has not seen yet."""
+    """Positions of earlier claims must not hide a job of a priority that the store has not seen yet."""
     for round_ in range(100):
         usual = await bench.enqueue(priority=100)
         urgent = await bench.enqueue(priority=99 - round_)
@@ -173,7 +173,7 @@ async def test_the_next_due_job_is_one_that_the_worker_serves(bench: Bench) -> N
     assert (await bench.store.claim(await bench.join("email"), 10)).next_due is None
 
 
-async def test_a_job_that_came_due_comes_after_older_ready_ones_of_its_priority(bench: Bench) -> None:
+async def test_a_job_that_came_due_comes_after_older_ready_jobs(bench: Bench) -> None:
     future = await bench.enqueue(delay=HOUR)
     ready = await bench.enqueue_many(3)
     await bench.move_clock(HOUR)
@@ -217,7 +217,7 @@ async def test_a_worker_that_left_gets_nothing(bench: Bench) -> None:
     assert await bench.status(job) is Status.QUEUED
 
 
-async def test_what_a_worker_holds_can_be_asked(bench: Bench) -> None:
+async def test_the_claims_of_a_worker_can_be_listed(bench: Bench) -> None:
     running = await bench.running()
     ended = await bench.running()
     await bench.succeed(ended)
@@ -225,7 +225,7 @@ async def test_what_a_worker_holds_can_be_asked(bench: Bench) -> None:
     assert list(await bench.store.held(await bench.worker())) == [running]
 
 
-async def test_what_is_held_carries_all_that_running_needs(bench: Bench) -> None:
+async def test_a_held_claim_carries_all_that_running_needs(bench: Bench) -> None:
     claim = await bench.running(payload={"month": 3}, correlation_id="request-1")
     (held,) = await bench.store.held(await bench.worker())
     assert (held.definition, held.version, held.max_attempts) == (claim.definition, claim.version, claim.max_attempts)
@@ -243,14 +243,14 @@ async def a_big_tenant_and_small_ones(bench: Bench) -> None:
         await bench.store.tenant(tenant).enqueue([NewJob(definition="report")] * 2)
 
 
-async def test_every_tenant_has_its_turn_in_a_batch_as_large_as_their_number(bench: Bench) -> None:
+async def test_each_tenant_has_a_turn_in_a_batch_of_their_number(bench: Bench) -> None:
     await a_big_tenant_and_small_ones(bench)
     registration = await bench.join("report", tenants=(BIG, *SMALL))
     claims = await bench.claim(1 + len(SMALL), registration)
     assert {claim.tenant for claim in claims} == {BIG, *SMALL}
 
 
-async def test_tenants_have_their_turn_also_when_jobs_are_claimed_one_by_one(bench: Bench) -> None:
+async def test_tenants_take_turns_in_claims_of_one_job(bench: Bench) -> None:
     await a_big_tenant_and_small_ones(bench)
     registration = await bench.join("report", tenants=(BIG, *SMALL))
     served: list[TenantId] = [(await bench.claim_one(registration)).tenant for _ in range(2 * (1 + len(SMALL)))]
@@ -263,7 +263,7 @@ async def test_a_tenant_alone_gets_the_whole_batch(bench: Bench) -> None:
     assert len(await bench.claim(100, registration)) == 100
 
 
-async def test_what_small_tenants_leave_of_a_batch_goes_to_the_big_one(bench: Bench) -> None:
+async def test_unused_shares_of_small_tenants_go_to_the_big_one(bench: Bench) -> None:
     await a_big_tenant_and_small_ones(bench)
     registration = await bench.join("report", tenants=(BIG, *SMALL))
     claims = await bench.claim(100, registration)

@@ -172,7 +172,7 @@ async def test_a_duplicate_brings_no_id_into_the_world(bench: Bench) -> None:
     assert await bench.door.get(brought) is None
 
 
-async def test_the_repetition_of_an_id_leaves_the_key_to_the_next_of_the_batch(bench: Bench) -> None:
+async def test_a_repeated_id_leaves_its_key_to_the_next_job(bench: Bench) -> None:
     brought = NewJob(definition="report", id=JobId("01890a5d-ac96-774b-bcce-b302099a8058"))
     await bench.door.enqueue([brought])
     again = NewJob(definition="report", id=brought.id, dedupe=keyed())
@@ -246,26 +246,26 @@ async def test_replace_makes_a_waiting_job_what_is_asked_for_now(bench: Bench, m
     assert len(await all_jobs(bench.door)) == 1
 
 
-async def test_what_is_replaced_still_holds_its_key(bench: Bench) -> None:
+async def test_a_replaced_job_still_holds_its_key(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed())
     await ask(bench, asked(OnConflict.REPLACE), payload={"call": 2})
     assert await ask(bench, keyed()) == EnqueueResult(held, created=False)
 
 
-async def test_what_is_replaced_can_be_claimed_as_it_is_now(bench: Bench) -> None:
+async def test_a_replaced_job_is_claimed_with_its_new_values(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed(), delay=HOUR, payload={"call": 1})
     await ask(bench, asked(OnConflict.REPLACE), payload={"call": 2})
     claim = await bench.claim_one()
     assert (claim.job, claim.payload.replace(" ", "")) == (held, '{"call":2}')
 
 
-async def test_what_is_replaced_may_become_another_kind_of_job(bench: Bench) -> None:
+async def test_a_replaced_job_may_become_another_kind_of_job(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed())
     await bench.door.enqueue([NewJob(definition="email", dedupe=asked(OnConflict.REPLACE))])
     assert (await bench.job(held)).definition == "email"
 
 
-async def test_what_is_replaced_has_all_its_attempts_before_it(bench: Bench) -> None:
+async def test_a_replaced_job_has_all_its_attempts_before_it(bench: Bench) -> None:
     claim = await bench.running(dedupe=keyed())
     await bench.fail(claim)
     await ask(bench, asked(OnConflict.REPLACE), payload={"call": 2})
@@ -276,7 +276,7 @@ async def test_what_is_replaced_has_all_its_attempts_before_it(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-async def test_what_runs_is_not_replaced(bench: Bench, mode: Mode) -> None:
+async def test_a_running_job_is_not_replaced(bench: Bench, mode: Mode) -> None:
     claim = await bench.running(dedupe=keyed(mode), payload={"call": 1})
     with pytest.raises(DuplicateJob, match=r"\(running\).*Only a job that still waits can be replaced"):
         await ask(bench, asked(OnConflict.REPLACE, mode), payload={"call": 2})
@@ -284,7 +284,7 @@ async def test_what_runs_is_not_replaced(bench: Bench, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", BEYOND_THE_JOB, ids=str)
-async def test_what_has_ended_and_holds_its_key_is_not_replaced(bench: Bench, mode: Mode) -> None:
+async def test_an_ended_job_that_holds_its_key_is_not_replaced(bench: Bench, mode: Mode) -> None:
     await bench.succeeded(dedupe=keyed(mode))
     with pytest.raises(DuplicateJob, match=r"\(succeeded\)"):
         await ask(bench, asked(OnConflict.REPLACE, mode))
@@ -298,7 +298,7 @@ async def test_a_key_twice_in_one_batch_replaces_the_earlier_one(bench: Bench) -
     assert [job.payload for job in await all_jobs(bench.door)] == [{"call": 2}]
 
 
-async def test_of_32_that_raise_at_once_one_makes_the_job(bench: Bench) -> None:
+async def test_one_of_32_callers_that_raise_makes_the_job(bench: Bench) -> None:
     answers = await asyncio.gather(*(ask(bench, asked(OnConflict.RAISE)) for _ in range(32)), return_exceptions=True)
     made = [answer for answer in answers if isinstance(answer, EnqueueResult)]
     refused = [answer for answer in answers if isinstance(answer, DuplicateJob)]

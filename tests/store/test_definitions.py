@@ -84,7 +84,7 @@ async def test_content_of_an_older_version_makes_that_one_current_again(bench: B
     assert (await bench.running()).version == 1
 
 
-async def test_processes_of_two_releases_that_restart_in_turn_add_no_versions(bench: Bench) -> None:
+async def test_releases_that_restart_in_turn_add_no_versions(bench: Bench) -> None:
     for _ in range(3):
         await bench.store.sync_definitions([SLOWER])
         await bench.store.sync_definitions([REPORT])
@@ -114,7 +114,7 @@ async def test_an_administrator_sees_what_the_tenants_see(bench: Bench) -> None:
     assert list(await bench.store.definitions()) == list(await bench.door.definitions())
 
 
-async def test_what_is_not_synced_stays(bench: Bench) -> None:
+async def test_a_definition_that_is_not_synced_stays(bench: Bench) -> None:
     await bench.store.sync_definitions([ELABORATE])
     assert {each.definition for each in await bench.door.definitions()} == {REPORT, EMAIL, ELABORATE}
 
@@ -182,7 +182,7 @@ async def test_an_unknown_definition_can_not_be_activated(bench: Bench) -> None:
     assert refused.value.happened.endswith("Nothing was changed.")
 
 
-async def test_what_was_enqueued_before_a_definition_changed_can_still_end(bench: Bench) -> None:
+async def test_a_job_of_an_older_version_can_still_end(bench: Bench) -> None:
     claim = await bench.running()
     await bench.store.sync_definitions([SLOWER])
     await bench.succeed(claim)

@@ -1,4 +1,4 @@
-"""Waiting for a result: given as soon as the job is final, whoever ends it and however."""
+"""Waiting for a result: it is returned as soon as the job is final, by whatever end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ Waiting = asyncio.Task[JobRecord | None]
 
 @asynccontextmanager
 async def waiting(bench: Bench, job: JobId, store: Store | None = None) -> AsyncIterator[Waiting]:
-    """Somebody who waits for an hour, and is given time to begin. Within, the test ends the job."""
+    """A caller that waits for an hour, and has begun to wait. Within the block, the test ends the job."""
     task = asyncio.create_task((store or bench.store).tenant(ACME).wait_until_final(job, HOUR))
     for _ in range(5):
         await bench.job(job)
@@ -44,21 +44,21 @@ async def test_a_job_that_has_ended_is_given_at_once(bench: Bench, status: Statu
     assert await bench.door.wait_until_final(job, timedelta()) == await bench.job(job)
 
 
-async def test_who_waits_gets_the_job_with_its_result(bench: Bench) -> None:
+async def test_a_waiting_caller_gets_the_job_with_its_result(bench: Bench) -> None:
     claim = await bench.running()
     async with waiting(bench, claim.job) as waiter:
         await bench.succeed(claim, '"the result"')
     assert waiter.result() == await bench.job(claim.job)
 
 
-async def test_who_waits_before_it_runs_gets_it_too(bench: Bench) -> None:
+async def test_a_caller_that_waits_before_the_run_gets_the_job(bench: Bench) -> None:
     job = await bench.enqueue()
     async with waiting(bench, job) as waiter:
         await bench.succeed(await bench.claim_one())
     assert status_of(waiter) is Status.SUCCEEDED
 
 
-async def test_who_waits_in_another_process_is_woken_too(bench: Bench, second_store: Store) -> None:
+async def test_a_waiting_caller_in_another_process_is_woken(bench: Bench, second_store: Store) -> None:
     claim = await bench.running()
     async with waiting(bench, claim.job, second_store) as waiter:
         await bench.succeed(claim)
@@ -121,7 +121,7 @@ async def test_several_who_wait_for_one_job_are_all_woken(bench: Bench, second_s
     assert one.result() == two.result() == await bench.job(claim.job)
 
 
-async def test_who_waits_is_woken_and_not_left_to_a_poll(bench: Bench) -> None:
+async def test_a_waiting_caller_is_woken_not_polled(bench: Bench) -> None:
     """Twenty waits, one after the other. Woken, they take a second together; polled, that much or more each."""
     async with asyncio.timeout(15):
         for number in range(20):

@@ -266,7 +266,7 @@ async def test_the_order_of_a_payloads_keys_makes_no_other_request(bench: Bench)
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
-async def test_an_id_that_was_made_here_can_be_brought_by_who_repeats_its_request(bench: Bench, ended: bool) -> None:
+async def test_an_id_of_ours_can_be_supplied_to_repeat_its_request(bench: Bench, ended: bool) -> None:
     """Between the two tables of jobs no unique key would keep it from being used twice."""
     made = await (bench.succeeded if ended else bench.enqueue)(payload={"call": 1})
     (again,) = await bench.door.enqueue([NewJob(definition="report", id=made, payload={"call": 1})])
@@ -316,5 +316,5 @@ async def test_a_job_is_unknown_at_another_tenants_door(bench: Bench, store: Sto
     assert await store.tenant(OTHER).get(job) is None
 
 
-async def test_what_never_was_is_not_found(bench: Bench) -> None:
+async def test_an_unknown_job_is_not_found(bench: Bench) -> None:
     assert await bench.door.get(JobId(new_id())) is None

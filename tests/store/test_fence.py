@@ -13,7 +13,7 @@ from leasehold.model.status import Status
 from leasehold.store import FinishAnswer, Store
 
 
-async def test_an_old_attempt_writes_nothing_though_the_same_worker_holds_the_new_one(bench: Bench) -> None:
+async def test_an_old_attempt_of_the_same_worker_writes_nothing(bench: Bench) -> None:
     old = await bench.running()
     await bench.finish(old, Released())
     new = await bench.claim_one()
@@ -21,7 +21,7 @@ async def test_an_old_attempt_writes_nothing_though_the_same_worker_holds_the_ne
     await assert_it_can_write_nothing(bench, old)
 
 
-async def test_an_old_attempt_writes_nothing_while_another_worker_holds_the_new_one(bench: Bench) -> None:
+async def test_an_old_attempt_of_another_worker_writes_nothing(bench: Bench) -> None:
     old = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
@@ -30,7 +30,7 @@ async def test_an_old_attempt_writes_nothing_while_another_worker_holds_the_new_
     await assert_it_can_write_nothing(bench, old)
 
 
-async def test_another_worker_writes_nothing_though_it_names_the_right_attempt(bench: Bench) -> None:
+async def test_another_worker_with_the_right_attempt_writes_nothing(bench: Bench) -> None:
     live, other = await bench.running(), await bench.join()
     await assert_it_can_write_nothing(bench, replace(live, worker=other.worker))
 
@@ -79,7 +79,7 @@ async def test_a_claim_writes_nothing_after_its_job_ended(bench: Bench, status: 
     await assert_it_can_write_nothing(bench, used)
 
 
-async def test_a_claim_of_the_first_life_writes_nothing_after_a_manual_retry(bench: Bench) -> None:
+async def test_a_claim_from_before_a_manual_retry_writes_nothing(bench: Bench) -> None:
     old = await bench.running()
     await bench.succeed(old)
     await bench.door.retry({old.job: 1})
@@ -125,7 +125,7 @@ async def test_a_live_claim_finishes_within_its_transaction(bench: Bench) -> Non
     assert (await bench.job(claim.job)).result == "within"
 
 
-async def test_of_eight_finishes_at_once_one_is_written(bench: Bench, stores: list[Store]) -> None:
+async def test_one_of_eight_finishes_at_once_is_written(bench: Bench, stores: list[Store]) -> None:
     claim = await bench.running()
     verdicts = [decide(Succeeded(f"{number}"), claim, jitter=0) for number in range(8)]
     answers = await asyncio.gather(

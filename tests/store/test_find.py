@@ -58,7 +58,7 @@ async def test_nothing_is_found_below_the_least_id(bench: Bench) -> None:
     assert (list(page.jobs), page.next) == ([], None)
 
 
-async def test_what_is_found_is_what_get_gives(bench: Bench) -> None:
+async def test_find_and_get_return_the_same(bench: Bench) -> None:
     await one_of_each_status(bench)
     records = await all_jobs(bench.door)
     assert records == [await bench.job(record.id) for record in records]
@@ -184,7 +184,7 @@ async def test_queued_jobs_are_told_apart_by_their_time_and_their_attempts(
 
 
 @pytest.mark.parametrize("status", [Status.RUNNING, Status.SUCCEEDED, Status.FAILED, Status.DEAD_LETTER])
-async def test_what_does_not_wait_is_due_and_was_tried(bench: Bench, status: Status) -> None:
+async def test_a_job_that_does_not_wait_is_due_and_was_tried(bench: Bench, status: Status) -> None:
     job = (await one_of_each_status(bench))[status]
     assert await found(bench, Filter(statuses=(status,), due=True, tried=True)) == [job]
     assert await found(bench, Filter(statuses=(status,), due=False)) == []
@@ -251,9 +251,7 @@ async def test_jobs_that_end_or_come_while_one_walks_disturb_nobody(bench: Bench
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
-async def test_a_job_that_shares_its_id_with_other_tenants_is_found_as_ones_own(
-    engine: EngineUnderTest, ended: bool
-) -> None:
+async def test_a_job_with_a_shared_id_is_found_by_its_own_tenant(engine: EngineUnderTest, ended: bool) -> None:
     """The bystander's job of this id waits, and the other's has ended."""
     await Bench(engine, OTHER).succeeded(id=BROUGHT_ID)
     bench = Bench(engine)

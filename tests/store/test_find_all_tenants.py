@@ -1,4 +1,4 @@
-"""Beyond one tenant: all tenants' jobs page by page, who has a job, who there is."""
+"""Reads across tenants: all jobs page by page, the owners of a job, the tenants."""
 
 import pytest
 from tests.store.bench import (
@@ -34,7 +34,7 @@ async def find_all_tenants(store: Store, where: Filter | None = None, page: int 
 
 
 async def at_each_door(store: Store, tenants: list[TenantId], where: Filter) -> list[JobRecord]:
-    """What the tenants' doors show, put together: newest first, two of one id by tenant."""
+    """Returns the listings of all tenants merged: newest first, two jobs of one id by tenant."""
     records = [record for tenant in tenants for record in await all_jobs(store.tenant(tenant), where)]
     return sorted(sorted(records, key=lambda job: job.tenant), key=lambda job: job.id, reverse=True)
 
@@ -100,7 +100,7 @@ async def test_jobs_of_one_busy_tenant_do_not_push_others_off_the_page(engine: E
     assert [job.id for job in page.jobs] == jobs[::-1]
 
 
-async def test_jobs_that_end_or_come_while_one_walks_everywhere_disturb_nobody(engine: EngineUnderTest) -> None:
+async def test_jobs_that_end_or_come_during_a_walk_disturb_no_page(engine: EngineUnderTest) -> None:
     acme, other = Bench(engine), Bench(engine, OTHER)
     jobs = [await bench.enqueue() for _ in range(4) for bench in (acme, other)]
     before = await find_all_tenants(engine.store)
@@ -139,7 +139,7 @@ async def test_a_brought_id_belongs_to_all_who_brought_it(engine: EngineUnderTes
     assert list(await engine.store.tenants_with_job(JobId(BROUGHT_ID.upper()))) == [AARON, ACME, BYSTANDER, OTHER]
 
 
-async def test_nobody_has_a_job_that_never_was(store: Store) -> None:
+async def test_no_tenant_has_a_job_that_never_was(store: Store) -> None:
     assert list(await store.tenants_with_job(UNKNOWN_ID)) == []
 
 

@@ -1,4 +1,4 @@
-"""What holds jobs back: caps, pauses and inactive definitions."""
+"""Held jobs: caps, pauses and inactive definitions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -183,7 +183,7 @@ async def test_a_paused_scope_takes_new_jobs(bench: Bench, scope: Scope) -> None
 
 
 @BOTH_KINDS
-async def test_what_runs_goes_on_when_its_scope_is_paused(bench: Bench, scope: Scope) -> None:
+async def test_a_running_job_goes_on_when_its_scope_is_paused(bench: Bench, scope: Scope) -> None:
     claim = await bench.running("email")
     await bench.store.pause(scope, Pause("maintenance"))
     await bench.succeed(claim)
@@ -231,7 +231,7 @@ async def test_a_tenant_can_be_paused_before_its_first_job(engine: EngineUnderTe
     assert await other.claim() == []
 
 
-async def test_what_waits_for_an_inactive_definition_is_held(bench: Bench) -> None:
+async def test_a_job_of_an_inactive_definition_is_held(bench: Bench) -> None:
     job = await bench.enqueue("email")
     await bench.store.activate("email", False)
     assert await bench.claim() == []
@@ -239,7 +239,7 @@ async def test_what_waits_for_an_inactive_definition_is_held(bench: Bench) -> No
     assert await bench.claimed_jobs() == [job]
 
 
-async def test_what_runs_goes_on_when_its_definition_becomes_inactive(bench: Bench) -> None:
+async def test_a_running_job_goes_on_when_its_definition_is_inactive(bench: Bench) -> None:
     claim = await bench.running("email")
     await bench.store.activate("email", False)
     await bench.succeed(claim)
@@ -276,7 +276,7 @@ def _tenants(claims: list[Claim]) -> list[str]:
     return sorted(claim.tenant for claim in claims)
 
 
-async def test_a_misspelled_definition_is_neither_limited_nor_paused_in_silence(bench: Bench) -> None:
+async def test_a_misspelled_definition_can_not_be_limited_or_paused(bench: Bench) -> None:
     scope = Scope(ScopeKind.DEFINITION, "emial")
     with pytest.raises(UnknownDefinition, match="Nothing was changed"):
         await bench.store.pause(scope, Pause("incident"))

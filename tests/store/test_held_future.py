@@ -1,4 +1,4 @@
-"""Jobs that were not due yet when their definition was held: who sleeps has not heard of them."""
+"""Jobs that were not due yet when their definition was held: sleeping workers have not seen them."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

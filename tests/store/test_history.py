@@ -1,4 +1,4 @@
-"""What is written down about a job: its attempts, and the lines that they said."""
+"""The record of a job: its attempts and their log lines."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -95,7 +95,7 @@ async def test_an_attempt_keeps_where_its_error_came_from(bench: Bench, final: b
     assert (await bench.last_attempt(other.job)).details == {}
 
 
-async def test_what_is_canceled_instead_of_tried_again_keeps_where_its_error_came_from(bench: Bench) -> None:
+async def test_a_cancel_instead_of_a_retry_keeps_the_error(bench: Bench) -> None:
     claim = await bench.running()
     await bench.door.cancel([claim.job])
     await bench.finish(claim, Raised("Unlucky", "no jitter", trace=Trace("app.py:14 in fetch", "…")))
@@ -194,7 +194,7 @@ async def test_saying_nothing_refuses_nothing(bench: Bench) -> None:
     assert await bench.store.append_log([]) == frozenset()
 
 
-async def test_a_line_that_can_not_be_stored_as_it_is_does_not_spoil_the_others(bench: Bench) -> None:
+async def test_a_line_that_can_not_be_stored_spoils_no_other_line(bench: Bench) -> None:
     claim = await bench.running()
     await say(
         bench, claim, LogLine(1, "nul \0 and \ud800"), LogLine(2, "x" * 20_000), LogLine(3, "far", progress=1e300)

@@ -1,4 +1,4 @@
-"""What the store says about a lane whose jobs are due and do not run."""
+"""The state of a lane whose jobs are due and do not run."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Leases: renewed together, lost together. Renew, leave, evict, and who works where."""
+"""Leases: renewed together, lost together. Renew, leave, evict, and the list of workers."""
 
 from datetime import timedelta
 
@@ -66,7 +66,7 @@ async def test_renewing_tells_which_claims_are_no_longer_held(bench: Bench) -> N
     assert (await bench.store.renew(registration, [held, gone], LEASE)).lost == {gone}
 
 
-async def test_renewing_tells_that_an_old_attempt_is_lost_though_the_job_runs_here_again(bench: Bench) -> None:
+async def test_a_renewal_tells_an_old_attempt_from_the_new_one(bench: Bench) -> None:
     registration = await bench.worker()
     old = await bench.running()
     await bench.fail(old)
@@ -209,7 +209,7 @@ async def test_an_orphan_that_is_finished_is_no_orphan(bench: Bench) -> None:
     assert list(await bench.store.evict(10)) == []
 
 
-async def test_evicting_keeps_its_limit_and_leaves_the_rest_for_the_next_time(bench: Bench) -> None:
+async def test_an_eviction_leaves_claims_above_its_limit(bench: Bench) -> None:
     registration = await bench.join(lease=LEASE)
     claims = {await bench.running(registration=registration) for _ in range(3)}
     await bench.move_clock(2 * LEASE)
@@ -241,7 +241,7 @@ async def test_a_job_that_kills_its_workers_becomes_a_dead_letter(bench: Bench) 
     assert (record.status, record.last_error_code) == (Status.DEAD_LETTER, "lease_lost")
 
 
-async def test_a_worker_that_wakes_up_before_its_orphan_was_finished_may_finish_it(bench: Bench) -> None:
+async def test_a_worker_back_before_its_orphan_was_finished_finishes(bench: Bench) -> None:
     claim = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
@@ -250,7 +250,7 @@ async def test_a_worker_that_wakes_up_before_its_orphan_was_finished_may_finish_
     assert await bench.status(claim.job) is Status.SUCCEEDED
 
 
-async def test_a_worker_that_wakes_up_after_its_orphan_was_finished_is_fenced_off(bench: Bench) -> None:
+async def test_a_worker_back_after_its_orphan_was_finished_is_fenced(bench: Bench) -> None:
     claim = await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
@@ -259,7 +259,7 @@ async def test_a_worker_that_wakes_up_after_its_orphan_was_finished_is_fenced_of
     assert await bench.status(claim.job) is Status.QUEUED
 
 
-async def test_who_joins_again_gets_another_id(bench: Bench) -> None:
+async def test_a_worker_that_joins_again_gets_another_id(bench: Bench) -> None:
     assert len({(await bench.join()).worker for _ in range(5)}) == 5
 
 

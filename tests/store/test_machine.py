@@ -72,7 +72,7 @@ VERBS = {
     "retry": 3,
     "reschedule": 1,
 }
-"""What may happen, and how often."""
+"""The steps, and how often each is taken."""
 
 
 class EngineAgainstModel(RuleBasedStateMachine):
@@ -112,7 +112,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.agreed = False
         getattr(self, verb)(pick, choice)
 
-    # What the tenant does
+    # Steps of the tenant
 
     def enqueue(self, pick: int, choice: int) -> None:
         """One to three jobs in one call."""
@@ -159,7 +159,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         expected = self.model.rescheduled(job, delay)
         assert self.run(self.door.reschedule([job.id], delay * HOUR)) == {job.id: expected}
 
-    # What workers do
+    # Steps of workers
 
     def claim(self, pick: int, choice: int) -> None:
         registration, limit = self._registration(pick), 1 + choice % 4
@@ -212,7 +212,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert renewal.orphans == bool(self.model.orphans())
 
     def leave(self, pick: int, _choice: int) -> None:
-        """Another one joins in its place; who left may still try to claim, renew and finish."""
+        """Joins another worker in its place; the one that left may still try to claim, renew and finish."""
         registration = self._registration(pick)
         self.run(self.store.leave(registration))
         self.model.registrations[registration.worker].ended = True
@@ -235,7 +235,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.run(self.move_clock(hours * HOUR))
         self.model.now += hours
 
-    # What must hold after every step
+    # Invariants after every step
 
     @invariant()
     def every_job_stands_where_the_model_says(self) -> None:
@@ -328,9 +328,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
 
 def assert_right_order(taken: list[ModelJob], left: list[ModelJob]) -> None:
-    """By priority and then age, among those that were ready ever since they came.
+    """Checks the order by priority and then age, among jobs that were ready ever since they came.
 
-    What waited for its time is noticed when it is due, give or take a moment, and has its place from then on.
+    A job that waited for its time is promoted when it is due, give or take a moment, and has its place from then on.
     """
     places = [(job.priority, job.number) for job in taken if not job.waited]
     assert places == sorted(places)

@@ -14,7 +14,7 @@ YEARS = timedelta(days=3600)
 
 
 @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.CANCELED])
-async def test_what_went_well_is_kept_for_30_days(bench: Bench, status: Status) -> None:
+async def test_succeeded_jobs_are_kept_for_30_days(bench: Bench, status: Status) -> None:
     job = await bench.ended(status)
     await bench.move_clock(30 * DAY - HOUR)
     assert await bench.store.prune(100) == 0
@@ -24,7 +24,7 @@ async def test_what_went_well_is_kept_for_30_days(bench: Bench, status: Status) 
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.DEAD_LETTER])
-async def test_what_someone_should_look_at_is_kept_for_ever(bench: Bench, status: Status) -> None:
+async def test_failed_jobs_are_kept_for_ever(bench: Bench, status: Status) -> None:
     job = await bench.ended(status)
     await bench.move_clock(YEARS)
     assert await bench.store.prune(100) == 0
@@ -44,7 +44,7 @@ async def test_a_definition_says_how_long_its_jobs_are_kept(bench: Bench, status
     assert await bench.door.get(job) is None
 
 
-async def test_a_job_canceled_before_it_ran_is_kept_as_long_as_its_definition_says(bench: Bench) -> None:
+async def test_a_canceled_waiting_job_has_its_definitions_retention(bench: Bench) -> None:
     job = await bench.enqueue()
     await bench.door.cancel([job])
     await bench.move_clock(29 * DAY)
@@ -64,7 +64,7 @@ async def test_a_retention_of_microseconds_is_kept_as_it_is(bench: Bench, micros
     assert await bench.store.prune(100) == 1
 
 
-async def test_what_has_not_ended_is_never_pruned(bench: Bench) -> None:
+async def test_an_unfinished_job_is_never_pruned(bench: Bench) -> None:
     running = (await bench.running()).job
     retrying = await bench.running()
     await bench.fail(retrying)

@@ -63,7 +63,7 @@ async def test_the_allowance_is_fresh(bench: Bench) -> None:
     assert await bench.status(job) is Status.DEAD_LETTER
 
 
-async def test_who_saw_another_attempt_is_told_that_it_changed(bench: Bench) -> None:
+async def test_a_retry_of_another_attempt_is_told_that_it_changed(bench: Bench) -> None:
     job = await bench.succeeded()
     assert await bench.door.retry({job: 0}) == {job: RetryAnswer.CHANGED}
     assert await bench.status(job) is Status.SUCCEEDED
@@ -140,7 +140,7 @@ async def test_a_key_that_another_job_holds_now_is_in_the_way(bench: Bench) -> N
     assert await bench.status(job) is Status.SUCCEEDED
 
 
-async def test_a_key_that_another_job_took_over_after_it_expired_is_in_the_way(bench: Bench) -> None:
+async def test_an_expired_key_that_another_job_took_is_in_the_way(bench: Bench) -> None:
     job = await bench.succeeded(dedupe=keyed(Within(HOUR)))
     await bench.move_clock(HOUR)
     await bench.enqueue(dedupe=keyed(Within(HOUR)))
@@ -159,13 +159,13 @@ async def test_a_retried_job_holds_its_key_again(bench: Bench) -> None:
     assert placed == EnqueueResult(job, created=False)
 
 
-async def test_of_two_ended_jobs_with_one_key_one_is_queued_again(bench: Bench) -> None:
+async def test_one_of_two_ended_jobs_with_a_key_is_queued_again(bench: Bench) -> None:
     jobs = [await bench.succeeded(dedupe=keyed()) for _ in range(2)]
     answers = await asyncio.gather(*(bench.door.retry({job: 1}) for job in jobs))
     assert sorted(answer for each in answers for answer in each.values()) == ["duplicate", "queued"]
 
 
-async def test_of_two_ended_jobs_with_one_key_in_one_call_one_is_queued_again(bench: Bench) -> None:
+async def test_one_of_two_ended_jobs_with_one_key_is_queued_again(bench: Bench) -> None:
     jobs = [await bench.succeeded(dedupe=keyed()) for _ in range(2)]
     answers = await bench.door.retry(dict.fromkeys(jobs, 1))
     assert sorted(answers.values()) == ["duplicate", "queued"]
@@ -225,7 +225,7 @@ async def test_a_delay_alone_leaves_the_priority(bench: Bench) -> None:
     assert (await bench.job(job)).priority == 7
 
 
-async def test_what_runs_can_not_be_moved(bench: Bench) -> None:
+async def test_a_running_job_can_not_be_moved(bench: Bench) -> None:
     claim = await bench.running()
     before = await bench.job(claim.job)
     assert await reschedule(bench, claim.job, HOUR, 1) is RescheduleAnswer.NOT_WAITING
@@ -233,7 +233,7 @@ async def test_what_runs_can_not_be_moved(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", ENDED)
-async def test_what_ended_can_not_be_moved(bench: Bench, status: Status) -> None:
+async def test_an_ended_job_can_not_be_moved(bench: Bench, status: Status) -> None:
     job = await bench.ended(status)
     before = await bench.job(job)
     assert await reschedule(bench, job, timedelta(), 1) is RescheduleAnswer.NOT_WAITING

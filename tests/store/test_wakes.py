@@ -1,4 +1,4 @@
-"""The sleep protocol: who has settled is woken for everything it could run, by whatever made it runnable."""
+"""The sleep protocol: a sleeping worker is woken for every job that it could run, however the job became ready."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,14 +31,14 @@ def with_wakes(store: Store) -> None:
 # Settle
 
 
-async def test_who_settles_on_an_empty_queue_may_sleep(bench: Bench) -> None:
+async def test_a_worker_may_sleep_on_an_empty_queue(bench: Bench) -> None:
     registration = await bench.worker()
     async with listening(bench.store, registration):
         settled = await bench.store.prepare_to_sleep(registration)
     assert (list(settled.claims), settled.more) == ([], False)
 
 
-async def test_who_settles_while_work_waits_is_not_left_to_sleep(bench: Bench) -> None:
+async def test_a_worker_does_not_sleep_while_work_waits(bench: Bench) -> None:
     registration = await bench.worker()
     job = await bench.enqueue()
     async with listening(bench.store, registration):
@@ -47,7 +47,7 @@ async def test_who_settles_while_work_waits_is_not_left_to_sleep(bench: Bench) -
         assert [claim.job for claim in [*settled.claims, *await bench.claim()]] == [job]
 
 
-async def test_who_settles_learns_when_the_next_job_is_due(bench: Bench) -> None:
+async def test_prepare_to_sleep_tells_when_the_next_job_is_due(bench: Bench) -> None:
     registration = await bench.worker()
     await bench.enqueue(delay=HOUR)
     async with listening(bench.store, registration):
@@ -57,7 +57,7 @@ async def test_who_settles_learns_when_the_next_job_is_due(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("scope", [TENANT, EMAILS], ids=["tenant", "definition"])
-async def test_who_settles_learns_when_a_pause_is_over(bench: Bench, scope: Scope) -> None:
+async def test_prepare_to_sleep_tells_when_a_pause_is_over(bench: Bench, scope: Scope) -> None:
     registration = await bench.worker()
     await bench.enqueue("email")
     await bench.store.pause(scope, Pause("maintenance", until=datetime.now(UTC) + HOUR))
@@ -94,7 +94,7 @@ async def test_a_job_of_another_process_wakes_who_sleeps(bench: Bench, second_st
         assert await ears.next() is Wake.WORK
 
 
-async def test_who_sleeps_again_is_woken_again(bench: Bench) -> None:
+async def test_a_worker_that_sleeps_again_is_woken_again(bench: Bench) -> None:
     registration = await bench.worker()
     async with asleep(bench.store, registration) as ears:
         for _ in range(3):
@@ -163,7 +163,7 @@ async def test_a_duplicate_does_not_wake_a_worker(bench: Bench) -> None:
 # A wake for a time
 
 
-async def test_a_future_job_wakes_who_knows_of_no_time_so_that_it_can_set_its_timer(bench: Bench) -> None:
+async def test_a_future_job_wakes_a_sleeper_without_a_timer(bench: Bench) -> None:
     registration = await bench.worker()
     async with asleep(bench.store, registration) as ears:
         await bench.enqueue(delay=HOUR)
@@ -182,7 +182,7 @@ async def test_an_earlier_future_job_wakes_who_waits_for_a_later_one(bench: Benc
     assert next_due <= HOUR
 
 
-async def test_a_later_future_job_leaves_who_waits_for_an_earlier_one_asleep(bench: Bench) -> None:
+async def test_a_sleeper_with_an_earlier_timer_sleeps_on(bench: Bench) -> None:
     running = await bench.running()
     await bench.enqueue(delay=HOUR)
     async with asleep(bench.store, await bench.worker()) as ears:

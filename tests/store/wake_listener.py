@@ -12,7 +12,7 @@ from leasehold.store import DueWork, Registration, Store, Wake
 
 
 class WakeListener:
-    """Every wake that one worker hears, in order. Times at which work comes due are kept aside."""
+    """Every wake of one worker, in order. Due times are listed separately."""
 
     def __init__(self) -> None:
         self._heard: asyncio.Queue[Wake] = asyncio.Queue()
@@ -54,7 +54,7 @@ async def fall_asleep(store: Store, registration: Registration) -> timedelta | N
     async def settled() -> bool:
         nonlocal next_due
         answer = await store.prepare_to_sleep(registration)
-        assert not answer.claims, "there was work: nobody could fall asleep"
+        assert not answer.claims, "there was work: the worker could not fall asleep"
         next_due = answer.next_due
         return not answer.more
 

@@ -1,4 +1,4 @@
-"""What is particular to one driver or one verb, and what is left alone."""
+"""Peculiarities of single drivers and verbs, and of callers' settings that stay as they are."""
 
 import asyncio
 import json
@@ -154,7 +154,7 @@ async def test_a_class_derived_from_a_drivers_own_is_taken_for_it(
     assert await waiting(acme) == 1
 
 
-async def test_what_is_not_committed_can_not_be_read_through_the_door(
+async def test_an_uncommitted_job_can_not_be_read(
     observer: Raw, acme: Tenant, report: TypedDefinition[..., Any]
 ) -> None:
     async with observer.transaction():
@@ -202,7 +202,7 @@ def test_no_library_is_imported_but_the_callers(database_url: str, library: str)
     assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
 
 
-async def test_a_tenant_that_the_transaction_itself_has_brought_up_is_not_waited_for(
+async def test_a_tenant_added_by_the_own_transaction_is_not_awaited(
     observer: Raw, app: Leasehold, acme: Tenant, report: TypedDefinition[..., Any]
 ) -> None:
     """As when a trigger of the caller's enqueues by SQL: its row is uncommitted, and we would wait for our caller."""

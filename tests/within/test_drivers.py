@@ -34,7 +34,7 @@ async def own_table(observer: Raw) -> None:
     await observer.execute("create table own_rows (number integer)")
 
 
-async def test_what_is_committed_is_enqueued(driver: Driver, acme: Tenant, job: NewJob) -> None:
+async def test_a_committed_job_is_enqueued(driver: Driver, acme: Tenant, job: NewJob) -> None:
     await driver.begin()
     (placed,) = await driver.enqueue(acme, job)
     await driver.commit()
@@ -43,7 +43,7 @@ async def test_what_is_committed_is_enqueued(driver: Driver, acme: Tenant, job: 
     assert (record.status, record.payload, record.version) == (Status.QUEUED, {"number": 7}, 1)
 
 
-async def test_what_is_rolled_back_never_was(driver: Driver, acme: Tenant, job: NewJob) -> None:
+async def test_a_rolled_back_job_never_was(driver: Driver, acme: Tenant, job: NewJob) -> None:
     await driver.begin()
     (placed,) = await driver.enqueue(acme, job)
     await driver.rollback()
@@ -215,7 +215,7 @@ async def test_in_autocommit_an_error_says_which_chunks_stay(
 
 
 @pytest.mark.parametrize("kind", [Asyncpg, Psycopg], ids=lambda kind: kind.name)
-async def test_in_a_transaction_an_error_is_itself_and_the_caller_says_what_stays(
+async def test_an_error_in_a_transaction_passes_to_the_caller(
     kind: type[Driver], database_url: str, acme: Tenant, job: NewJob
 ) -> None:
     driver = kind(database_url)
@@ -271,6 +271,6 @@ async def test_the_wrong_verb_is_refused_and_names_its_twin(driver: Driver, acme
 
 
 @pytest.mark.parametrize("passed", [object(), "default", None, asyncio, 7], ids=lambda passed: type(passed).__name__)
-def test_what_holds_no_transaction_is_refused_at_once(acme: Tenant, passed: object) -> None:
+def test_an_object_without_a_transaction_is_refused_at_once(acme: Tenant, passed: object) -> None:
     with pytest.raises(InvalidInput, match=r"which holds no transaction.*Pass the connection or session"):
         acme.within(passed)

@@ -22,7 +22,7 @@ NUMBERS = count(1)
 
 @dataclass
 class Transaction:
-    """Of one driver: what was enqueued in it, by number."""
+    """The jobs of one driver: enqueued in its transaction, by number."""
 
     driver: Driver
     open: bool = False
@@ -37,7 +37,7 @@ class Transaction:
         self.placed |= {number: each.id for number, each in zip(numbers, placed, strict=True)}
 
     async def end(self, *, commit: bool) -> dict[int, JobId]:
-        """What is there to stay, now."""
+        """Returns the jobs that are committed now."""
         if not self.open:
             return {}
         await (self.driver.commit() if commit else self.driver.rollback())
@@ -77,7 +77,7 @@ def steps(program: list[tuple[list[int], bool]]) -> Iterator[int | bool]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(programs=PROGRAMS, order=st.randoms(use_true_random=False))
-async def test_what_ran_is_what_was_committed(
+async def test_the_jobs_that_ran_are_those_committed(
     app: Leasehold,
     report: TypedDefinition[..., Any],
     shop: Shop,

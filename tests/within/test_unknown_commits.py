@@ -47,7 +47,7 @@ def break_at(proxy: Proxy, number: int, message_with: bytes) -> bool:
     return done
 
 
-async def test_an_enqueue_whose_reply_was_lost_is_answered_by_its_repetition(
+async def test_repeating_an_enqueue_with_a_lost_answer_answers_it(
     far: Leasehold, proxy: Proxy, observer: Raw
 ) -> None:
     definition = far.definition("report")
@@ -101,7 +101,7 @@ async def through_psycopg(url: str, door: Tenant, definition: Report, number: in
 
 
 @pytest.mark.parametrize("through", [through_asyncpg, through_psycopg], ids=["asyncpg", "psycopg"])
-async def test_a_transaction_whose_commit_is_unknown_is_answered_by_its_repetition(
+async def test_repeating_an_unknown_commit_answers_it(
     near: Leasehold,
     proxy: Proxy,
     observer: Raw,

@@ -292,8 +292,8 @@ async def fill(
     try:
         first = await chunks.next()
         if order.atomic and not first.last:
-            async with door.bulk_transaction() as filling:
-                await _send(first, chunks, pin, partial(put, filling.enqueue), answer, ahead=True)
+            async with door.bulk_transaction() as bulk:
+                await _send(first, chunks, pin, partial(put, bulk.enqueue), answer, ahead=True)
         else:
             await _send(first, chunks, pin, partial(put, door.enqueue), answer, ahead=False)
     except Exception as failure:

@@ -1,4 +1,4 @@
-"""What no tenant may do: definitions, limits, pauses, and looking beyond one's own jobs."""
+"""Administration in Postgres: definitions, tenants, limits, pauses, and reads across tenants."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,5 +1,6 @@
 """How a connection is opened: its settings, time limits, TCP keepalives, and the one of several hosts that writes."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ DIRECT_SESSION = {
     "tcp_user_timeout": "30000",
 }
 FIRST_WITH_TRANSACTION_TIMEOUT = 17
+# Seconds that closing a connection may take.
+CLOSING = 0.5
 # The driver would wait a minute for a host that never answers, and so would every producer.
 CONNECTING = 10.0
 # The server gives a statement up first: then its session can be used again.
@@ -61,7 +64,7 @@ class OwnConnection(Raw):
 
 
 def keep_alive(connected: Any) -> None:
-    """Turns keepalives on. What the system lacks is left out; a unix socket needs none."""
+    """Turns keepalives on, as far as the system has them; a unix socket needs none."""
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
     with suppress(OSError), socket.socket(fileno=os.dup(connected.fileno())) as same:
@@ -74,7 +77,7 @@ def keep_alive(connected: Any) -> None:
 def options_for(
     url: str, settings: Mapping[str, str], *, pooled: bool, limit: float | None, timeout: float = CONNECTING
 ) -> dict[str, Any]:
-    """The driver's options for a connection of ours. `limit` is how long a statement may take, in seconds."""
+    """Returns the driver's options for a connection of ours. A statement may take `limit` seconds."""
     options: dict[str, Any] = {
         "connection_class": OwnConnection,
         "server_settings": {"application_name": "leasehold"},
@@ -91,12 +94,12 @@ def options_for(
 
 
 def milliseconds(limit: float | None) -> int:
-    """As Postgres has it: 0 means that there is no limit."""
+    """Returns the limit as Postgres takes it: 0 means that there is none."""
     return 0 if limit is None else max(1, round(1000 * limit))
 
 
 def has_several_hosts(url: str) -> bool:
-    """Whether one of several hosts has to be chosen, and neither URL nor environment says how."""
+    """Returns whether the URL has several hosts, and neither URL nor environment says how to choose."""
     parts = urlsplit(url)
     given = parse_qs(parts.query)
     chosen = "target_session_attrs" in given or "PGTARGETSESSIONATTRS" in os.environ
@@ -142,3 +145,14 @@ class Transaction:
             self._connection.terminate()
         elif not self._connection.is_closed():
             await self._connection.execute("rollback")
+
+
+async def close_connection(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """Closes the connection, and drops it if that fails or takes too long."""
+    try:
+        await connection.close(timeout=CLOSING)
+    except asyncio.CancelledError:
+        connection.terminate()
+        raise
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        connection.terminate()

@@ -1,6 +1,6 @@
--- Creates the roles and an empty schema that the migrating role owns.
--- A superuser runs this script once, in the database that holds the jobs. What exists already is kept.
--- The roles can't log in yet: see docs/how-to/roles.md.
+-- Creates the roles and an empty schema that the migrating role owns. A superuser runs this script once, in the
+-- database that holds the jobs. Roles and a schema that exist are left as they are. The roles can't log in yet: see
+-- docs/how-to/roles.md.
 
 begin;
 

@@ -1,4 +1,4 @@
-"""What `leasehold doctor` finds out: does the promise hold on this database, and is somebody there to work?"""
+"""Examines a database for `leasehold doctor`: does the promise hold there, and do workers serve all definitions?"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -11,7 +11,8 @@ from uuid import uuid4
 from asyncpg import Record
 
 from leasehold.engine import Finding, SchemaStatus, Severity
-from leasehold.engines.postgres.database import Database, closed
+from leasehold.engines.postgres.connections import close_connection
+from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.listen import PROBE_LIMIT
 from leasehold.engines.postgres.migrate import status_of
 from leasehold.errors import CannotListen, SchemaMismatch
@@ -24,7 +25,7 @@ SHOWN_DEFINITIONS = 5
 
 
 async def examine(url: str, schema: str, listen_url: str | None = None) -> AsyncIterator[Finding]:
-    """One finding for each check, as they come. Changes nothing. Raises Unreachable: then nothing can be said.
+    """Yields one finding for each check. Changes nothing. Raises Unreachable: then no finding is possible.
 
     Without a schema that this code can use, clock, workers and snapshots are left out.
     """
@@ -116,7 +117,7 @@ async def _hears_itself(database: Database) -> bool:
                 await connection.execute("select")
         return heard.is_set()
     finally:
-        await closed(connection)
+        await close_connection(connection)
 
 
 async def _clock(database: Database) -> Finding:

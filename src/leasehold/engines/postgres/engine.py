@@ -8,9 +8,9 @@ from leasehold.engine import DEFAULT_SCHEMA, Finding, MigrationStep, RoleNames, 
 from leasehold.engines.postgres import doctor, drivers, grants, migrate
 from leasehold.engines.postgres.connections import require_readable
 from leasehold.engines.postgres.database import STATEMENT_TIMEOUT, Database
-from leasehold.engines.postgres.sql import schema_name
+from leasehold.engines.postgres.statements import schema_name
 from leasehold.engines.postgres.store import PostgresStore
-from leasehold.engines.postgres.test_databases import DatabaseClock, TemplateDatabases, is_stuck
+from leasehold.engines.postgres.test_kit import PostgresTestKit
 from leasehold.errors import InvalidInput
 from leasehold.store import Caller
 
@@ -52,7 +52,7 @@ class PostgresEngine:
     def scripts(self) -> "PostgresScripts":
         return PostgresScripts(self.schema)
 
-    def test_kit(self) -> "PostgresTestKit":
+    def test_kit(self) -> PostgresTestKit:
         return PostgresTestKit(self.url, self.schema)
 
 
@@ -71,20 +71,6 @@ class PostgresScripts:
 
     def create_roles(self, roles: RoleNames) -> str:
         return grants.create_roles_script(self._schema, roles)
-
-
-class PostgresTestKit:
-    def __init__(self, url: str, schema: str) -> None:
-        self._url, self._schema = url, schema
-
-    def databases(self, run: str, url_of: Callable[[str], str] | None = None) -> TemplateDatabases:
-        return TemplateDatabases(self._url, run, self._schema, url_of)
-
-    def clock(self) -> DatabaseClock:
-        return DatabaseClock(self._url, self._schema)
-
-    async def is_stuck(self) -> bool:
-        return await is_stuck(self._url, self._schema)
 
 
 def _without_schema(url: str) -> tuple[str, str | None]:

@@ -64,7 +64,7 @@ class _Database(Protocol):
     @property
     def schema(self) -> str: ...
 
-    pooled: bool
+    def found_pooler(self) -> None: ...
 
 
 class Translated:
@@ -106,7 +106,7 @@ class Translated:
         if isinstance(error, _TOO_SLOW):
             return _too_slow(error)
         if isinstance(error, _ANOTHERS_SESSION):
-            self._database.pooled = True
+            self._database.found_pooler()
             return _unreachable(error)
         if isinstance(error, _NOT_HELD) or (
             isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
@@ -124,7 +124,7 @@ class Translated:
 def _unreachable(error: Exception) -> Unreachable:
     return Unreachable(
         f"the database can't be reached ({type(error).__name__}: {error}). "
-        "What was under way is either wholly done or not at all.",
+        "The statement under way took effect wholly or not at all.",
         fix="Check LEASEHOLD_URL and that Postgres runs.",
     )
 
@@ -132,14 +132,14 @@ def _unreachable(error: Exception) -> Unreachable:
 def _too_slow(error: Exception) -> Unreachable:
     why = f"{type(error).__name__}: {error}" if str(error) else "no answer"
     told = Unreachable(
-        f"the database did not answer in time ({why}). What was under way is either wholly done or not at all.",
+        f"the database did not answer in time ({why}). The statement under way took effect wholly or not at all.",
         fix="Try again. If it happens often, look for locks and load there, or raise LEASEHOLD_STATEMENT_TIMEOUT.",
     )
     told.too_slow = True
     return told
 
 
-# Of connections that are not ours: all drivers have the SQLSTATE, each under a name of its own.
+# For connections that are not ours: all drivers have the SQLSTATE, each under its own name.
 
 _LOST_A_RACE_STATES = ("40001", "40P01")
 _NO_SCHEMA_STATES = ("3F000", "42883", "42P01")
@@ -148,7 +148,7 @@ _NOT_ALLOWED_STATE = "42501"
 
 @contextmanager
 def translated_for_caller(schema: str) -> Iterator[None]:
-    """What a caller would act on, in our words. The rest is between the caller and its driver, and passes as is."""
+    """Translates errors that a caller would act on; other errors pass as they are."""
     try:
         yield
     except Exception as error:
@@ -176,7 +176,7 @@ def translated_for_caller(schema: str) -> Iterator[None]:
 
 
 def _sqlstate(error: BaseException | None) -> str | None:
-    """Drivers call it so or so, and what wraps them keeps their error as its origin or cause."""
+    """Finds the SQLSTATE: drivers name it differently, and wrappers have the driver's error as origin or cause."""
     while error is not None:
         for name in ("sqlstate", "pgcode"):
             state = getattr(error, name, None)

@@ -4,7 +4,7 @@ import re
 from importlib.resources import files
 
 from leasehold.engine import RoleNames
-from leasehold.engines.postgres.sql import render, schema_name
+from leasehold.engines.postgres.statements import render, schema_name
 from leasehold.errors import InvalidInput
 
 LONGEST_NAME = 63  # bytes; the server cuts off the rest, and the grants would go to another role

@@ -1,15 +1,15 @@
 """Transactions that handlers write in, and the worker ends: on a connection of ours or of the handler's."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import asyncpg
 import orjson
 
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.drivers import transaction_driver
-from leasehold.engines.postgres.drivers.asyncpg import AsyncpgTransaction
-from leasehold.engines.postgres.drivers.base import TransactionDriver, then
+from leasehold.engines.postgres.drivers.asyncpg import AsyncpgDriver
+from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver
 from leasehold.errors import InvalidInput
 from leasehold.model.job import Claim
 from leasehold.model.status import Status
@@ -24,65 +24,40 @@ IDLE = 60.0
 
 def handler_transaction(
     database: Database, lent: "LentConnections", claim: Claim, given: object | None
-) -> "HandlerTransaction":
-    driver = LentTransaction(lent) if given is None else transaction_driver(given)
-    return HandlerTransaction(database, claim, driver, given)
+) -> "BlockingHandlerTransaction | AsyncHandlerTransaction":
+    if given is None:
+        return LentHandlerTransaction(database, claim, LentDriver(lent))
+    driver = transaction_driver(given)
+    if isinstance(driver, BlockingDriver):
+        return BlockingHandlerTransaction(database, claim, driver, given)
+    return AsyncHandlerTransaction(database, claim, driver, given)
 
 
-class HandlerTransaction:
-    """`begin`, then `finish` and `commit`, or `rollback`. Whichever comes last also gives the connection back."""
+class _Statements:
+    """The statements for one claim: they mark its transaction, and finish the claim in it."""
 
-    def __init__(self, database: Database, claim: Claim, driver: TransactionDriver, given: object | None) -> None:
+    def __init__(self, database: Database, claim: Claim) -> None:
         self._database = database
-        self._given = given
         self._claim = claim
-        self._driver = driver
-        self._mark = f"{claim.worker}/{claim.batch}/{claim.job}/{claim.attempt}"
-        self.blocking = driver.blocking
+        self.mark = f"{claim.worker}/{claim.batch}/{claim.job}/{claim.attempt}"
 
-    @property
-    def connection(self) -> Any:
-        return self._driver.connection if self._given is None else self._given
+    def text(self, name: str) -> str:
+        return self._database.statement(f"effects/{name}").text
 
-    def begin(self) -> Any:
-        """On a connection of ours within the time of a statement: its server may be gone without a word."""
-        begun = then(self._driver.begin(), lambda _: self._marked())
-        return self._database.in_time(begun) if isinstance(self._driver, LentTransaction) else begun
-
-    def finish(self, result: str | None) -> Any:
-        asked = self._driver.flush()
-        return then(asked, lambda _: then(self._ask("finish", self._verdict(result)), FinishAnswer))
-
-    def commit(self) -> Any:
-        return self._driver.commit()
-
-    def rollback(self) -> Any:
-        return self._driver.rollback()
-
-    def abandon(self) -> None:
-        self._driver.abandon()
-
-    def _marked(self) -> Any:
-        """Where each statement commits by itself the mark is gone at once: then so would be every promise."""
-        asked = self._ask("mark", self._mark)
-        return then(asked, lambda _: then(self._ask("marked", None), self._require_mark))
-
-    def _require_mark(self, mark: str | None) -> None:
-        if mark != self._mark:
+    def require_mark(self, mark: str | None) -> None:
+        """Raises InvalidInput if the mark is gone: in autocommit it ended with the statement that set it."""
+        if mark != self.mark:
             raise InvalidInput(
                 "job.transaction() got a connection in autocommit: each statement is a transaction of its own there. "
                 "Nothing was written.",
                 fix="Hand one over that is not in autocommit.",
             )
 
-    def _ask(self, name: str, value: str | None) -> Any:
-        return self._driver.ask(self._database.statement(f"effects/{name}").text, value)
-
-    def _verdict(self, result: str | None) -> str:
+    def verdict(self, result: str | None) -> str:
         claim = self._claim
         keep = claim.definition.retention.keep(Status.SUCCEEDED)
         verdict: dict[str, Any] = {
-            "mark": self._mark,
+            "mark": self.mark,
             "tenant": claim.tenant,
             "job": claim.job,
             "attempt": claim.attempt,
@@ -95,8 +70,87 @@ class HandlerTransaction:
         return orjson.dumps(verdict).decode()
 
 
+class BlockingHandlerTransaction:
+    """Begins, then finishes and commits, or rolls back, in the handler's thread. The last step also closes."""
+
+    blocking: Literal[True] = True
+
+    def __init__(self, database: Database, claim: Claim, driver: BlockingDriver, given: object) -> None:
+        self._statements = _Statements(database, claim)
+        self._driver = driver
+        self.connection: Any = given
+
+    def begin(self) -> None:
+        self._driver.begin()
+        self._driver.ask(self._statements.text("mark"), self._statements.mark)
+        self._statements.require_mark(self._driver.ask(self._statements.text("marked"), None))
+
+    def finish(self, result: str | None) -> FinishAnswer:
+        self._driver.flush()
+        return FinishAnswer(self._driver.ask(self._statements.text("finish"), self._statements.verdict(result)))
+
+    def commit(self) -> None:
+        self._driver.commit()
+
+    def rollback(self) -> None:
+        self._driver.rollback()
+
+    def abandon(self) -> None:
+        self._driver.abandon()
+
+
+class AsyncHandlerTransaction:
+    """Begins, then finishes and commits, or rolls back, on the handler's loop. The last step also closes."""
+
+    blocking: Literal[False] = False
+
+    def __init__(self, database: Database, claim: Claim, driver: AsyncDriver, given: object | None) -> None:
+        self._database = database
+        self._statements = _Statements(database, claim)
+        self._driver = driver
+        self._given = given
+
+    @property
+    def connection(self) -> Any:
+        return self._given
+
+    async def begin(self) -> None:
+        await self._driver.begin()
+        await self._driver.ask(self._statements.text("mark"), self._statements.mark)
+        self._statements.require_mark(await self._driver.ask(self._statements.text("marked"), None))
+
+    async def finish(self, result: str | None) -> FinishAnswer:
+        await self._driver.flush()
+        answer = await self._driver.ask(self._statements.text("finish"), self._statements.verdict(result))
+        return FinishAnswer(answer)
+
+    async def commit(self) -> None:
+        await self._driver.commit()
+
+    async def rollback(self) -> None:
+        await self._driver.rollback()
+
+    def abandon(self) -> None:
+        self._driver.abandon()
+
+
+class LentHandlerTransaction(AsyncHandlerTransaction):
+    """A handler's transaction on a connection of ours."""
+
+    def __init__(self, database: Database, claim: Claim, driver: "LentDriver") -> None:
+        super().__init__(database, claim, driver, None)
+
+    @property
+    def connection(self) -> Any:
+        return self._driver.connection
+
+    async def begin(self) -> None:
+        """Begins within the time limit of a statement: the server may be gone without a word."""
+        await self._database.in_time(super().begin())
+
+
 class LentConnections:
-    """Connections of ours for handlers: nothing is set on them, and what a handler sets is reset before the next."""
+    """Connections of ours for handlers. Nothing is set on them; settings of one handler are reset before the next."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -123,8 +177,8 @@ class LentConnections:
             await self._database.close_pool(pool)
 
 
-class LentTransaction(AsyncpgTransaction):
-    """A transaction on a connection of ours, which is lent for as long as the transaction lasts."""
+class LentDriver(AsyncpgDriver):
+    """A connection of ours, lent for as long as the transaction lasts."""
 
     def __init__(self, lent: LentConnections) -> None:
         super().__init__(None)
@@ -134,7 +188,7 @@ class LentTransaction(AsyncpgTransaction):
         self.connection = await self._lent.acquire()
         await super().begin()
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
             await self._lent.release(connection)

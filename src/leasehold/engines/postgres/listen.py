@@ -8,8 +8,8 @@ from datetime import timedelta
 from random import random
 from typing import Any
 
-from leasehold.engines.postgres.connections import OwnConnection
-from leasehold.engines.postgres.database import Database, closed
+from leasehold.engines.postgres.connections import OwnConnection, close_connection
+from leasehold.engines.postgres.database import Database
 from leasehold.errors import CannotListen, Unreachable
 from leasehold.store import DueWork, Registration, Wake
 
@@ -20,7 +20,7 @@ PROBE_LIMIT = 2.0
 
 
 async def wakes(database: Database, registration: Registration) -> AsyncGenerator[Wake | DueWork, None]:
-    """Wakes for a registration, over reconnections. Each connection begins with one WORK: some may have been
+    """Yields wakes for a registration, over reconnections. Each connection begins with one WORK: wakes may have been
     missed.
     """
     pause, is_lost = FIRST_PAUSE, False
@@ -60,16 +60,17 @@ async def _listening(database: Database, registration: Registration) -> AsyncIte
             await listener.fetch_on(connection, "fleet/lock_listener", worker=registration.worker)
         yield heard
     finally:
-        await closed(connection)
+        await close_connection(connection)
 
 
 async def _require_hearing(
     database: Database, connection: OwnConnection, registration: Registration, heard: "_Heard"
 ) -> None:
-    """Behind a pooler in transaction mode LISTEN succeeds, and nothing ever arrives (0 of 3).
+    """Raises CannotListen behind a pooler in transaction mode, where LISTEN succeeds and nothing ever arrives (0 of
+    3).
 
-    A slow link only looks like that. The server sends a notification before its answer to whatever the same session
-    asks next, so after such an answer nothing can be on its way any more.
+    A slow link only looks like that. The server sends a notification before its answer to the next statement of the
+    same session, so after such an answer no notification can be under way.
     """
     await database.fetch("fleet/probe", worker=registration.worker)
     with suppress(TimeoutError):
@@ -86,7 +87,7 @@ async def _require_hearing(
 
 
 class _Heard:
-    """What came in and was not yet asked for; equal wakes fold into one."""
+    """Wakes that came in and were not yet read; equal wakes fold into one."""
 
     def __init__(self) -> None:
         self._pending: dict[Wake | DueWork, None] = {}
@@ -117,7 +118,7 @@ class _Heard:
 
 
 def _read(payload: str) -> Wake | DueWork:
-    """Anything that is not understood means "look": a newer release may have sent it."""
+    """Reads an unknown payload as WORK: a newer release may have sent it."""
     try:
         if payload.startswith("due "):
             _, seconds, definition = payload.split(" ", 2)

@@ -14,9 +14,9 @@ import asyncpg
 
 from leasehold.engine import MigrationStep, SchemaStatus, migrate_command
 from leasehold.engines.postgres import locks
-from leasehold.engines.postgres.connections import OwnConnection
-from leasehold.engines.postgres.database import Database, closed
-from leasehold.engines.postgres.sql import render
+from leasehold.engines.postgres.connections import OwnConnection, close_connection
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.statements import render
 from leasehold.errors import SchemaMismatch
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A migration that waits for a lock makes everybody else wait behind it: a column added behind an idle transaction
+# A migration that waits for a lock makes all other sessions wait behind it: a column added behind an idle transaction
 # blocked all enqueues for 12 s. So it gives up soon, lets the others pass, and tries again. The lock under which
 # migrations run one at a time has the same limit: any role that may connect can hold it.
 LOCK_TIMEOUT = "2s"
@@ -78,16 +78,17 @@ async def status_of(database: Database) -> SchemaStatus:
         with database.translated():
             return await _status(database, connection)
     finally:
-        await closed(connection)
+        await close_connection(connection)
 
 
-def _tell_nobody(_text: str) -> None: ...
+def _ignore(_text: str) -> None: ...
 
 
-async def migrate(url: str, schema: str = "leasehold", tell: Callable[[str], None] = _tell_nobody) -> list[Migration]:
-    """Applies what is missing, each in a transaction of its own, and returns it. Safe to call from many at once.
+async def migrate(url: str, schema: str = "leasehold", tell: Callable[[str], None] = _ignore) -> list[Migration]:
+    """Applies missing migrations, each in a transaction of its own, and returns them. Safe to call from many at once.
 
-    A migration whose locks others hold is rolled back and tried again; `tell` is told which sessions hold them.
+    A migration whose locks other sessions hold is rolled back and tried again; `tell` gets the names of those
+    sessions.
     """
     database = Database(url, schema)
     connection = await database.connect_within(None)
@@ -102,17 +103,17 @@ async def migrate(url: str, schema: str = "leasehold", tell: Callable[[str], Non
             )
         ]
     finally:
-        await closed(connection)
+        await close_connection(connection)
 
 
 def script(schema: str = "leasehold") -> str:
-    """All of it as one SQL script, for those who apply migrations by their own tools, to an empty database."""
+    """Returns all migrations as one SQL script, for tools that apply it to an empty database."""
     each = [step.script.rstrip() for step in steps(schema)]
     return "\n\n".join(["begin;", _lock_limit(), _opening(Database("", schema)), *each, "commit;"]) + "\n"
 
 
 def steps(schema: str = "leasehold") -> list[MigrationStep]:
-    """Each by itself, for tools that keep a ledger of their own beside ours."""
+    """Returns the migrations one by one, for tools that have a ledger of their own beside ours."""
     database = Database("", schema)
     record, applied = database.statement("ledger/record"), database.statement("ledger/applied")
     found = []
@@ -130,7 +131,7 @@ def steps(schema: str = "leasehold") -> list[MigrationStep]:
 
 
 def _opening(database: Database) -> str:
-    """What comes before any migration, and changes nothing when it was done before."""
+    """Returns the SQL that runs before any migration, and changes nothing if it ran before."""
     parts = [database.statement(f"ledger/{name}").text for name in ("lock", "create_schema", "create")]
     return "\n\n".join(f"{part.removesuffix(';')};" for part in parts)
 
@@ -158,7 +159,7 @@ async def _applied(database: Database, connection: OwnConnection, migration: Mig
 
 
 class _Patience:
-    """Tries a transaction again whose locks other sessions hold, and tells which ones do."""
+    """Tries a transaction again while other sessions hold its locks, and tells which sessions those are."""
 
     def __init__(self, database: Database, connection: OwnConnection, tell: Callable[[str], None]) -> None:
         self._database = database
@@ -195,6 +196,6 @@ class _Patience:
 
 async def _status(database: Database, connection: "Connection") -> SchemaStatus:
     ((exists,),) = await database.fetch_on(connection, "ledger/exists")
-    newest = await database.fetch_on(connection, "ledger/standing") if exists else []
+    newest = await database.fetch_on(connection, "ledger/newest") if exists else []
     version, needs = newest[0] if newest else (0, 0)
     return SchemaStatus(database.schema, version, needs, newest_version())

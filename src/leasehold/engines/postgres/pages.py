@@ -37,13 +37,13 @@ def filtered(where: Filter) -> dict[str, Any]:
 
 
 def page(found: Sequence[Record], limit: int, cursor: Callable[[JobRecord], str]) -> Page:
-    """Of rows that were asked for with one more than the page holds."""
+    """Makes a page of rows that were read with one more than the page holds."""
     jobs = [rows.job(row) for row in found[:limit]]
     return Page(jobs, next=cursor(jobs[-1]) if len(found) > limit else None)
 
 
 def one_more_than(limit: int) -> int:
-    """How many rows a page of `limit` jobs is asked for with: the last one says whether there is a next page."""
+    """Returns how many rows to read for a page of `limit` jobs: the last one tells whether there is a next page."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise InvalidInput(
             f"A page can't have {limit!r:.80} jobs: it has a whole number of them, at least 1.",

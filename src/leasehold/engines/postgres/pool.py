@@ -1,6 +1,6 @@
-"""Connections for whoever asks: opened when needed, used again, closed when they are too many.
+"""A pool of connections: opened when needed, used again, closed when they are too many.
 
-asyncpg's own pool wraps each connection that goes out and begins a task for each that comes back, about 70 µs of
+asyncpg's own pool wraps each connection that it lends and begins a task for each that comes back, about 70 µs of
 processor time, where an insert takes 120. This one does neither. It is for statements that leave no session state.
 """
 
@@ -24,12 +24,12 @@ _UNUSABLE_AFTER = (
     asyncpg.DuplicatePreparedStatementError,
     asyncpg.InvalidSQLStatementNameError,
 )
-# What was not needed for so many seconds is closed.
+# Seconds after which an unused connection is closed.
 IDLE = 300.0
 
 
 class Pool:
-    """At most `size` are lent at a time. A caller that comes when all are waits in turn, for `patience` seconds."""
+    """Lends at most `size` connections at a time. Further callers wait in turn, for `patience` seconds."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class Pool:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was given all the same
+            if not turn.cancelled():  # the turn was given meanwhile
                 self._make_room()
             raise
 
     def _make_room(self) -> None:
-        """For the first who still waits, or for whoever comes."""
+        """Lets the first waiting caller go on, or a later one."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -94,7 +94,7 @@ class Pool:
         self._room += 1
 
     def _last_back(self) -> "Session | None":
-        """So that of too many the same ones are never used, and can be closed."""
+        """Takes the connection that came back last, so that superfluous ones are never used, and can be closed."""
         while self._idle:
             session = self._idle.pop()
             if len(self._idle) < self._unused:
@@ -105,7 +105,7 @@ class Pool:
         return None
 
     def keep(self, session: "Session") -> bool:
-        """For the next one, if it is still good for that."""
+        """Takes a connection back for the next caller; returns False if it is not usable any more."""
         if self._ended or session.is_closed() or session.is_in_transaction():
             return False
         self._idle.append(session)
@@ -115,14 +115,14 @@ class Pool:
         return True
 
     def end_idle(self) -> None:
-        """Ends connections that nobody uses, without waiting: they lead to a server that can't write."""
+        """Ends idle connections without waiting: they lead to a server that can't write."""
         for session in self._idle:
             session.terminate()
         self._idle.clear()
         self._unused = 0
 
     async def end(self, session: "Session") -> None:
-        """A statement that was canceled may still be under way: whoever canceled it waits until it is over."""
+        """Closes a connection. A canceled statement may still be under way: the caller waits until it is over."""
         closing = asyncio.ensure_future(self._close(session))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -140,7 +140,7 @@ class Pool:
     # ---------------------------------------------------------------------------------------------------------- close
 
     async def close(self) -> None:
-        """Waits for those that are lent; whoever can't wait for them gives up and terminates."""
+        """Waits for connections that are lent; a caller that can't wait terminates them."""
         self._ended = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -159,7 +159,7 @@ class Pool:
         self._sweep = asyncio.get_running_loop().call_later(IDLE, self._close_the_unused)
 
     def _close_the_unused(self) -> None:
-        """Without waiting: nothing is under way in them."""
+        """Closes connections that were not used meanwhile, without waiting: nothing is under way in them."""
         self._sweep = None
         for session in self._idle[: self._unused]:
             session.terminate()
@@ -169,7 +169,7 @@ class Pool:
 
 
 class Loan:
-    """`async with`: a connection for a while."""
+    """A connection for the length of an `async with` block."""
 
     __slots__ = ("_pool", "_session")
 

@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 from leasehold.engines.postgres import rows
-from leasehold.engines.postgres.connections import OwnConnection
-from leasehold.engines.postgres.database import Database, closed
+from leasehold.engines.postgres.connections import OwnConnection, close_connection
+from leasehold.engines.postgres.database import Database
 from leasehold.model.job import JobId, JobRecord, TenantId
 
 RESULT_FALLBACK = timedelta(seconds=5)
 
 
 class Results:
-    """One connection that hears of ended jobs, for everyone in this process who waits for one."""
+    """One connection that learns of ended jobs, for all callers in this process that wait for one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -37,23 +37,25 @@ class Results:
             (channel,) = await self._database.fetch("fleet/channel_for_results")
             async with listener.transaction(connection):
                 await connection.add_listener(channel[0], self._next_round)
-        except BaseException:  # or all who come later would wait on a connection that hears nothing
+        except BaseException:  # or later callers would wait on a connection that receives nothing
             connection.terminate()
             raise
         return connection
 
     def round(self) -> asyncio.Event:
-        """An event that is set when any awaited job ends; take it before you look, then wait for it."""
+        """Returns an event that is set when any awaited job ends; take it before you look, then wait for it."""
         return self._round
 
     async def look(self, tenant: TenantId, job: JobId) -> JobRecord | None:
-        """By one statement for all who look at the same time: whenever some job ends, all who wait for one do."""
+        """Reads jobs by one statement for all callers that look at the same time: each ended job makes all of them
+        look.
+        """
         if tenant not in self._looks:
             self._looks[tenant] = Look(partial(self._look_once, tenant))
         return await self._looks[tenant].at(job)
 
     async def _look_once(self, tenant: TenantId) -> Mapping[JobId, JobRecord]:
-        await asyncio.sleep(0)  # for those who were woken by the same word
+        await asyncio.sleep(0)  # for callers that the same notification woke
         jobs = self._looks.pop(tenant).jobs
         found = await self._database.fetch("tenant/get", tenant=tenant, jobs=sorted(jobs))
         return {record.id: record for record in map(rows.job, found)}
@@ -61,7 +63,7 @@ class Results:
     async def close(self) -> None:
         async with self._opening:
             if self._connection is not None:
-                await closed(self._connection)
+                await close_connection(self._connection)
                 self._connection = None
 
     def _next_round(self, *_: Any) -> None:
@@ -70,7 +72,7 @@ class Results:
 
 
 class Look:
-    """At jobs of one tenant, by whoever joins in before it begins."""
+    """One read of jobs of a tenant, for all callers that join before it begins."""
 
     def __init__(self, once: Callable[[], Coroutine[Any, Any, Mapping[JobId, JobRecord]]]) -> None:
         self.jobs: set[JobId] = set()

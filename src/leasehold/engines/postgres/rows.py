@@ -35,12 +35,12 @@ def claim(row: Record, worker: WorkerId, definition: Definition) -> Claim:
 
 
 def served(registration: Registration) -> dict[str, Any]:
-    """The columns that say whose jobs a statement may look at."""
+    """Returns the parameters that say which jobs a statement may look at."""
     return {"definitions": registration.serves.definitions, "tenants": registration.serves.tenants}
 
 
 def fences(claims: Iterable[Claim]) -> dict[str, list[Any]]:
-    """The columns that every fenced statement takes."""
+    """Returns the parameters that every fenced statement takes."""
     held = list(claims)
     return {
         "tenants": [claim.tenant for claim in held],
@@ -59,7 +59,7 @@ def fence_of(claim: Claim) -> tuple[str, str, int, str, int]:
 
 
 def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
-    """What finish.sql takes: what every job has, as literals; what few have, as arrays that may be left empty."""
+    """Returns the parameters of finish.sql: common values as literals, rare ones as arrays that may be empty."""
     claims, verdicts = zip(*done, strict=True)
     return {
         "tenants": _literal([_quoted(claim.tenant) for claim in claims]),
@@ -79,7 +79,9 @@ def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
 
 
 def _literal(values: Iterable[str]) -> str:
-    """An array as Postgres reads it from text. The driver takes 0.5 to 0.9 µs for a value in an array, this 0.05."""
+    """Writes an array as Postgres reads it from text. The driver takes 0.5 to 0.9 µs for a value in an array, this
+    0.05.
+    """
     return f"{{{','.join(values)}}}"
 
 
@@ -107,7 +109,9 @@ _MOMENTS = (
 
 
 def job(row: Record) -> JobRecord:
-    """Never fails: what can't be read as it is stored is shown as near as can be, and said."""
+    """Reads a job, and never fails: a value that can't be read is shown as near as possible, and named in
+    `unreadable`.
+    """
     unreadable = list(_moments_beyond(row))
     return JobRecord(
         id=JobId(str(row["id"])),

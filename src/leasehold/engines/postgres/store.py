@@ -1,11 +1,11 @@
-"""The Postgres engine: what workers ask for, as statements. The tenant's door is in tenant.py."""
+"""An open Postgres store: everything that workers ask for, as statements. tenant.py has the jobs of a tenant."""
 
 import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, overload
 from uuid import uuid4
 
 import orjson
@@ -15,8 +15,9 @@ from leasehold.engines.postgres import definition_rows, listen, results, rows
 from leasehold.engines.postgres.administration import PostgresAdministration
 from leasehold.engines.postgres.claim.claim import Claiming
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
-from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
-from leasehold.engines.postgres.handler_transaction import HandlerTransaction, LentConnections, handler_transaction
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
+from leasehold.engines.postgres.link import ONE_PLAN, Link
 from leasehold.engines.postgres.tenant import KnownTenants, PostgresTenantJobs
 from leasehold.engines.postgres.upkeep import UpkeepLink
 from leasehold.errors import ValueRefused
@@ -27,8 +28,10 @@ from leasehold.model.payload import made_storable
 from leasehold.model.status import Status
 from leasehold.store import (
     Abilities,
+    AsyncFinishingTransaction,
     Claimed,
     DueWork,
+    FinishingTransaction,
     Registration,
     Renewal,
     Subscription,
@@ -43,12 +46,12 @@ LONGEST_LINE = 10_000
 
 
 class PostgresStore(PostgresAdministration):
-    """An open engine. Links of its own, so that claiming, finishing and heartbeats don't wait for each other.
+    """An open engine. It has separate links, so that claiming, finishing and heartbeats don't wait for each other.
 
-    A claim commits asynchronously: when the database crashes, an attempt number may be handed out again, even to
-    the same worker. But each claim statement of a process has a number of its own, and that is in the fence, too.
-    A claim of a definition with `durable_claims` is flushed to disk before the worker gets it. Enqueue and finish are
-    always durable.
+    A claim commits asynchronously: after a database crash an attempt number may be handed out again, even to the same
+    worker. But each claim statement of a process has its own number, which is part of the fence. A claim of a
+    definition with `durable_claims` is flushed to disk before the worker gets it. Enqueue and finish are always
+    durable.
     """
 
     abilities = Abilities(caller_transaction=True, exact_caps=True, priorities=True, wakes=True, fenced_logs=True)
@@ -181,7 +184,9 @@ class PostgresStore(PostgresAdministration):
         await self._claimer.fetch("fleet/wake_another", worker=registration.worker, **rows.served(registration))
 
     async def _claims(self, found: Sequence[Record], worker: WorkerId | None = None) -> list[Claim]:
-        """Rows as claims, of this worker or who each row names. Versions are immutable, so each is read once."""
+        """Makes claims of rows, for this worker or the one that each row names. Versions are immutable, so each is
+        read once.
+        """
         missing = {(row["definition"], row["version"]) for row in found} - self._versions.keys()
         if missing:
             keys, versions = zip(*missing, strict=True)
@@ -198,7 +203,9 @@ class PostgresStore(PostgresAdministration):
             self._unusable[key, version] = why
 
     def _claim_of(self, row: Record, worker: WorkerId) -> Claim:
-        """A job whose version is gone or can't be read is claimed as unusable, and fails alone when it is begun."""
+        """Makes a claim. A job whose version is gone or unreadable is claimed as unusable, and fails alone when it is
+        begun.
+        """
         version = row["definition"], row["version"]
         if (definition := self._versions.get(version)) is None:
             definition, why = definition_rows.gone(*version)
@@ -260,7 +267,11 @@ class PostgresStore(PostgresAdministration):
         kept = {rows.fence(row) for row in held}
         return frozenset(claim for claim, _ in lines if rows.fence_of(claim) not in kept)
 
-    def transaction(self, claim: Claim, given: object | None) -> HandlerTransaction:
+    @overload
+    def transaction(self, claim: Claim, given: None) -> AsyncFinishingTransaction: ...
+    @overload
+    def transaction(self, claim: Claim, given: object | None) -> FinishingTransaction: ...
+    def transaction(self, claim: Claim, given: object | None) -> FinishingTransaction:
         return handler_transaction(self._database, self._lent, claim, given)
 
     async def prune(self, limit: int) -> int:
@@ -268,7 +279,7 @@ class PostgresStore(PostgresAdministration):
 
 
 def _refused(sent: Sequence[tuple[Claim, Verdict]], answer: Sequence[Record]) -> list[tuple[Claim, Verdict]]:
-    """Those whose number did not come back."""
+    """Returns the verdicts whose number did not come back."""
     held = set(answer[0]["held"] or ())
     return [] if len(held) == len(sent) else [each for number, each in enumerate(sent, 1) if number not in held]
 

@@ -1,4 +1,4 @@
-"""The tenant's door in Postgres. One funnel adds the tenant to every statement; none here can do without it."""
+"""A tenant's jobs in Postgres. One method adds the tenant to every statement, and no statement here lacks it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ from asyncpg import Record
 from uuid_utils import uuid7
 
 from leasehold.engines.postgres import definition_rows, drivers, pages, rows
-from leasehold.engines.postgres.alike import Alike, says_nothing_more
+from leasehold.engines.postgres.bulk_transaction import BulkTransaction
 from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.filling import BulkTransaction
-from leasehold.engines.postgres.request import Request, request
+from leasehold.engines.postgres.enqueue_call import EnqueueCall, enqueue_call
+from leasehold.engines.postgres.plain_jobs import PlainJobs, has_only_defaults
 from leasehold.engines.postgres.results import RESULT_FALLBACK, Results
 from leasehold.errors import InvalidInput, UnknownTenant, Unreachable
 from leasehold.model import payload as payloads
@@ -31,12 +31,12 @@ from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryA
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
 
-# A job may move between its states, and so between its tables, while one statement looks for it; then it is asked
-# for again. Each time something else must have moved it, so a few times are plenty.
+# A job may move from one table to the other while a statement looks for it; then the store asks again. Each time
+# another session must have moved the job, so a few tries are enough.
 TRIES = 5
 LINES_AT_ONCE = 1000
 
-# While another open transaction holds a tenant's new row, enqueues of that tenant look for it only so often.
+# Seconds between two looks at a tenant's new row while another open transaction holds it.
 SECONDS_BETWEEN_LOOKS = 1.0
 
 Answer = TypeVar("Answer", bound=StrEnum)
@@ -69,7 +69,7 @@ class PostgresTenantJobs:
         self._known = known
 
     async def _fetch(self, name: str, /, **values: Any) -> list[Record]:
-        """The funnel: nothing behind this door is asked for without the tenant."""
+        """Sends a statement of the tenant, and adds the tenant to it: every read and change goes through here."""
         return await self._database.fetch(f"tenant/{name}", tenant=self._tenant, **values)
 
     # ----------------------------------------------------------------------------------------------------- enqueue
@@ -83,30 +83,29 @@ class PostgresTenantJobs:
             return []
         if within is not None:
             return await drivers.join(within).aplace(await self.prepare(jobs))
-        if len(jobs) == 1 and says_nothing_more(jobs[0]):
+        if len(jobs) == 1 and has_only_defaults(jobs[0]):
             return await self._enqueue_one(jobs[0])
-        if (alike := Alike.of(jobs)) is not None:
-            return await self._enqueue_alike(alike)
+        if (plain := PlainJobs.of(jobs)) is not None:
+            return await self._enqueue_plain(plain)
         await self._admit()
         with self._database.translated():
             async with self._database.connection() as connection:
-                return await self._place_whatever(jobs, connection)
+                return await self._enqueue_any(jobs, connection)
 
     @asynccontextmanager
     async def bulk_transaction(self) -> AsyncIterator[BulkTransaction]:
         await self._admit()
-        async with BulkTransaction(
-            self._database, self._tenant, partial(self._place_whatever, wakes=False)
-        ) as filling:
-            yield filling
+        enqueue_any = partial(self._enqueue_any, wakes=False)
+        async with BulkTransaction(self._database, self._tenant, enqueue_any) as bulk:
+            yield bulk
 
-    async def prepare(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> Request:
-        asked = replace(self._request(jobs), wakes=wakes)
+    async def prepare(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> EnqueueCall:
+        call = replace(self._call(jobs), wakes=wakes)
         await self._admit()
-        return asked
+        return call
 
     async def _enqueue_one(self, job: NewJob) -> list[EnqueueResult]:
-        """The way of most calls: one statement, no transaction around it, and few steps on the way there."""
+        """Enqueues one plain job, as most calls do: one statement without a transaction around it, and few steps."""
         new, payload = JobId(str(uuid7())), payloads.encode(job.payload)
         if self._tenant not in self._known.rows:
             await self._admit()
@@ -123,35 +122,36 @@ class PostgresTenantJobs:
                     source=job.source.value,
                 ):
                     return [EnqueueResult(new, created=True)]
-                return await self._place_whatever([job], connection)  # refused, and that way says why
+                return await self._enqueue_any([job], connection)  # refused: the general way tells why
 
-    async def _enqueue_alike(self, alike: Alike) -> Sequence[EnqueueResult]:
-        """By one statement without a transaction around it, unless it is too large for one."""
-        if alike.too_large:
-            async with self.bulk_transaction() as filling:
-                return await filling.place(alike)
+    async def _enqueue_plain(self, plain: PlainJobs) -> Sequence[EnqueueResult]:
+        """Enqueues by one statement without a transaction around it, unless one statement can't hold them."""
+        if plain.too_large:
+            async with self.bulk_transaction() as bulk:
+                return await bulk.place(plain)
         await self._admit()
         with self._database.translated():
             async with self._database.connection() as connection:
                 if await self._database.fetch_on(
-                    connection, "tenant/enqueue_alike", tenant=self._tenant, wakes=True, **alike.columns()
+                    connection, "tenant/enqueue_plain_jobs", tenant=self._tenant, wakes=True, **plain.columns()
                 ):
-                    return alike.placed()
-                return await self._place_whatever(alike.jobs, connection)
+                    return plain.placed()
+                return await self._enqueue_any(plain.jobs, connection)
 
-    async def _place_whatever(
+    async def _enqueue_any(
         self, jobs: Sequence[NewJob], connection: "Connection", *, wakes: bool = True
     ) -> list[EnqueueResult]:
-        """The way for all jobs, in one statement: keys and ids are decided by the database."""
-        asked = self._request(jobs)
-        return asked.answered(
+        """Enqueues jobs of every kind by one statement: the database resolves keys and ids."""
+        call = self._call(jobs)
+        return call.answered(
             await self._database.fetch_on(
-                connection, "tenant/enqueue_jobs", tenant=self._tenant, jobs=asked.jobs, wakes=wakes
+                connection, "tenant/enqueue_jobs", tenant=self._tenant, jobs=call.jobs, wakes=wakes
             )
         )
 
-    def _request(self, jobs: Sequence[NewJob]) -> Request:
-        return request(self._database.statement("tenant/enqueue_jobs"), self._database.schema, self._tenant, jobs)
+    def _call(self, jobs: Sequence[NewJob]) -> EnqueueCall:
+        statement = self._database.statement("tenant/enqueue_jobs")
+        return enqueue_call(statement, self._database.schema, self._tenant, jobs)
 
     async def _admit(self) -> None:
         if not self._known.should_look(self._tenant):
@@ -213,7 +213,7 @@ class PostgresTenantJobs:
             await self._results.listen()
 
     async def _ask_to_be_told(self, job: JobId) -> None:
-        """Marks the job as awaited. A role that may only read can't, and finds the end by the fallback instead."""
+        """Marks the job as awaited. A role that may only read can't, and sees the end at the next fallback look."""
         try:
             await self._fetch("await", job=job_id(job))
         except InvalidInput as error:
@@ -253,7 +253,7 @@ class PostgresTenantJobs:
         answers: type[Answer],
         ask: Callable[[list[JobId]], Awaitable[list[Record]]],
     ) -> dict[JobId, Answer]:
-        """Each job's answer, in the order asked. What moved while it was looked for is asked for again."""
+        """Returns each job's answer, in the order asked. Asks again for a job that moved during the look."""
         open_ = sorted({job_id(job) for job in jobs})
         found: dict[JobId, Answer] = {}
         for _ in range(TRIES):
@@ -273,7 +273,7 @@ def _problems_of_move(delay: Any, priority: Any) -> Iterator[str]:
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Not by asyncio.wait_for: until Python 3.12 it swallows a cancel that comes in the same moment as the event."""
+    """Waits without asyncio.wait_for, which until Python 3.12 swallows a cancel that comes with the event."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

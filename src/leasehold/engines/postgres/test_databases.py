@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from leasehold.engines.postgres.database import Database, closed
+from leasehold.engines.postgres.connections import close_connection
+from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.migrate import migrate
-from leasehold.engines.postgres.sql import render
+from leasehold.engines.postgres.statements import render
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
@@ -86,7 +87,7 @@ class TemplateDatabases:
             with database.translated():
                 yield database, connection
         finally:
-            await closed(connection)
+            await close_connection(connection)
 
     async def _is_template(self, database: Database, admin: "Connection") -> bool:
         ((is_one,),) = await database.fetch_on(admin, "test_databases/is_template", name=self.template)
@@ -103,7 +104,7 @@ class TemplateDatabases:
             script = (files(__package__) / "movable_clock.sql").read_text("utf-8")
             await connection.execute(render(script, self.schema))
         finally:
-            await closed(connection)
+            await close_connection(connection)
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class DatabaseClock:
 
     url: str
     schema: str = "leasehold"
+    moved: Callable[[timedelta], None] = lambda _by: None
+    """Called after the clock was moved."""
 
     async def now(self) -> datetime:
         moment: datetime = await self._ask("now")
@@ -119,6 +122,7 @@ class DatabaseClock:
 
     async def move(self, by: timedelta) -> None:
         await self._ask("move", by=by)
+        self.moved(by)
 
     async def freeze(self, at: datetime | None) -> None:
         """Stops the clock at that moment; None lets it run again."""
@@ -129,8 +133,13 @@ class DatabaseClock:
 
 
 async def is_stuck(url: str, schema: str) -> bool:
-    """Whether a session of this database waits for a lock."""
+    """Returns whether a session of this database waits for a lock."""
     return bool(await _ask(url, schema, "stuck"))
+
+
+async def end_sessions(url: str, schema: str) -> None:
+    """Ends all other sessions of this database."""
+    await _ask(url, schema, "end_sessions")
 
 
 async def _ask(url: str, schema: str, what: str, /, **values: object) -> Any:
@@ -141,4 +150,4 @@ async def _ask(url: str, schema: str, what: str, /, **values: object) -> Any:
             found = await database.fetch_on(connection, f"test_databases/{what}", **values)
             return found[0][0] if found else None
     finally:
-        await closed(connection)
+        await close_connection(connection)

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from leasehold.engines.postgres.connections import OwnConnection
-from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.link import ONE_PLAN, Link
 
 LINES_AT_ONCE = 10_000
 IDLE = 10.0

@@ -1,7 +1,7 @@
-"""Claiming: tenants in turn, mostly by one statement that finds and takes at once.
+"""Claims tenants in turn, mostly by one statement that finds and claims at once.
 
-Two kinds of lanes take more. Where a scope has a cap, its lock comes first, in a statement of its own. And where
-somebody holds an old snapshot and finding has become slow, lanes are remembered and read from marks on (lanes.py).
+Two kinds of lanes take more. If a scope has a cap, its lock comes first, in a statement of its own. And if a session
+holds an old snapshot and finding has become slow, lanes are remembered and read from positions on (positions.py).
 """
 
 from collections import Counter
@@ -17,7 +17,8 @@ from asyncpg import Record
 from leasehold.engines.postgres import rows
 from leasehold.engines.postgres.claim.positions import ClaimPositions, DueMark, FewJobs, Lane, LaneRange
 from leasehold.engines.postgres.claim.rotation import TenantRotation
-from leasehold.engines.postgres.database import Database, Link
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.link import Link
 from leasehold.errors import RegistrationLost
 from leasehold.model.job import Claim, WorkerId
 from leasehold.store import Claimed, Registration
@@ -35,8 +36,8 @@ Tenants = Sequence[Sequence[Lane]]
 
 
 class Claiming:
-    """What the registrations of one store need to claim: a link, whose turn it is, and how far each lane was
-    claimed.
+    """Claims for the registrations of one store: keeps their link, their rotation over tenants, and their positions
+    in lanes.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Claiming:
         self._rotations.pop(registration.worker, None)
 
     def read_all_future_jobs(self, registration: Registration) -> None:
-        """Makes the next claim read future jobs from the first on: a worker that is about to sleep must miss none."""
+        """Makes the next claim read all future jobs: a worker that is about to sleep must miss none."""
         self._rotations.setdefault(registration.worker, TenantRotation()).due_mark = DueMark()
 
     async def claim(self, registration: Registration, limit: int) -> Claimed:
@@ -77,7 +78,7 @@ class Claiming:
         return registration.serves.tenants is None and rotation.few.likely(now) and self._marks.full_claim_is_due(now)
 
     async def _claim_few(self, registration: Registration, rotation: TenantRotation, limit: int) -> Claimed | None:
-        """Claims all that is ready, if that is little. None: tenants have to take turns, or something is held."""
+        """Claims all ready jobs, if they are few. None: tenants have to take turns, or some job is held."""
         due_from = rotation.due_mark.begin(self._monotonic())
         answer = await self._link.fetch(
             "fleet/claim_few",
@@ -155,7 +156,7 @@ class Claiming:
     async def _ask(
         self, registration: Registration, rotation: TenantRotation, limit: int
     ) -> tuple[list[Record], list[Lane]]:
-        """Takes, or only looks if the limit is 0; some of what came due is promoted before that."""
+        """Claims, or only looks if the limit is 0; first promotes some of the jobs that came due."""
         due_from = rotation.due_mark.begin(self._monotonic())
         answer = await self._ask_once(registration, rotation, limit, due_from, even_if_due=False)
         if rotation.behind:
@@ -229,7 +230,7 @@ class Claiming:
     async def _claim_from(
         self, registration: Registration, lanes: Sequence[Lane], share: int, limit: int
     ) -> tuple[list[Record], bool, bool]:
-        """What was found, whether something was busy, and whether marks were enough to find it."""
+        """Returns the rows, whether some scope was busy, and whether positions were enough to find the rows."""
         marked = not self._marks.full_claim_is_due(self._monotonic())
         found, busy = await self._claim_stretches(
             registration, self._marks.stretches(lanes, full=not marked), share, limit
@@ -248,9 +249,10 @@ class Claiming:
     async def _claim_stretches(
         self, registration: Registration, stretches: Sequence[LaneRange], share: int, limit: int
     ) -> tuple[list[Record], bool]:
-        """One statement; where a scope is capped, its lock comes first, in a statement and snapshot of its own.
+        """Claims by one statement; if a scope is capped, its lock comes first, in a statement and snapshot of its
+        own.
 
-        Also says whether some scope was busy: its lock was refused.
+        Also returns whether some scope was busy: its lock was refused.
         """
         values: dict[str, Any] = {
             "worker": registration.worker,
@@ -285,7 +287,7 @@ class Claiming:
 
 
 class Step:
-    """What one step of a claim brought; whether something was busy, and whether there may be more of the same."""
+    """The rows of one step of a claim; whether some scope was busy, and whether there may be more of the same."""
 
     __slots__ = ("busy", "filled", "found", "tried")
 

@@ -31,13 +31,13 @@ class LaneRange:
 
 
 class ClaimPositions:
-    """How far each lane was claimed, by priority, so that a claim need not walk over entries that are dead but kept.
+    """Remembers how far each lane was claimed, by priority, so that a claim does not walk over dead index entries.
 
-    They are kept as long as somebody holds an old snapshot; without marks a claim then slows down with every job
-    (2.8 → 21.7 ms after 160k). A marked claim may miss what came in below a mark: a job that committed late, or was
-    given back, when others of its priority were claimed that came after it. So claims are full ones unless those have
-    become slow, and even then as often as fits into 5 % of the time. What is slow is found out by trial: a few claims
-    by marks, at the same time on the same machine, whose mood would otherwise be taken for dead entries.
+    They stay as long as a session holds an old snapshot; without positions a claim then slows down with every job
+    (2.8 → 21.7 ms after 160k). A claim by positions may miss jobs that came in below one: a job that committed late,
+    or was given back, after younger jobs of its priority were claimed. So claims are full unless those have become
+    slow, and even then as often as fits into 5 % of the time. A trial finds out whether they are slow: a few claims
+    by positions, at the same time on the same machine, whose load would otherwise be taken for dead entries.
     """
 
     MANY_LANES = 10_000
@@ -72,7 +72,7 @@ class ClaimPositions:
         return stretches
 
     def claimed(self, positions: Iterable[tuple[str, str, int, int]]) -> None:
-        """(definition, tenant, priority, seq) of what was claimed, in order. A mark may go down again."""
+        """Notes (definition, tenant, priority, seq) of claimed jobs, in order. A position may go down again."""
         if len(self._seqs) > self.MANY_LANES:
             self._seqs.clear()
         for definition, tenant, priority, seq in positions:
@@ -80,7 +80,9 @@ class ClaimPositions:
             self._count += 1
 
     def full_claim_took(self, seconds: float, *, touched: int, now: float) -> None:
-        """Compared by each job and tenant touched, so it has to be a claim that brought all it was to bring."""
+        """Notes the time of a full claim, compared by each job and tenant touched. Only for claims that filled their
+        limit.
+        """
         self._fulls_until_trial -= 1
         self._full.append(seconds / touched)
         if self.slow:
@@ -88,7 +90,7 @@ class ClaimPositions:
         elif len(self._full) == self._full.maxlen:
             lately = median(self._full)
             self._usual = min(lately, self._usual or lately)
-            # Fewer dead entries than that can't be what makes it slow.
+            # Fewer dead entries than that can't make a claim slow.
             suspicious = lately > self.SLOW * self._usual and self._count >= self.MANY_CLAIMED
             if suspicious and self._fulls_until_trial <= 0:
                 self._trials_left = self.TRIAL
@@ -102,12 +104,12 @@ class ClaimPositions:
                 self._judge(median(self._full), touched, now)
 
     def fell_short(self) -> None:
-        """A claim by marks that did not bring all it was to bring: there is hardly work, and nothing to compare."""
+        """Ends a trial: a claim by positions did not fill its limit, so there is nothing to compare."""
         if self._trials_left:
             self._trials_left = 0
-            self._begin_anew()
+            self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self.slow, self._usual, self._fulls_until_trial = False, None, self.FULL_BETWEEN_TRIALS
         self._full.clear()
 
@@ -120,13 +122,14 @@ class ClaimPositions:
         self._full_allowed_from = now
         self._fast_in_a_row += 1
         if not self.slow or self._fast_in_a_row == self.FAST_IN_A_ROW:
-            self._begin_anew()
+            self._reset()
 
 
 class DueMark:
-    """The due time up to which all jobs were promoted, so that a claim need not walk over dead entries below it.
+    """Remembers the due time up to which all jobs were promoted, so that a claim does not walk over dead entries
+    below it.
 
-    Entries of promoted jobs are kept while anybody holds an old snapshot: claims of delayed jobs became four times as
+    Entries of promoted jobs stay while a session holds an old snapshot: claims of delayed jobs became four times as
     slow over 100,000 of them. A job below the mark can still appear, when a transaction commits late or a pause ends.
     So looks are full unless they take long; then as often as fits into 5 % of the time, and at least once a second.
     """
@@ -180,13 +183,12 @@ class FewJobs:
 
 
 class HeartbeatLooks:
-    """Decides how far the heartbeats of one registration look: all running and future jobs, or only what is cheap to
-    find.
+    """Decides how far the heartbeats of one registration look: at all running and future jobs, or at few.
 
-    Entries of jobs that ended or came due are kept while anybody holds an old snapshot: a heartbeat that read all of
+    Entries of jobs that ended or came due stay while a session holds an old snapshot: a heartbeat that read all of
     them became twelve times as slow over 100,000 jobs. So heartbeats are thorough unless that takes long and dead
     rows explain it; then in a thousandth of the time, and at least once a minute. Others read future jobs from the
-    last heartbeat on at which none was overdue, and look for claims without a living worker only if they evicted one.
+    last heartbeat on at which none was overdue, and look for claims without a live worker only if they evicted one.
     """
 
     CHEAP = 0.005

@@ -10,13 +10,13 @@ from asyncpg import Record
 
 from leasehold.engines.postgres.claim.positions import SHARE_OF_TIME, DueMark, FewJobs, Lane
 
-# So many tenants are looked for at once. Each takes a probe for each definition, so with many of those it is fewer.
+# Tenants that one look finds at most; fewer with many definitions, since each tenant takes a probe for each of them.
 PIECE, SMALLEST_PIECE = 128, 8
 
 
 @dataclass(frozen=True, slots=True)
 class ScanRange:
-    """Where to look: behind a tenant, from the end on at the beginning if not `around` yet, then up to `until`."""
+    """A range of tenants: behind `after`, then from the beginning if not `around` yet, up to `until`."""
 
     after: str = ""
     until: str | None = None
@@ -24,11 +24,11 @@ class ScanRange:
 
 
 class TenantRotation:
-    """Tenants in turn: whose was the last, and what a worker knows of those who come next.
+    """Takes tenants in turn: remembers the last one, and lanes of the next ones where finding them is slow.
 
-    Mostly it remembers nothing but the one who was last: each claim finds the next tenants by itself. Where that has
-    become slow, tenants are read in pieces at most 5 % of the time, and kept here; one that gave less than its share
-    has nothing more for now and drops out until it is found again.
+    Mostly it remembers only the last tenant: each claim finds the next tenants by itself. If that has become slow,
+    tenants are read in pieces at most 5 % of the time, and remembered here; a tenant that gave less than its share
+    has no more jobs for now and drops out until it is found again.
     """
 
     def __init__(self) -> None:
@@ -54,14 +54,16 @@ class TenantRotation:
         return ScanRange(self._last, self._last, around=False) if self._last else ScanRange()
 
     def piece(self, definitions: int, limit: int) -> int:
-        """How many tenants to look for at once: no more than there is room for, unless those before had nothing."""
+        """Returns how many tenants to look for at once: no more than there is room for, unless those before had no
+        jobs.
+        """
         most = max(SMALLEST_PIECE, PIECE // max(1, definitions))
         return most if self._goes_on or not limit else min(most, max(limit, SMALLEST_PIECE))
 
     def went(self, way: ScanRange, *, last: str | None, full: bool, around: bool, idle: bool) -> None:
-        """How far: `full`, there may be tenants behind the last one; `idle`, none of these had anything to claim.
+        """Notes a look: `full`, there may be tenants behind the last one; `idle`, none of these had a job to claim.
 
-        Only who has come round idle, however many pieces it took, knows that there is nothing to claim.
+        Only a rotation that has come round idle, in however many pieces, shows that there is nothing to claim.
         """
         self.whole = not full
         self._goes_on = ScanRange(last or "", way.until, around) if full and idle else None
@@ -78,13 +80,13 @@ class TenantRotation:
         return now >= self._next_look
 
     def looked(self, lanes: Sequence[Lane], *, began: float, ended: float) -> None:
-        """These come next, in this order."""
+        """Takes these lanes as the next ones, in this order."""
         self._next_look = ended + (ended - began) * (1 / SHARE_OF_TIME - 1)
         self._to_come = deque(tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant))
         self._had_a_turn = []
 
     def take(self, most: int) -> list[Sequence[Lane]]:
-        """The next tenants, at most `most`, each with all of its lanes."""
+        """Returns the next tenants, at most `most`, each with all of its lanes."""
         if not self._to_come:
             self._to_come, self._had_a_turn = deque(self._had_a_turn), []
         taken: list[Sequence[Lane]] = []

@@ -1,13 +1,14 @@
 """Connections and sessions of other libraries, by the package and the name of their class or of one of its bases."""
 
 from collections.abc import Mapping
+from inspect import iscoroutinefunction
 
 from asyncpg import Connection
 from asyncpg.pool import PoolConnectionProxy
 
 from leasehold.engines.postgres.drivers import django, psycopg, sqlalchemy
-from leasehold.engines.postgres.drivers.asyncpg import AsyncpgCaller, AsyncpgTransaction
-from leasehold.engines.postgres.drivers.base import Caller, TransactionDriver
+from leasehold.engines.postgres.drivers.asyncpg import AsyncpgCaller, AsyncpgDriver
+from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller
 from leasehold.errors import InvalidInput
 
 _CALLERS: Mapping[tuple[str, str], type[Caller]] = {
@@ -24,9 +25,9 @@ _CALLERS: Mapping[tuple[str, str], type[Caller]] = {
     ("django", "BaseDatabaseWrapper"): django.DjangoCaller,
     ("django", "ConnectionProxy"): django.DjangoCaller,
 }
-_TRANSACTIONS: Mapping[str, type[TransactionDriver]] = {
-    "sqlalchemy": sqlalchemy.SqlAlchemyTransaction,
-    "psycopg": psycopg.PsycopgTransaction,
+_DRIVERS: Mapping[str, tuple[type[BlockingDriver], type[AsyncDriver]]] = {
+    "sqlalchemy": (sqlalchemy.SqlAlchemyDriver, sqlalchemy.AsyncSqlAlchemyDriver),
+    "psycopg": (psycopg.PsycopgDriver, psycopg.AsyncPsycopgDriver),
 }
 
 
@@ -42,13 +43,16 @@ def join(passed: object) -> Caller:
     )
 
 
-def transaction_driver(given: object) -> TransactionDriver:
+def transaction_driver(given: object) -> BlockingDriver | AsyncDriver:
     """Wraps a connection or session that a handler writes with, and the worker ends."""
     if isinstance(given, Connection | PoolConnectionProxy):
-        return AsyncpgTransaction(given)
-    library = next((package for kind in type(given).__mro__ if (package := _package(kind)) in _TRANSACTIONS), None)
+        return AsyncpgDriver(given)
+    library = next((package for kind in type(given).__mro__ if (package := _package(kind)) in _DRIVERS), None)
     if library is not None and callable(getattr(given, "execute", None)):
-        return _TRANSACTIONS[library](sqlalchemy.session_of(given))
+        connection = sqlalchemy.session_of(given)
+        blocking, awaited = _DRIVERS[library]
+        is_awaited = iscoroutinefunction(getattr(type(connection), "commit", None))
+        return awaited(connection) if is_awaited else blocking(connection)
     raise InvalidInput(
         f"job.transaction() got {type(given).__module__}.{type(given).__name__}, in which nothing can be written "
         "here. Nothing was begun.",

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from leasehold.engines.postgres.database import closed
-from leasehold.engines.postgres.drivers.base import Caller, TransactionDriver
-from leasehold.engines.postgres.request import Request, Row
+from leasehold.engines.postgres.connections import close_connection
+from leasehold.engines.postgres.drivers.base import AsyncDriver, Caller
+from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 from leasehold.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,45 +23,44 @@ class AsyncpgCaller(Caller):
     def commits_at_once(self) -> bool:
         return not self._passed.is_in_transaction()
 
-    async def _afetch(self, request: Request) -> Sequence[Row]:
-        rows: Sequence[Row] = await self._passed.fetch(request.text, *request.arguments)
+    async def _afetch(self, call: EnqueueCall) -> Sequence[Row]:
+        rows: Sequence[Row] = await self._passed.fetch(call.text, *call.arguments)
         return rows
 
 
-class AsyncpgTransaction(TransactionDriver):
-    blocking = False
-
+class AsyncpgDriver(AsyncDriver):
     def __init__(self, connection: "Connection | None") -> None:
-        self.connection = connection
+        super().__init__(connection)
         self._transaction: Any = None
 
     async def begin(self) -> None:
         if self.connection.is_in_transaction():
             raise InvalidInput(
-                "job.transaction() got an asyncpg connection that is in a transaction, which whoever began it would "
-                "end. Nothing was written.",
+                "job.transaction() got an asyncpg connection that is in a transaction, which the code that "
+                "began it would end. Nothing was written.",
                 fix="Hand it over before you begin one: job.transaction() does.",
             )
         self._transaction = self.connection.transaction()
         await self._transaction.start()
 
-    async def ask(self, statement: str, value: str | None) -> Any:
-        return await self.connection.fetchval(statement, *(() if value is None else (value,)))
+    async def ask(self, statement: str, value: str | None) -> str | None:
+        answer: str | None = await self.connection.fetchval(statement, *(() if value is None else (value,)))
+        return answer
 
     async def commit(self) -> None:
         await self._transaction.commit()
-        await self._close()
+        await self.close()
 
     async def rollback(self) -> None:
-        with suppress(asyncpg.InterfaceError):  # it broke, and a pool has taken it back already
+        with suppress(asyncpg.InterfaceError):  # the connection broke, and a pool has taken it back
             if self.connection.is_in_transaction():
                 await self._transaction.rollback()
-            await self._close()
+            await self.close()
 
     def abandon(self) -> None:
         if self.connection is not None:
             with suppress(asyncpg.InterfaceError):
                 self.connection.terminate()
 
-    async def _close(self) -> None:
-        await closed(self.connection)
+    async def close(self) -> None:
+        await close_connection(self.connection)

@@ -1,16 +1,15 @@
 """The two uses of a connection that is not ours: a caller's, to enqueue within, and a handler's, to finish within.
 
 Each library has a module beside this one, with a class for each use. A class sends one statement, and knows whether
-its library blocks and whether a transaction is open. Libraries are recognised by the names of their types: none is
-imported that the caller has not imported.
+its library blocks and whether a transaction is open. Libraries are recognised by the names of their types, so that no
+library is imported that the caller has not imported.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from inspect import isawaitable, iscoroutinefunction
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
+from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 from leasehold.engines.postgres.errors import translated_for_caller
-from leasehold.engines.postgres.request import Request, Row
 from leasehold.errors import InvalidInput
 from leasehold.model.job import EnqueueResult
 from leasehold.store import Prepared
@@ -22,77 +21,101 @@ class Caller:
     described: ClassVar[str]
     blocking: ClassVar[bool]
     begin: ClassVar[str]
-    """How its users write that a transaction begins."""
+    """The code by which its users begin a transaction."""
 
     def __init__(self, passed: Any) -> None:
         self._passed = passed
 
     def commits_at_once(self) -> bool:
-        """Whether each statement is a transaction of its own: none is open, and none begins by itself."""
+        """Returns whether each statement is a transaction of its own: none is open, and none begins by itself."""
         raise NotImplementedError
 
     async def acommits_at_once(self) -> bool:
         return self.commits_at_once()
 
     def place(self, prepared: Prepared) -> Sequence[EnqueueResult]:
-        request = _request(prepared)
-        with translated_for_caller(request.schema):
-            rows = self._fetch(request)
-        return request.answered(rows)
+        call = _call(prepared)
+        with translated_for_caller(call.schema):
+            rows = self._fetch(call)
+        return call.answered(rows)
 
     async def aplace(self, prepared: Prepared) -> Sequence[EnqueueResult]:
-        request = _request(prepared)
-        with translated_for_caller(request.schema):
-            rows = await self._afetch(request)
-        return request.answered(rows)
+        call = _call(prepared)
+        with translated_for_caller(call.schema):
+            rows = await self._afetch(call)
+        return call.answered(rows)
 
-    def _fetch(self, request: Request) -> Sequence[Row]:
+    def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
         raise NotImplementedError
 
-    async def _afetch(self, request: Request) -> Sequence[Row]:
+    async def _afetch(self, call: EnqueueCall) -> Sequence[Row]:
         raise NotImplementedError
 
 
-class TransactionDriver:
-    """A connection or session that a handler writes with, and the worker ends.
+class BlockingDriver:
+    """A blocking connection or session that a handler writes with. Used only in the handler's own thread."""
 
-    Each method answers at once or with an awaitable, as its library does: `HandlerTransaction` serves both.
-    """
+    blocking: Literal[True] = True
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.blocking = not iscoroutinefunction(getattr(type(connection), "commit", None))
 
-    def begin(self) -> Any:
-        return None
+    def begin(self) -> None:
+        """Begins a transaction where the library does not begin one with the first statement."""
 
-    def flush(self) -> Any:
-        return None
+    def flush(self) -> None:
+        """Writes objects that a session holds back."""
 
     def ask(self, statement: str, value: str | None) -> Any:
+        """Returns the only value of the answer. `value` stands for $1, if there is one."""
         raise NotImplementedError
 
-    def commit(self) -> Any:
-        return then(self.connection.commit(), lambda _: self._close())
+    def commit(self) -> None:
+        self.connection.commit()
+        self.close()
 
-    def rollback(self) -> Any:
-        return then(self.connection.rollback(), lambda _: self._close())
+    def rollback(self) -> None:
+        self.connection.rollback()
+        self.close()
 
     def abandon(self) -> None:
         """Drops the connection without a message to a server that may never answer, where the library can."""
 
-    def _close(self) -> Any:
-        return self.connection.close()
+    def close(self) -> None:
+        self.connection.close()
 
 
-def then(asked: Any, go_on: Callable[[Any], Any]) -> Any:
-    """Goes on with the answer: now, or once it was awaited."""
-    return _later(asked, go_on) if isawaitable(asked) else go_on(asked)
+class AsyncDriver:
+    """A connection or session that a handler writes with and awaits."""
 
+    blocking: Literal[False] = False
 
-async def _later(asked: Awaitable[Any], go_on: Callable[[Any], Any]) -> Any:
-    next_ = go_on(await asked)
-    return await next_ if isawaitable(next_) else next_
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    async def begin(self) -> None:
+        """Begins a transaction where the library does not begin one with the first statement."""
+
+    async def flush(self) -> None:
+        """Writes objects that a session holds back."""
+
+    async def ask(self, statement: str, value: str | None) -> Any:
+        """Returns the only value of the answer. `value` stands for $1, if there is one."""
+        raise NotImplementedError
+
+    async def commit(self) -> None:
+        await self.connection.commit()
+        await self.close()
+
+    async def rollback(self) -> None:
+        await self.connection.rollback()
+        await self.close()
+
+    def abandon(self) -> None:
+        """Drops the connection without a message to a server that may never answer, where the library can."""
+
+    async def close(self) -> None:
+        await self.connection.close()
 
 
 def named(value: str | None) -> dict[str, str]:
@@ -106,6 +129,6 @@ def not_postgres(got: str) -> InvalidInput:
     )
 
 
-def _request(prepared: Prepared) -> Request:
-    assert isinstance(prepared, Request)
+def _call(prepared: Prepared) -> EnqueueCall:
+    assert isinstance(prepared, EnqueueCall)
     return prepared

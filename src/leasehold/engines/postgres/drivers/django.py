@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from leasehold.engines.postgres.drivers.base import Caller, not_postgres
-from leasehold.engines.postgres.request import Request, Row
+from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 
 
 class DjangoCaller(Caller):
@@ -16,8 +16,8 @@ class DjangoCaller(Caller):
             raise not_postgres(f"a Django connection to {self._passed.vendor}")
         return bool(self._passed.get_autocommit()) and not self._passed.in_atomic_block
 
-    def _fetch(self, request: Request) -> Sequence[Row]:
+    def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
         with self._passed.cursor() as cursor:
-            cursor.execute(request.text_with_percent, request.arguments)
+            cursor.execute(call.text_with_percent, call.arguments)
             rows: Sequence[Row] = cursor.fetchall()
         return rows

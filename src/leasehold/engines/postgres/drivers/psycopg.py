@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from leasehold.engines.postgres.drivers.base import Caller, TransactionDriver, named, then
-from leasehold.engines.postgres.request import Request, Row
+from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller, named
+from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 
 
 class PsycopgCaller(Caller):
@@ -16,11 +16,11 @@ class PsycopgCaller(Caller):
     def commits_at_once(self) -> bool:
         return _commits_at_once(self._passed)
 
-    def _fetch(self, request: Request) -> Sequence[Row]:
-        """A cursor of our own: the caller's may send other placeholders, and make something else of rows."""
+    def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
+        """Uses a cursor of our own: the caller's may send other placeholders, and make other objects of rows."""
         psycopg = sys.modules["psycopg"]
         with psycopg.Cursor(self._passed, row_factory=psycopg.rows.tuple_row) as cursor:
-            rows: Sequence[Row] = cursor.execute(request.text_with_percent, request.arguments).fetchall()
+            rows: Sequence[Row] = cursor.execute(call.text_with_percent, call.arguments).fetchall()
         return rows
 
 
@@ -32,10 +32,10 @@ class AsyncPsycopgCaller(Caller):
     def commits_at_once(self) -> bool:
         return _commits_at_once(self._passed)
 
-    async def _afetch(self, request: Request) -> Sequence[Row]:
+    async def _afetch(self, call: EnqueueCall) -> Sequence[Row]:
         psycopg = sys.modules["psycopg"]
         async with psycopg.AsyncCursor(self._passed, row_factory=psycopg.rows.tuple_row) as cursor:
-            await cursor.execute(request.text_with_percent, request.arguments)
+            await cursor.execute(call.text_with_percent, call.arguments)
             rows: Sequence[Row] = await cursor.fetchall()
         return rows
 
@@ -45,14 +45,36 @@ def _commits_at_once(connection: Any) -> bool:
     return bool(connection.autocommit and connection.info.transaction_status == idle)
 
 
-class PsycopgTransaction(TransactionDriver):
-    def ask(self, statement: str, value: str | None) -> Any:
-        from psycopg.rows import tuple_row
+class PsycopgDriver(BlockingDriver):
+    def ask(self, statement: str, value: str | None) -> str | None:
+        cursor = self.connection.cursor(row_factory=_tuple_row())
+        answer: str | None = cursor.execute(_with_name(statement), named(value) or None).fetchone()[0]
+        return answer
 
-        cursor = self.connection.cursor(row_factory=tuple_row)  # whatever rows the handler is used to
-        asked = cursor.execute(statement.replace("$1", "%(value)s::text"), named(value) or None)
-        return then(asked, lambda _: then(cursor.fetchone(), lambda row: row[0]))
-
-    def _close(self) -> Any:
+    def close(self) -> None:
         pool = getattr(self.connection, "_pool", None)
-        return self.connection.close() if pool is None else pool.putconn(self.connection)
+        if pool is None:
+            self.connection.close()
+        else:
+            pool.putconn(self.connection)
+
+
+class AsyncPsycopgDriver(AsyncDriver):
+    async def ask(self, statement: str, value: str | None) -> str | None:
+        cursor = self.connection.cursor(row_factory=_tuple_row())
+        await cursor.execute(_with_name(statement), named(value) or None)
+        answer: str | None = (await cursor.fetchone())[0]
+        return answer
+
+    async def close(self) -> None:
+        pool = getattr(self.connection, "_pool", None)
+        await (self.connection.close() if pool is None else pool.putconn(self.connection))
+
+
+def _tuple_row() -> Any:
+    """Returns the factory of plain rows: the handler's own may make other objects of them."""
+    return sys.modules["psycopg"].rows.tuple_row
+
+
+def _with_name(statement: str) -> str:
+    return statement.replace("$1", "%(value)s::text")

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from leasehold.engines.postgres.drivers.base import Caller, TransactionDriver, named, not_postgres, then
-from leasehold.engines.postgres.request import Request, Row
+from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller, named, not_postgres
+from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 from leasehold.errors import InvalidInput
 
 
@@ -20,13 +20,13 @@ class ConnectionCaller(Caller):
     def commits_at_once(self) -> bool:
         return _commits_at_once(self._connection())
 
-    def _fetch(self, request: Request) -> Sequence[Row]:
-        rows: Sequence[Row] = self._connection().execute(_text(request), request.named).all()
+    def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
+        rows: Sequence[Row] = self._connection().execute(_text(call), call.named).all()
         return rows
 
 
 class SessionCaller(ConnectionCaller):
-    """`connection()` joins the session's transaction, and begins it where it had not begun. It flushes nothing."""
+    """A session: `connection()` joins its transaction, and begins it where it had not begun. It flushes nothing."""
 
     described = "a SQLAlchemy session"
     begin = "with session.begin(): …"
@@ -46,8 +46,8 @@ class AsyncConnectionCaller(Caller):
     async def _connection(self) -> Any:
         return self._passed
 
-    async def _afetch(self, request: Request) -> Sequence[Row]:
-        rows: Sequence[Row] = (await (await self._connection()).execute(_text(request), request.named)).all()
+    async def _afetch(self, call: EnqueueCall) -> Sequence[Row]:
+        rows: Sequence[Row] = (await (await self._connection()).execute(_text(call), call.named)).all()
         return rows
 
 
@@ -62,8 +62,8 @@ class AsyncSessionCaller(AsyncConnectionCaller):
         return await self._passed.connection()
 
 
-def _text(request: Request) -> Any:
-    return sys.modules["sqlalchemy"].text(request.text_with_names)
+def _text(call: EnqueueCall) -> Any:
+    return sys.modules["sqlalchemy"].text(call.text_with_names)
 
 
 def _commits_at_once(connection: Any) -> bool:
@@ -72,31 +72,51 @@ def _commits_at_once(connection: Any) -> bool:
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 
-class SqlAlchemyTransaction(TransactionDriver):
-    """Sessions and connections of both kinds. What was added to a session is written before the claim is ended."""
+class SqlAlchemyDriver(BlockingDriver):
+    """A session or connection. Objects that were added to a session are written before the claim is ended."""
 
     def begin(self) -> None:
-        session = getattr(self.connection, "sync_session", self.connection)
-        begun = session.get_transaction()
-        if begun is not None and getattr(getattr(begun, "origin", None), "name", None) == "BEGIN":
-            raise InvalidInput(
-                "job.transaction() got a session that is within its own begin(), which would commit too early. "
-                "Nothing was written.",
-                fix="Hand the session over as it is: job.transaction() begins, and the worker commits.",
-            )
+        _require_no_begin(self.connection)
 
-    def flush(self) -> Any:
-        flush = getattr(self.connection, "flush", None)
-        return flush() if flush is not None else None
+    def flush(self) -> None:
+        if (flush := getattr(self.connection, "flush", None)) is not None:
+            flush()
 
-    def ask(self, statement: str, value: str | None) -> Any:
-        from sqlalchemy import text
+    def ask(self, statement: str, value: str | None) -> str | None:
+        answer: str | None = self.connection.execute(_with_name(statement), named(value)).scalar_one()
+        return answer
 
-        asked = self.connection.execute(text(statement.replace("$1", ":value")), named(value))
-        return then(asked, lambda answer: answer.scalar_one())
+
+class AsyncSqlAlchemyDriver(AsyncDriver):
+    """An async session or connection, likewise."""
+
+    async def begin(self) -> None:
+        _require_no_begin(getattr(self.connection, "sync_session", self.connection))
+
+    async def flush(self) -> None:
+        if (flush := getattr(self.connection, "flush", None)) is not None:
+            await flush()
+
+    async def ask(self, statement: str, value: str | None) -> str | None:
+        answer: str | None = (await self.connection.execute(_with_name(statement), named(value))).scalar_one()
+        return answer
+
+
+def _require_no_begin(session: Any) -> None:
+    begun = session.get_transaction()
+    if begun is not None and getattr(getattr(begun, "origin", None), "name", None) == "BEGIN":
+        raise InvalidInput(
+            "job.transaction() got a session that is within its own begin(), which would commit too early. "
+            "Nothing was written.",
+            fix="Hand the session over as it is: job.transaction() begins, and the worker commits.",
+        )
+
+
+def _with_name(statement: str) -> Any:
+    return sys.modules["sqlalchemy"].text(statement.replace("$1", ":value"))
 
 
 def session_of(given: object) -> object:
-    """Behind SQLAlchemy's scoped ones, the session of this thread or task: the worker ends it wherever it runs."""
+    """Returns the session of this thread or task behind a scoped one: the worker ends it wherever it runs."""
     registry = getattr(given, "registry", None)
     return registry() if callable(registry) else given

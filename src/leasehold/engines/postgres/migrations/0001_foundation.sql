@@ -1,12 +1,12 @@
--- The whole engine stands on these tables.
+-- The whole schema: tables, views and functions of the engine.
 --
 -- A job lives in `jobs` while it is unfinished and in `jobs_done` afterwards. The hot table stays small, its vacuum
 -- cheap, and "active" dedupe is active by construction (29.2k against 22.5k jobs/s for one table; with 5M finished,
 -- claim p99 10.7 against 49 ms). Finishing is one statement that deletes here and inserts there.
 --
 -- A ready job is found through its lane (definition, tenant): a worker that serves one definition never walks over
--- another's backlog, and tenants take turns. What is not yet due is kept out of the lanes (`ready` false) and is
--- promoted by whoever claims next; to everyone outside both are `queued`.
+-- another's backlog, and tenants take turns. A job that is not yet due stays out of its lane (`ready` false), and the
+-- next claim promotes it; outside of the engine both are `queued`.
 --
 -- The fence of an attempt is (tenant_id, id, attempt, worker_id, claim_batch). `worker_id` is unique per boot and set
 -- exactly while the job runs, so the fence needs no condition on status. `attempt` only goes up while the row lives, but
@@ -25,21 +25,22 @@
 -- that it can't put in place (it has a subquery, or is called immutable and holds something stable) is planned at each
 -- call, for 0.1 to 0.2 ms. A statement in PL/pgSQL is planned once in a session (docs/decisions/0022).
 --
--- In these files the schema is called leasehold; its real name is put in when they are loaded.
+-- This file calls the schema leasehold; its real name is put in when the file is loaded, as are the fragments that it
+-- includes.
 
 -- The only clock. Tests replace this function to move time.
 create function leasehold.clock() returns timestamptz language sql volatile parallel safe
     as $$ select clock_timestamp() $$;
 
--- What was acknowledged must survive a crash: called by every statement whose success is a promise, so that a database
--- or a caller with synchronous_commit off does not break it. Stronger settings are left alone.
+-- Makes the commit of this transaction durable, even if the database or a caller has synchronous_commit off. Every
+-- statement whose success is a promise calls it. Stronger settings stay.
 create function leasehold.force_sync_commit() returns text language sql volatile as $$
     select case current_setting('synchronous_commit') when 'off' then set_config('synchronous_commit', 'on', true) end
 $$;
 
 -- --------------------------------------------------------------------------------------------------------- bounds
 
--- As in model/bounds.py. A moment within them can be read by every client, and subtracted from: Python's calendar
+-- The bounds of model/bounds.py. Every client can read a moment within them, and subtract from it: Python's calendar
 -- ends with the year 9999, and until PostgreSQL 16 nothing can be subtracted from infinity.
 create function leasehold.earliest() returns timestamptz language sql immutable parallel safe
     as $$ select timestamptz '1900-01-01 00:00:00+00' $$;
@@ -47,21 +48,21 @@ create function leasehold.earliest() returns timestamptz language sql immutable 
 create function leasehold.latest() returns timestamptz language sql immutable parallel safe
     as $$ select timestamptz '9999-01-01 00:00:00+00' $$;
 
--- The moment that is shown for one that is stored, since people may write anything into a table. Beyond the bounds it is
--- the nearest one outside of them, so that a reader can tell. Written as a constant, since a difference is stable:
--- the planner would put the function in place nowhere, and plan it five times for each claim.
+-- Returns the moment that is shown for a stored one, since people may write any value into a table. For a moment beyond
+-- the bounds it is the nearest one outside of them, so that a reader can tell. That one is a constant, since a
+-- difference is stable: the planner would inline the function nowhere, and plan it five times for each claim.
 create function leasehold.shown(moment timestamptz) returns timestamptz language sql immutable parallel safe as $$
     select case when moment >= leasehold.latest() then leasehold.latest()
                 when moment < leasehold.earliest() then timestamptz '1899-12-31 23:59:59+00'
                 else moment end
 $$;
 
--- The length that is read for one that is stored, so that every client can hold it: Python can't hold '-3000000 years',
--- or the '-infinity' of PostgreSQL 17.
+-- Returns the length that is read for a stored one, so that every client can hold it: Python can't hold '-3000000
+-- years', or the '-infinity' of PostgreSQL 17.
 create function leasehold.bounded(length interval) returns interval language sql immutable parallel safe
     as $$ select greatest(least(length, interval '3650 days'), interval '-3650 days') $$;
 
--- Until when an ended job is kept; null: for ever, which also stands for a retention that this release can't read.
+-- Returns until when an ended job is kept; null: for ever, also for a retention that this release can't read.
 create function leasehold.prune_after(retention jsonb, status text, now timestamptz) returns timestamptz
 language sql immutable parallel safe as $$
     select case when retention ->> status ~ '^[0-9]{1,30}(\.[0-9]{1,30})? seconds$'
@@ -69,7 +70,7 @@ language sql immutable parallel safe as $$
     end
 $$;
 
--- ---------------------------------------------------------------------------------------------------- who and what
+-- ---------------------------------------------------------------------------------------------- tenants and definitions
 
 create table leasehold.tenants (
     id          text collate "C" primary key check (length(id) between 1 and 100),
@@ -91,24 +92,24 @@ create table leasehold.definitions (
     updated_at  timestamptz not null
 );
 
--- Immutable: a job pins the version it was enqueued under.
+-- Rows are immutable: a job pins the version under which it was enqueued.
 create table leasehold.definition_versions (
-    key           text collate "C" not null references leasehold.definitions,
-    version       integer not null,
-    description   text not null,
-    schema        jsonb,
-    timeout       interval not null,
-    max_attempts  integer not null check (max_attempts >= 1),
-    backoff       jsonb not null,
-    priority      smallint not null,
-    retention     jsonb not null,
-    on_exhausted  text not null check (on_exhausted in ('dead_letter', 'failed')),
-    durable_claims  boolean not null,                    -- a claim is on disk before its worker gets it
-    created_at    timestamptz not null,
+    key             text collate "C" not null references leasehold.definitions,
+    version         integer not null,
+    description     text not null,
+    schema          jsonb,
+    timeout         interval not null,
+    max_attempts    integer not null check (max_attempts >= 1),
+    backoff         jsonb not null,
+    priority        smallint not null,
+    retention       jsonb not null,
+    on_exhausted    text not null check (on_exhausted in ('dead_letter', 'failed')),
+    durable_claims  boolean not null default false, -- a claim is on disk before its worker gets it
+    created_at      timestamptz not null,
     primary key (key, version)
 );
 
--- A row only for a tenant or definition that has a limit or a pause.
+-- Has a row only for a tenant or definition with a limit or a pause.
 create table leasehold.limits (
     kind          text not null check (kind in ('tenant', 'definition')),
     key           text collate "C" not null check (length(key) between 1 and 100),
@@ -218,9 +219,9 @@ create index jobs_done_prune on leasehold.jobs_done (prune_after) where prune_af
 create index jobs_done_unusual on leasehold.jobs_done (tenant_id, status, id) where status <> 'succeeded';
 create index jobs_done_correlation on leasehold.jobs_done (tenant_id, correlation_id) where correlation_id is not null;
 
--- Keys that are held beyond their job's life: for a window, or for ever. An id that a caller brought is held here
--- too: between the two tables of jobs no unique key could keep it from being used twice. Such a row knows what was
--- asked for under the id, so that another request under it is refused.
+-- Keys that are held beyond their job's life: for a window, or for ever. An id that a caller supplied is held here,
+-- too: between the two tables of jobs no unique key could keep it from being used twice. Such a row has a hash of the
+-- request under the id, so that another request under it is refused.
 create table leasehold.dedupe_holds (
     tenant_id     text collate "C" not null,
     dedupe_hash   bytea not null,
@@ -232,9 +233,9 @@ create table leasehold.dedupe_holds (
 
 create index dedupe_holds_expiry on leasehold.dedupe_holds (expires_at) where expires_at is not null;
 
--- Every attempt that did not succeed. A succeeded one is read off its job's row (a command's, with its exit code, is
--- here), since a row at each claim and an update at each finish cost 40 % more WAL and CPU; a manual retry writes it
--- down before it takes that row away.
+-- Every attempt that did not succeed. A succeeded attempt is read off its job's row (a command's, with its exit code,
+-- is here), since a row at each claim and an update at each finish cost 40 % more WAL and CPU. A manual retry records
+-- the succeeded attempt before it removes that row.
 create table leasehold.job_attempts (
     tenant_id    text collate "C" not null,
     job_id       uuid not null,
@@ -281,8 +282,8 @@ create table leasehold.workers (
     lease_expires_at  timestamptz not null
 ) with (fillfactor = 50);
 
--- Who sleeps, for what, and until when; `wakes_at` null: wake me for anything. Each sleep is a new row, so that going
--- to sleep never waits for a producer that holds an older one.
+-- Sleeping workers, the jobs for which to wake them, and until when they sleep; `wakes_at` null: wake for any due time.
+-- Each sleep is a new row, so that going to sleep never waits for a producer that holds an older row.
 create table leasehold.sleepers (
     id           bigint generated always as identity primary key,
     worker_id    uuid not null,
@@ -293,10 +294,10 @@ create table leasehold.sleepers (
 
 create index sleepers_worker on leasehold.sleepers (worker_id);
 
--- How many sleeps have begun, and how many of those are known to be over: while the two are equal nobody sleeps, and a
--- producer need not look. Sequences, since those are read as they are now, by any snapshot and without a scan (figures in
--- docs/decisions/0014). By shares of definitions: a worker that sleeps for others than mine
--- is none of my business, mostly.
+-- Count how many sleeps have begun, and how many of those are known to be over. While the two are equal no worker
+-- sleeps, and a producer need not look. Sequences, since every snapshot reads their present value, without a scan
+-- (figures in docs/decisions/0014). Definitions share eight pairs, so that a producer rarely looks for workers that
+-- sleep for other definitions.
 create sequence leasehold.sleeps_begun_0;
 create sequence leasehold.sleeps_over_0;
 create sequence leasehold.sleeps_begun_1;
@@ -324,7 +325,7 @@ select setval('leasehold.sleeps_begun_0', 1), setval('leasehold.sleeps_over_0', 
 
 -- --------------------------------------------------------------------------------------------------------- reading
 
--- A job as people see it, wherever it is. Its moments are ones that can be shown.
+-- A job as people see it, from either table. Its moments are within the bounds that can be shown.
 create view leasehold.job_records as
 select j.tenant_id, j.id, j.definition, j.version, j.status,
        j.status <> 'queued' or j.scheduled_for <= (select leasehold.clock()) as due,
@@ -347,9 +348,9 @@ select d.tenant_id, d.id, d.definition, d.version, d.status,
        d.correlation_id, d.created_by
 from leasehold.jobs_done d;
 
--- The newest jobs of a tenant that fit a filter. Ids are time-ordered (uuid7) unless the caller brought one. It is
--- planned as a part of the statement that asks, with that one's values: a filter that is null costs nothing. An id may
--- be any UUID: `up_to` is included, so that the greatest one is found; up to null there is nothing.
+-- Finds the newest jobs of a tenant that match a filter. Ids are time-ordered (uuid7) unless the caller supplied one.
+-- The planner inlines this function into the calling statement, with its values: a filter that is null costs nothing.
+-- An id may be any UUID: `up_to` is included, so that the greatest one is found; if it is null, nothing is found.
 create function leasehold.find_job_ids(
     tenant text, up_to uuid, active text[], running boolean, succeeded boolean, unusual text[], definitions text[],
     source text, correlation_id text, due boolean, tried boolean, created_after timestamptz,
@@ -401,20 +402,21 @@ $$;
 create function leasehold.channel(worker uuid) returns text language sql immutable parallel safe
     as $$ select 'leasehold' || ':' || replace(worker::text, '-', '') $$;
 
--- Everybody listens here too: for producers who can't see who sleeps.
+-- The channel of all workers, for producers that can't see which workers sleep.
 create function leasehold.channel_for_all() returns text language sql immutable parallel safe
     as $$ select 'leasehold' || ':all' $$;
 
--- Whoever waits for a result listens here.
+-- The channel for callers that wait for results.
 create function leasehold.channel_for_results() returns text language sql immutable parallel safe
     as $$ select 'leasehold' || ':ended' $$;
 
--- Producers hold it shared until they commit; a worker that gets it exclusively knows that nobody is in flight.
+-- Producers hold this lock shared until they commit; a worker that gets it exclusively knows that no producer is in
+-- flight.
 create function leasehold.sleep_key() returns bigint language sql immutable parallel safe
     as $$ select hashtextextended('leasehold' || ':sleep', 0) $$;
 
--- A worker's listening session holds it, shared: a new one need not wait for the server to notice that an old one is
--- gone. It ends with the session, even after kill -9.
+-- A worker's listening session holds this lock, shared: a new session need not wait for the server to notice that an
+-- old one is gone. The lock ends with the session, even after kill -9.
 create function leasehold.listener_key(worker uuid) returns bigint language sql immutable parallel safe
     as $$ select hashtextextended('leasehold' || ':listener:' || worker::text, 0) $$;
 
@@ -444,12 +446,13 @@ create function leasehold.limit_key(kind text, key text) returns bigint language
 
 create function leasehold.listens(worker uuid) returns boolean language plpgsql volatile as $$
 begin
-    -- A worker that was evicted while a producer held its sleep, and so kept it from being removed, may stand still with
-    -- its connection open: it would swallow the wake.
+    -- A worker that was evicted while a producer held its sleep, so that the sleep stayed, may stand still with its
+    -- connection open: it would swallow the wake.
     if not exists (select from leasehold.workers w where w.id = worker) then
         return false;
     end if;
-    -- Got it: nobody listens. The exception undoes the lock, so that a worker coming back never waits for us.
+    -- The lock is free: no session listens. The exception undoes the lock, so that a worker that returns never waits
+    -- for us.
     if pg_try_advisory_xact_lock(leasehold.listener_key(worker)) then
         raise exception using errcode = 'LH001';
     end if;
@@ -458,13 +461,14 @@ exception when sqlstate 'LH001' then
     return false;
 end $$;
 
--- How long a producer waits for the lock of workers that go to sleep. They hold it for microseconds; any role that may
--- connect can take it, and keep it.
+-- How long a producer waits for the lock of workers that go to sleep. They hold it for microseconds; but any role that
+-- may connect can take it and keep it.
 create function leasehold.longest_wait_for_sleepers() returns text language sql immutable parallel safe
     as $$ select '100ms' $$;
 
--- Takes the lock that a worker finds taken if it goes to sleep before we commit. False: somebody keeps it from us. Then
--- the caller notifies all: its NOTIFY reaches every listener at our commit, and a worker listens before it sleeps.
+-- Takes the lock that a worker finds taken if it goes to sleep before we commit. Returns false if another session keeps
+-- the lock. Then the caller notifies all workers: its NOTIFY reaches every listener at our commit, and a worker listens
+-- before it sleeps.
 create function leasehold.keeps_workers_awake() returns boolean language plpgsql volatile as $$
 declare
     before text := current_setting('lock_timeout');
@@ -483,9 +487,9 @@ begin
     end;
 end $$;
 
--- Wakes for work that has come up: the n-th job is of definitions[n], for tenants[n], due at dues[n]. A null tenant
--- stands for one that only those can be sure to serve who serve all; a null due time for now. One wake for each sleeper
--- that is needed, not a herd: a sleeper that can run several of them is woken once. Returns how many were woken.
+-- Wakes workers for new work: the n-th job is of definitions[n], for tenants[n], due at dues[n]. A null tenant stands
+-- for one that only workers for all tenants serve for certain; a null due time for now. Wakes only the sleepers that
+-- are needed: a sleeper that can run several of the jobs is woken once. Returns how many were woken.
 create function leasehold.wake(definitions text[], tenants text[], dues timestamptz[]) returns integer
 language plpgsql volatile as $$
 #variable_conflict use_variable
@@ -498,15 +502,15 @@ begin
     if coalesce(cardinality(definitions), 0) = 0 then
         return 0;
     end if;
-    -- Whoever goes to sleep after this sees our job or finds this lock taken. It is held until we commit.
+    -- A worker that goes to sleep after this sees our job or finds this lock taken. The lock is held until we commit.
     if not leasehold.keeps_workers_awake()
-        -- An old snapshot can't see who went to sleep since.
+        -- An old snapshot can't see workers that went to sleep since.
         or current_setting('transaction_isolation') not in ('read committed', 'read uncommitted')
     then
         perform pg_notify(leasehold.channel_for_all(), 'work');
         return 1;
     end if;
-    -- Nobody who could run them sleeps: what follows would be four statements and a subtransaction to find that out.
+    -- No worker sleeps that could run them. The rest would take four statements and a subtransaction to find that out.
     if not exists (select from leasehold.sleepers s where leasehold.is_needed(s, definitions, tenants, dues)) then
         return 0;
     end if;
@@ -527,7 +531,7 @@ begin
         exit when definitions is null or not leasehold.rivals_have_ended(definitions, tenants, dues);
     end loop;
     if definitions is not null then
-        -- What is left may have a match that another producer holds. That one may roll back: notify, delete nothing.
+        -- Another producer may hold a sleeper for the remaining work. It may roll back: notify, delete nothing.
         for sleeper in select s.* from leasehold.sleepers s order by s.id loop
             continue when not leasehold.is_needed(sleeper, definitions, tenants, dues)
                 or not leasehold.listens(sleeper.worker_id);
@@ -543,9 +547,9 @@ begin
     return woken;
 end $$;
 
--- The sleeper that was woken for a time to come may die before that time. So all listeners are told of it, in seconds
--- from now by the database's clock, and each that serves the definition sets a timer of its own, which costs no
--- statement. A sleeper that was not woken needs no word: its own timer wakes it before that time.
+-- The sleeper that was woken for a later time may die before that time. So all listeners are told of it, in seconds
+-- from now by the database's clock, and each that serves the definition sets a timer, which costs no statement. A
+-- sleeper that was not woken needs no message: its own timer wakes it before that time.
 create function leasehold.announce_due_times(definitions text[], dues timestamptz[]) returns void
 language plpgsql volatile as $$
 #variable_conflict use_variable
@@ -566,10 +570,10 @@ begin
     ) work;
 end $$;
 
--- From now on until we commit, whoever goes to sleep finds this lock taken. True: and nobody sleeps who serves this
--- definition, whatever our snapshot says. In this order, which a CASE keeps: a sleep that begins after the lock was
--- taken, begins after the job can be seen, or is refused. False also if the lock is refused: then wake_for_one waits for
--- it. It is put in place where it is called.
+-- Takes the lock that a worker finds taken if it goes to sleep before we commit. Returns true if also no worker sleeps
+-- that serves this definition, whatever our snapshot shows. A CASE keeps the order: a sleep that begins after the lock
+-- was taken begins after the job can be seen, or is refused. Returns false also if the lock is refused: then
+-- wake_for_one waits for it. The planner inlines this function.
 create function leasehold.nobody_sleeps(definition text) returns boolean language sql volatile as $$
     select case when pg_try_advisory_xact_lock_shared(leasehold.sleep_key())
            then pg_sequence_last_value(leasehold.sleeps_begun(definition))
@@ -577,10 +581,10 @@ create function leasehold.nobody_sleeps(definition text) returns boolean languag
            else false end
 $$;
 
--- A worker's row is there; it counts its sleep, and only then looks whether a producer is in flight. A producer that
--- comes later sees the count. A dump reads sequences one after the other, so in a restored database more sleeps may be
--- over than have begun, and this sleep would look over; then none is noted as over. That is always safe: a smaller
--- number only makes producers look, and the next that finds no sleeper writes a true one.
+-- Counts a sleep whose row exists, and only then looks whether a producer is in flight. A producer that comes later
+-- sees the count. A dump reads sequences one after the other, so in a restored database more sleeps may be over than
+-- have begun, and this sleep would look over; then none is noted as over. That is always safe: a smaller number only
+-- makes producers look, and the next one that finds no sleeper writes a true number.
 create function leasehold.may_sleep(definitions text[]) returns boolean language plpgsql volatile as $$
 declare
     one text;
@@ -593,7 +597,7 @@ begin
     return pg_try_advisory_xact_lock(leasehold.sleep_key());
 end $$;
 
--- Wakes for work in one lane, as nearly every enqueue brings it.
+-- Wakes a worker for one lane, as nearly every enqueue needs it.
 create function leasehold.wake_for_one(definition text, tenant text, due timestamptz) returns integer
 language plpgsql volatile as $$
 #variable_conflict use_variable
@@ -608,12 +612,12 @@ begin
         perform pg_notify(leasehold.channel_for_all(), 'work');
         return 1;
     end if;
-    -- Each a statement of its own: the looks that follow have younger snapshots than the lock and the count.
+    -- Separate statements: the looks that follow have younger snapshots than the lock and the count.
     begun := pg_sequence_last_value(leasehold.sleeps_begun(definition));
     if current_setting('transaction_isolation') <> 'read committed' then
         return leasehold.wake(array[definition], array[tenant], array[due]);
     end if;
-    -- As wake() does, in one statement for each sleeper: an enqueue that wakes a worker mostly comes this far only.
+    -- As wake(), by one statement for each sleeper: an enqueue that wakes a worker mostly comes this far only.
     loop
         delete from leasehold.sleepers t
         where t.id = (
@@ -628,12 +632,12 @@ begin
         perform leasehold.announce_due_times(array[definition], array[due]);
         return 1;
     end loop;
-    -- One is left that another producer holds.
+    -- Another producer holds the one that is left.
     if exists (select from leasehold.sleepers s where leasehold.can_run(s, definition, tenant, due)) then
         return leasehold.wake(array[definition], array[tenant], array[due]);
     end if;
-    -- Each row was there before it was counted. So none of all that are counted is left, and nobody need look again:
-    -- unless it was we who took it away, who may yet roll back.
+    -- Each row existed before it was counted. So no counted row is left, and no producer need look again, unless this
+    -- transaction deleted one and may yet roll back.
     if current_setting('leasehold_wakes.took', true) is distinct from 'yes' and not exists (
         select from leasehold.sleepers s cross join unnest(s.definitions) as d (key)
         where leasehold.share_of(d.key) = leasehold.share_of(definition)
@@ -647,9 +651,10 @@ end $$;
 create function leasehold.patience() returns text language sql immutable parallel safe as $$ select '10ms' $$;
 
 -- Another producer may hold the only sleeper that is needed here. It mostly commits within a disk write: then the
--- sleeper is awake, and before it sleeps again it finds that we are in flight. So a moment's wait saves a NOTIFY of our
--- own, which would queue up behind all the others, for a disk write each (figures in docs/decisions/0008). True: the hold
--- has ended, look again. False: nobody holds one, or for too long, as in anyone's long transaction.
+-- sleeper is awake, and before it sleeps again it finds that we are in flight. So a short wait saves a NOTIFY of our
+-- own, which would queue behind all others, for a disk write each (figures in docs/decisions/0008). Returns true if the
+-- hold has ended: look again. Returns false if no producer holds one, or one does for too long, as in a long
+-- transaction.
 create function leasehold.rivals_have_ended(definitions text[], tenants text[], dues timestamptz[]) returns boolean
 language plpgsql volatile as $$
 #variable_conflict use_variable
@@ -686,7 +691,7 @@ begin
     );
 end $$;
 
--- What is left when this sleeper takes what it can; all null when that is everything.
+-- Returns the work that is left when this sleeper takes all that it can; all null if nothing is left.
 create function leasehold.unserved(
     sleeper leasehold.sleepers, inout definitions text[], inout tenants text[], inout dues timestamptz[]
 ) language plpgsql immutable parallel safe as $$
@@ -706,9 +711,10 @@ begin
     );
 end $$;
 
--- Lanes with work in a scope that may start something again: its limit was raised, its pause ended, a job of it ended;
--- with when that is due, null for now. A definition's future jobs count, since whoever sleeps has not looked at those
--- of one that was held. Of its tenants, which may be very many, only those matter that some sleeper names.
+-- Lists lanes with work in a scope that may start jobs again because its limit was raised, its pause ended or one of
+-- its jobs ended; with the due time, null for now. A definition's future jobs count, since sleeping workers have not
+-- looked at those of a held definition. A definition may have very many tenants; only those matter that some sleeper
+-- names.
 create function leasehold.lanes_of(kind text, key text)
 returns table (definition text, tenant text, due timestamptz) language sql stable as $$
     select d.key, lanes_of.key, null::timestamptz from leasehold.definitions d
@@ -733,10 +739,10 @@ returns table (definition text, tenant text, due timestamptz) language sql stabl
     ) as named (tenant)
 $$;
 
--- Wakes for what was held in these scopes. The lock comes before any look, as in wake(), which takes it again. A session
--- keeps the plans of what it calls, so it may not read tables whole that were empty when those were made. The planner
--- counts a cost of 10 billion for a table that must be read whole, and would have each call compiled first: to set 70
--- limits took 90 s, and takes 1 s without that.
+-- Wakes workers for held work in these scopes. Takes the lock before any look, as wake() does, which takes it again. A
+-- session keeps the plans of this function, so it may not read tables whole that were empty when the plans were made.
+-- The planner counts a cost of 10 billion for a table that must be read whole, and would have each call compiled first:
+-- to set 70 limits took 90 s, and takes 1 s without that.
 create function leasehold.wake_held(kinds text[], keys text[]) returns integer language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
@@ -751,7 +757,7 @@ begin
     );
 end $$;
 
--- True if this tenant may start nothing now: it is paused, or at its cap.
+-- Returns whether this tenant may start nothing now: it is paused, or at its cap.
 create function leasehold.tenant_is_held(tenant text) returns boolean language plpgsql stable as $$
 begin
     return exists (
@@ -769,7 +775,7 @@ begin
     );
 end $$;
 
--- Those of these definitions that may start something now: active, not paused, below their cap.
+-- Returns the definitions among these that may start jobs now: active, not paused, below their cap.
 create function leasehold.startable(definitions text[]) returns setof text language sql stable as $$
     select d.key from leasehold.definitions d
     where d.key = any (startable.definitions) and d.active and not exists (
@@ -786,8 +792,8 @@ create function leasehold.startable(definitions text[]) returns setof text langu
     )
 $$;
 
--- True if a ready job of this definition belongs to a tenant that may start it. Looks at 20 tenants at most, each by
--- one index probe: if those are all held, the answer is a guess, which costs a worker one claim in vain.
+-- Returns whether a ready job of this definition belongs to a tenant that may start it. Looks at 20 tenants at most,
+-- each by one index probe: if all of those are held, the answer is a guess, which costs a worker one claim in vain.
 create function leasehold.has_startable_work(definition text) returns boolean language plpgsql stable as $$
 begin
     return (with recursive lane as (
@@ -806,8 +812,8 @@ begin
     select exists (select from lane where lane.number = 20 or not leasehold.tenant_is_held(lane.tenant_id)));
 end $$;
 
--- Ready lanes of the given definitions and tenants that another sleeper could run, without work that is held. A null
--- tenant means: some tenant's, for a sleeper that serves all of them. 500 lanes of named tenants are enough for one
+-- Lists ready lanes of the given definitions and tenants that another sleeper could run, without held work. A null
+-- tenant means: of some tenant, for a sleeper that serves all of them. 500 lanes of named tenants are enough for one
 -- call: each worker that is woken and fills up calls again.
 create function leasehold.lanes_for_others(worker uuid, definitions text[], tenants text[])
 returns table (definition text, tenant text) language sql stable as $$
@@ -839,8 +845,9 @@ returns table (definition text, tenant text) language sql stable as $$
      limit 500)
 $$;
 
--- A worker that has no room left, or that stops, passes its wake on: every ready lane that it serves gets a sleeper that
--- can run it. The worker itself is not asleep, so its own row goes first; one that a producer holds is left to that one.
+-- A worker that has no room left, or that stops, passes its wake on: every ready lane that it serves gets a sleeper
+-- that can run it. The worker itself is not asleep, so its own row goes first; a row that a producer holds is left to
+-- that producer.
 create function leasehold.wake_another(worker uuid, definitions text[], tenants text[]) returns integer
 language plpgsql volatile as $$
 #variable_conflict use_variable
@@ -856,8 +863,8 @@ begin
     );
 end $$;
 
--- True if something that this worker serves is ready and may start: an idle worker asks with each heartbeat, since the
--- worker that was woken for it may stand still.
+-- Returns whether a job that this worker serves is ready and may start. An idle worker asks with each heartbeat, since
+-- the worker that was woken for the job may stand still.
 create function leasehold.work_waits(definitions text[], tenants text[]) returns boolean language plpgsql stable as $$
 begin
     return exists (
@@ -871,14 +878,14 @@ begin
     );
 end $$;
 
--- Where nothing is capped, nobody waits for room: then a finish need not gather whose it has freed. Volatile, so that it
--- also sees a cap that was set after the finish began.
+-- Returns whether any scope has a cap. Without caps no work waits for room, and a finish need not gather the scopes
+-- that it has freed. Volatile, so that it also sees a cap that was set after the finish began.
 create function leasehold.has_caps() returns boolean language plpgsql volatile as $$
 begin
     return exists (select from leasehold.limits where max_running is not null);
 end $$;
 
--- What ended may have freed a capped scope. Null tenants: nothing was gathered, since nothing is capped.
+-- Wakes workers if ended jobs freed a capped scope. Null tenants: nothing was gathered, since no scope is capped.
 create function leasehold.wake_for_freed(tenants text[], definitions text[]) returns integer
 language plpgsql volatile as $$
 #variable_conflict use_variable
@@ -905,12 +912,12 @@ end $$;
 
 -- --------------------------------------------------------------------------------------------- effects of handlers
 
--- Ends a claim as succeeded within the transaction that its handler writes in: both are kept, or neither. One JSON object
--- is all it takes, since every driver writes parameters in its own way. The answer:
---     finished   and kept, if the transaction is
---     fenced     the claim is lost, or its worker's seat: roll back
---     ended      this is not the transaction that was begun for the claim: its handler has ended that one
--- It runs as its owner: whoever a handler connects as needs no rights on these tables, but has to be allowed to call it.
+-- Ends a claim as succeeded within the transaction that its handler writes in: both are committed, or neither. It takes
+-- one JSON object, since every driver writes parameters in its own way. It answers
+--     finished   and committed with the transaction
+--     fenced     the claim is lost, or its worker's registration: roll back
+--     ended      this is not the transaction that was begun for the claim: the handler has ended that one
+-- It runs as its owner: the role of a handler's connection needs no rights on these tables, only EXECUTE.
 create function leasehold.finish_within(claim jsonb) returns text language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
@@ -921,7 +928,7 @@ begin
         return 'ended';
     end if;
     perform leasehold.force_sync_commit();
-    -- From here to the commit the job's row is locked. Whoever is stopped in between must not keep it so.
+    -- From here to the commit the job's row is locked. A process that is stopped in between must not keep it locked.
     perform set_config('idle_in_transaction_session_timeout', '10s', true);
     delete from leasehold.jobs j
     where j.tenant_id = claim ->> 'tenant' and j.id = (claim ->> 'job')::uuid
@@ -947,29 +954,28 @@ begin
     return 'finished';
 end $$;
 
--- Whoever knows the claim could end it: that is in logs.
+-- Every role that knows a claim could end it, and claims stand in logs.
 revoke execute on function leasehold.finish_within from public;
 
--- ====================================================================================================== enqueue
-
--- Enqueue from any language, in whatever transaction the caller is in.
+-- Enqueue from any language, within the caller's transaction.
 --
--- leasehold.enqueue(…)       one job, for triggers and for people; what is refused is raised
--- leasehold.enqueue_jobs(…)  the jobs of one call as one jsonb parameter, for drivers; what is refused is answered, so
---                            that the caller's transaction can go on
--- leasehold.wake_workers(…)  wakes for jobs that were enqueued without a wake, once they are committed
+--     leasehold.enqueue(…)       one job, for triggers and for people; raises a refusal
+--     leasehold.enqueue_jobs(…)  the jobs of one call as one jsonb parameter, for drivers; returns a refusal as a row, so
+--                                that the caller's transaction can go on
+--     leasehold.wake_workers(…)  wakes workers for jobs that were enqueued without a wake, once they are committed
 --
--- All run with the rights of the schema's owner: an app's role needs USAGE on the schema and EXECUTE on them, nothing
--- else. Their signatures only ever grow at the end, by arguments that have defaults. What they stand on may change.
+-- All run with the rights of the schema's owner: an app's role needs USAGE on the schema and EXECUTE on them, no other
+-- right. Their signatures only ever grow at the end, by arguments that have defaults. Their implementation may change.
 --
--- Their statements are planned when a session first runs them, by statistics of any age: told that tables are empty, the
--- planner would read them whole for as long as the session lasts (20 jobs: 513 buffers became 21,271). So they may not.
--- Before version 18 the planner then adds 1e10 to the cost of an empty table's scan, for which the server compiles the
--- statement: an enqueue on PostgreSQL 15 took 25 ms instead of 2. So jit is off, too.
--- And they have one plan for all values: the planner finds the one for an array of a single job cheaper, each time anew.
+-- Their statements are planned when a session first runs them, by statistics of any age: told that tables are empty,
+-- the planner would read them whole for as long as the session lasts (20 jobs: 513 buffers became 21,271). So
+-- sequential scans are off. Before version 18 the planner then adds 1e10 to the cost of an empty table's scan, for
+-- which the server compiles the statement: an enqueue on PostgreSQL 15 took 25 ms instead of 2. So jit is off, too. And
+-- they have one plan for all values: otherwise the planner finds a plan for an array of a single job cheaper, and makes
+-- one at each call.
 --
--- Refusals have SQLSTATE 'L' and the four digits of the error's code: LH-1002 is 'L1002'. A transaction that lost a race
--- has Postgres' own 40001: run it again.
+-- Refusals have SQLSTATE 'L' and the four digits of the error's code: LH-1002 is 'L1002'. A transaction that lost a
+-- race has Postgres' own 40001: run it again.
 
 create type leasehold.new_job as (
     definition      text,
@@ -1000,7 +1006,7 @@ end $$;
 
 -- ------------------------------------------------------------------------------------------------- keys and hashes
 
--- Time-ordered: 48 bits of milliseconds, 12 of their fraction, the rest by chance.
+-- Makes a time-ordered id: 48 bits of milliseconds, 12 of their fraction, the rest random.
 create function leasehold.uuid7() returns uuid language plpgsql volatile parallel safe as $$
 declare
     micros constant bigint := floor(extract(epoch from leasehold.clock()) * 1000000);
@@ -1011,7 +1017,8 @@ begin
         || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid;
 end $$;
 
--- JSON with sorted keys and no spaces: the same text for equal payloads, here and in Python (leasehold.model.dedupe).
+-- Writes JSON with sorted keys and no spaces: the same text for equal payloads, here and in Python
+-- (leasehold.model.dedupe).
 create function leasehold.canonical(value jsonb) returns text language plpgsql immutable parallel safe as $$
 begin
     return case jsonb_typeof(value)
@@ -1033,7 +1040,7 @@ begin
     end;
 end $$;
 
--- The key of a job that brings none. Longer than a key may be, it has the hash of the payload instead.
+-- Returns the key of a job that has none. If it were longer than a key may be, it has the hash of the payload instead.
 create function leasehold.canonical_key(tenant text, definition text, payload jsonb) returns text
 language plpgsql immutable parallel safe as $$
 declare
@@ -1053,30 +1060,30 @@ begin
         coalesce(job.dedupe_key, leasehold.canonical_key(tenant, job.definition, job.payload)), 'UTF8'));
 end $$;
 
--- Begins with a byte that no key can have: a key must not be taken for an id.
+-- Hashes an id, after a byte that no key can have: a key must not be taken for an id.
 create function leasehold.id_hash(id uuid) returns bytea language plpgsql immutable parallel safe
     as $$ begin return sha256('\x00'::bytea || convert_to('id:' || id::text, 'UTF8')); end $$;
 
--- What was asked for under an id that the caller brought.
+-- Hashes the request under an id that the caller supplied.
 create function leasehold.request_hash(definition text, payload jsonb) returns bytea
 language plpgsql immutable parallel safe
     as $$ begin return sha256(convert_to(definition || '::' || payload::text, 'UTF8')); end $$;
 
 -- -------------------------------------------------------------------------------------------------------- refusals
 
--- Characters that people can't see, as leasehold.model.hidden has them; a regular expression.
+-- A regular expression for characters that people can't see, as in leasehold.model.hidden.
 create function leasehold.hidden_characters() returns text language sql immutable parallel safe as $$
     select '[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e'
         '\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]'
 $$;
 
--- The first of them in a text, in the form \u200b. Only for refusals: it is not inlined.
+-- Returns the first of them in a text, in the form \u200b. Only for refusals: it is not inlined.
 create function leasehold.hidden_character(name text) returns text language sql immutable parallel safe as $$
     select case when code > 65535 then '\U' || lpad(to_hex(code), 8, '0') else '\u' || lpad(to_hex(code), 4, '0') end
     from ascii(substring(name from leasehold.hidden_characters())) code
 $$;
 
--- As leasehold.model.job.tenant_id has it: no hidden characters, no outer spaces of any script.
+-- Refuses a tenant id as leasehold.model.job.tenant_id does: no hidden characters, no outer spaces of any script.
 create function leasehold.require_tenant(tenant text) returns void language plpgsql immutable as $$
 declare
     spaces constant text := '\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000';
@@ -1098,7 +1105,7 @@ begin
     end if;
 end $$;
 
--- Spaces between the parts of a JSON text don't count: what is sent has none.
+-- Counts the bytes of a payload without the spaces between the parts of its JSON: what is sent has none.
 create function leasehold.size_of(payload jsonb) returns integer language sql immutable parallel safe as $$
     select case
         when octet_length(payload::text) <= 262144 then octet_length(payload::text)
@@ -1131,7 +1138,7 @@ begin
         then format('%s has %s characters, at most 1000 are kept', name, length(text)) end;
 end $$;
 
--- Null, too, for a null moment.
+-- Returns null for a null moment, too.
 create function leasehold.problem_of_moment(name text, moment timestamptz) returns text
 language plpgsql immutable parallel safe as $$
 begin
@@ -1142,8 +1149,8 @@ begin
     end;
 end $$;
 
--- Whether `now` plus this interval can be computed. Comparing does not tell: months and days of opposite signs are worth
--- nothing together, and yet each is added on its own.
+-- Returns whether `now` plus this interval can be computed. Comparing does not tell: months and days of opposite signs
+-- cancel out in a comparison, and yet each is added on its own.
 create function leasehold.can_be_added(length interval) returns boolean language sql immutable parallel safe as $$
     select abs(extract(year from length)) <= 10 and abs(extract(day from length)) <= 3650
        and abs(extract(hour from length)) <= 87600
@@ -1192,7 +1199,7 @@ begin
     end;
 end $$;
 
--- Of several jobs, the refusal names the number of the first one that can't be used, from 1 on.
+-- Refuses unusable jobs. If there are several jobs, the refusal has the number of the first unusable one, from 1 on.
 create function leasehold.require_usable(jobs leasehold.new_job[]) returns void language plpgsql stable as $$
 declare
     job leasehold.new_job;
@@ -1257,8 +1264,8 @@ begin
     end if;
 end $$;
 
--- The JSON types that a schema allows; null if it allows any, or if this function can't tell. A reference is looked up in
--- the whole schema, at most 8 deep: a schema may refer to itself.
+-- Returns the JSON types that a schema allows; null if it allows any, or if this function can't tell. A reference is
+-- looked up in the whole schema, at most 8 deep: a schema may refer to itself.
 create function leasehold.json_types(schema jsonb, whole jsonb, depth integer default 0) returns text[]
 language plpgsql immutable parallel safe as $$
 declare
@@ -1287,8 +1294,8 @@ begin
     return all_types;
 end $$;
 
--- What of a payload's fields does not fit the schema: one is missing or unknown, or has another JSON type. Null: nothing.
--- Formats, bounds, patterns and what is inside of a field are left to the worker.
+-- Returns the fields of a payload that do not fit the schema: missing, unknown, or of another JSON type. Null: all fit.
+-- Formats, bounds, patterns and the inside of a field are left to the worker.
 create function leasehold.problems_of_fields(payload jsonb, schema jsonb) returns text
 language plpgsql immutable parallel safe as $$
 declare
@@ -1334,8 +1341,8 @@ begin
     return array_to_string(found, '; ');
 end $$;
 
--- Each job names the version that it is pinned to. Drivers that have validated already don't come here. A loop: one
--- statement over all jobs was planned at each call, because it is cheaper for a known number of them.
+-- Refuses payloads that do not fit the version that their job names. Drivers that have validated payloads skip this. A
+-- loop: one statement over all jobs was planned at each call, because it is cheaper for a known number of them.
 create function leasehold.require_valid(jobs leasehold.new_job[]) returns void language plpgsql stable as $$
 declare
     job leasehold.new_job;
@@ -1378,7 +1385,7 @@ end $$;
 
 -- ---------------------------------------------------------------------------------------------------------- placing
 
--- What is not said is said by the definition and the clock. `at` becomes when it is due.
+-- Fills in values from the definition and the clock. `at` becomes the due time.
 create function leasehold.with_defaults(jobs leasehold.new_job[], now timestamptz) returns leasehold.new_job[]
 language plpgsql stable as $$
 #variable_conflict use_variable
@@ -1396,7 +1403,7 @@ begin
     join leasehold.definition_versions v on v.key = d.key and v.version = coalesce(n.version, d.version));
 end $$;
 
--- False: its key is taken.
+-- Inserts a job. Returns false if its key is taken.
 create function leasehold.insert_job(
     tenant text, job leasehold.new_job, id uuid, seq bigint, hash bytea, now timestamptz
 ) returns boolean language plpgsql volatile as $$
@@ -1412,10 +1419,11 @@ begin
     return found;
 end $$;
 
--- A job that still waits becomes what is asked for now. It keeps its id, its key and its history, and has all its
--- attempts before it. Who is just claiming it is waited for.
-create function leasehold.replace_waiting(tenant text, holder uuid, job leasehold.new_job, seq bigint, now timestamptz)
-returns boolean language plpgsql volatile as $$
+-- Replaces the values of a job that still waits. It keeps its id, its key and its history, and has all its attempts
+-- before it. Waits for a worker that is just claiming the job.
+create function leasehold.replace_waiting(
+    tenant text, holder uuid, job leasehold.new_job, seq bigint, now timestamptz
+) returns boolean language plpgsql volatile as $$
 begin
     update leasehold.jobs j
     set definition = job.definition, version = job.version, payload = job.payload, priority = job.priority,
@@ -1427,10 +1435,11 @@ begin
     return found;
 end $$;
 
--- Another job holds the key. True: that one was replaced. False: that one is the answer. Null: it has let go of the key
--- meanwhile, ask again.
-create function leasehold.resolve_conflict(tenant text, job leasehold.new_job, holder uuid, seq bigint, now timestamptz)
-returns boolean language plpgsql volatile as $$
+-- Resolves a conflict with the job that holds the key. Returns true if that job was replaced, false if that job is the
+-- answer, and null if it has released the key meanwhile: ask again.
+create function leasehold.resolve_conflict(
+    tenant text, job leasehold.new_job, holder uuid, seq bigint, now timestamptz
+) returns boolean language plpgsql volatile as $$
 begin
     if job.on_conflict = 'return' then
         return false;
@@ -1444,9 +1453,10 @@ begin
     perform leasehold.refuse_duplicate(tenant, job, holder);
 end $$;
 
--- An id that the caller brought is used once, whatever became of its job. True: it is taken now, for this call. False:
--- it was before, for the same request.
-create function leasehold.reserve_id(tenant text, job leasehold.new_job) returns boolean language plpgsql volatile as $$
+-- Reserves an id that the caller supplied; it is used once, whatever became of its job. Returns true if it is reserved
+-- now, for this call, and false if it was before, for the same request.
+create function leasehold.reserve_id(tenant text, job leasehold.new_job) returns boolean
+language plpgsql volatile as $$
 declare
     hash constant bytea := leasehold.id_hash(job.id);
     request constant bytea := leasehold.request_hash(job.definition, job.payload);
@@ -1458,7 +1468,7 @@ begin
         values (tenant, hash, job.id, request) on conflict do nothing;
         taken := found;
         if taken then
-            -- One that we made ourselves, and that its job's caller brings back, was not held till now.
+            -- An id that we made, and that the caller of its job supplies again, was not held till now.
             select leasehold.request_hash(r.definition, r.payload) into before
             from leasehold.job_records r where r.tenant_id = tenant and r.id = job.id;
         else
@@ -1479,8 +1489,8 @@ begin
     raise exception using errcode = '40001', message = format('the id %s was taken and freed by others', job.id);
 end $$;
 
--- Who holds a key beyond its job's life; null when the key is ours from now on. Looks before it writes: a row that is
--- only looked at makes nobody wait.
+-- Holds a key beyond its job's life. Returns the job that holds it already; null if the key is ours from now on. Looks
+-- before it writes: a row that is only read makes no session wait.
 create function leasehold.hold_key(
     tenant text, hash bytea, id uuid, expires_at timestamptz, now timestamptz
 ) returns uuid language plpgsql volatile as $$
@@ -1504,8 +1514,8 @@ begin
     raise exception using errcode = '40001', message = 'the dedupe key was taken and freed by others';
 end $$;
 
--- All of them or none, each with the job that is its answer. Locks are taken in the order of ids and then of keys, by all
--- callers, so that two batches can't wait for each other.
+-- Enqueues all jobs or none, and returns the job that answers each. All callers take locks in the order of ids and then
+-- of keys, so that two batches can't wait for each other.
 create function leasehold.place_jobs(tenant text, given leasehold.new_job[], wakes boolean, validate boolean)
 returns table (number bigint, job_id uuid, created boolean, replaced boolean) language plpgsql volatile as $$
 #variable_conflict use_variable
@@ -1515,7 +1525,7 @@ declare
     ids uuid[];
     seqs bigint[];
     -- By number, too: a key's hash, the job that is the answer, whether it is new, whether it was replaced, and the
-    -- earlier one of this call that brings the same id.
+    -- earlier job of this call with the same id.
     hashes bytea[];
     places uuid[];
     made boolean[];
@@ -1609,7 +1619,7 @@ begin
             changed[number] := leasehold.resolve_conflict(tenant, job, holder, seqs[number], now);
             continue when changed[number] is null;
             places[number] := holder;
-            -- Not created: its id is free for another request.
+            -- The job was not created: its id is free for another request.
             delete from leasehold.dedupe_holds h
             where job.id is not null and h.tenant_id = tenant and h.dedupe_hash = leasehold.id_hash(job.id);
             exit;
@@ -1655,7 +1665,7 @@ end $$;
 
 -- ------------------------------------------------------------------------------------------------------------ public
 
--- A job, from SQL: `select * from leasehold.enqueue('acme', 'sync_folder', '{"path": "/"}')`.
+-- Enqueues one job from SQL: `select * from leasehold.enqueue('acme', 'sync_folder', '{"path": "/"}')`.
 create function leasehold.enqueue(
     tenant          text,
     key             text,
@@ -1686,10 +1696,10 @@ begin
     )::leasehold.new_job], wakes => true, validate => true) p;
 end $$;
 
--- Jobs, from a driver: an array of objects whose fields are those of leasehold.new_job. One row for each, by its number
--- from 1 on; or a single row whose code says why all of them were refused. Of many calls in a transaction none wakes, and
--- leasehold.wake comes at the end: its lock would be held from the first on. A driver that has validated the payloads
--- passes validate => false.
+-- Enqueues jobs from a driver: an array of objects with the fields of leasehold.new_job. Returns one row for each, by
+-- its number from 1 on; or a single row with the code of the refusal of all of them. Many calls of one transaction pass
+-- wakes => false and call leasehold.wake at the end: otherwise its lock would be held from the first call on. A driver
+-- that has validated the payloads passes validate => false.
 create function leasehold.enqueue_jobs(
     tenant text, jobs jsonb, wakes boolean default true, validate boolean default true)
 returns table (
@@ -1719,9 +1729,9 @@ exception
         return next;
 end $$;
 
--- Wakes a worker that can run jobs which are committed already, and were enqueued without a wake: after COMMIT PREPARED,
--- since Postgres refuses PREPARE TRANSACTION after a NOTIFY. That worker wakes the next if there is more. Returns how
--- many were woken; 0 if all that could are awake.
+-- Wakes a worker for jobs that are committed, and were enqueued without a wake: after COMMIT PREPARED, since Postgres
+-- refuses PREPARE TRANSACTION after a NOTIFY. That worker wakes the next one if there is more. Returns how many were
+-- woken; 0 if all workers that could run them are awake.
 create function leasehold.wake_workers(tenant text, key text) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$

@@ -3,13 +3,13 @@
 -- No index lists them so. But a page of 50 is to be found with the 50 tenants whose newest job is the newest: that
 -- takes a few probes for each tenant, then a page of each of those.
 with tenant as (
-    -- With a name that compares by bytes, all texts in found() would; but their indexes don't.
+    -- A name that compares by bytes would make all texts in find_job_ids() do so; but their indexes do not.
     select t.id, t.id collate "default" as name,
            case when t.id > :last_tenant then :up_to_later::uuid else :up_to::uuid end as up_to
     from (
         select id from leasehold.tenants where not :only_running::boolean
         union all
-        -- Who asks only for what runs need not ask those for whom nothing does.
+        -- If only running jobs are wanted, tenants without any are left out.
         select distinct tenant_id from leasehold.jobs where status = 'running' and :only_running
     ) t
 ),

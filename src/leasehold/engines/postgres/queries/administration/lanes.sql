@@ -1,4 +1,4 @@
--- Lanes as a claim sees them: active or not, paused, at a cap, and how many living workers serve them.
+-- Shows lanes as a claim sees them: active or not, paused, at a cap, and the number of live workers that serve them.
 with moment as materialized (
     select leasehold.clock() as now
 )

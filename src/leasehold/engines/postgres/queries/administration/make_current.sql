@@ -1,2 +1,2 @@
--- Makes a version that a definition once had the current one again.
+-- Makes an older version of a definition current again.
 update leasehold.definitions set version = :version, updated_at = leasehold.clock() where key = :key

@@ -1,4 +1,4 @@
--- Every tenant and definition that has a limit or a pause now.
+-- Lists tenants and definitions that have a limit or a pause now.
 select l.kind, l.key, l.max_running, leasehold.shown(l.paused_until) as paused_until,
        case when coalesce(l.paused_until > now, true) then l.pause_reason end as pause_reason
 from leasehold.limits l cross join leasehold.clock() as now

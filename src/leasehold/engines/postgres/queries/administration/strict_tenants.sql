@@ -1,2 +1,2 @@
--- Whether enqueue refuses a tenant that was never registered.
+-- Tells whether enqueue refuses a tenant that was never registered.
 select coalesce((select strict_tenants from leasehold.settings), false) as strict

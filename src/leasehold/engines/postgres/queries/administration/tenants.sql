@@ -1,2 +1,2 @@
--- Those who ever enqueued something, by name.
+-- Lists the registered tenants, by name.
 select id from leasehold.tenants order by id limit :limit

@@ -1,4 +1,5 @@
--- Which tenants have a job of that id. The limit keeps the planner to one probe of each table for each tenant.
+-- Finds the tenants that own a job with this id. The limit keeps the planner to one probe of each table for each
+-- tenant.
 select t.id
 from leasehold.tenants t
 cross join lateral (

@@ -1,4 +1,4 @@
--- All versions that a definition ever had, the newest first.
+-- Lists all versions of a definition, the newest first.
 select v.key, v.version, v.description, v.schema, leasehold.bounded(v.timeout) as timeout, v.max_attempts,
        v.backoff, v.priority, v.retention, v.on_exhausted, v.durable_claims
 from leasehold.definition_versions v

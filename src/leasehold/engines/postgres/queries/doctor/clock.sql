@@ -1,2 +1,2 @@
--- What the engine's clock says.
+-- Reads the engine's clock.
 select leasehold.clock() as now

@@ -1,2 +1,2 @@
--- A notification to oneself, on a channel that nobody else knows.
+-- Notifies this session itself, on a channel that no other session knows.
 select pg_notify(:channel, '')

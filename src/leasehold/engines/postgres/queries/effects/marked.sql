@@ -1,2 +1,2 @@
--- What this transaction is marked as.
+-- Reads the mark of this transaction.
 select current_setting('leasehold_effects.claim', true)

@@ -1,4 +1,4 @@
--- Appends log lines and progress of claims that still hold. Returns which did. Touches no job.
+-- Appends log lines and progress of claims that still hold. Returns those claims. Touches no row of jobs.
 with said as materialized (
     select * from unnest(
         :tenants::text[], :jobs::uuid[], :attempts::integer[], :workers::uuid[], :batches::bigint[],

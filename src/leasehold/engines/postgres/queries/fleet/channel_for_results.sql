@@ -1,2 +1,2 @@
--- Where it is told that an awaited job has ended.
+-- Names the channel that tells of ended jobs which a caller awaits.
 select leasehold.channel_for_results()

@@ -1,2 +1,2 @@
--- Where a worker listens: its own channel, and the one for everybody.
+-- Names the channels on which a worker listens: its own, and the one for all workers.
 select leasehold.channel(:worker), leasehold.channel_for_all()

@@ -1,8 +1,8 @@
 -- Claims all ready jobs that a worker serves, if they are few: for a worker that was idle a moment ago.
 --
--- take.sql shares a backlog out among tenants, by 190 plan nodes: for one job it takes half as long again as this.
--- Where all that is ready fits into :limit there is nothing to share out. If there is more, or a pause, a cap or a due
--- job is in the way, this claims nothing and says so (`all_free` is false).
+-- claim_next_tenants.sql shares a backlog out among tenants, by 190 plan nodes: for one job it takes half as long again
+-- as this. If all ready jobs fit into :limit, there is nothing to share out. If there are more, or a pause, a cap or a
+-- due job is in the way, this claims nothing and says so (`all_free` is false).
 with moment as materialized (
     select leasehold.clock() as now
 ),
@@ -77,7 +77,7 @@ select j.*,
                (select l.paused_until from leasehold.limits l
                 where l.paused_until > (select now from moment) order by l.paused_until limit 1)
            ) as due
-           offset 0  -- see take.sql
+           offset 0  -- see claim_next_tenants.sql
        ) first) - (select now from moment) as next_due
 from (values (true)) as always (here)
 left join claimed j on true

@@ -32,10 +32,10 @@ future as materialized (
         order by j.scheduled_for limit 1
     ) first
 ),
--- A loose scan of the index: for each tenant found one probe for each of its definitions, whatever lies between them;
--- `firsts` has the next tenant of each definition, by its place. It begins behind the tenant who was last, and from the
--- end goes on at the beginning (the row that is not `found`), up to :until. The whole list took 290 ms for 50,000 lanes,
--- so it is read in pieces.
+-- A loose scan of the index: one probe for each tenant found and each of its definitions, however many jobs lie
+-- between; `firsts` has the next tenant of each definition, by its place. The scan begins behind the last tenant, and
+-- from the end goes on at the beginning (the row that is not `found`), up to :until. The whole list took 290 ms for
+-- 50,000 lanes, so it is read in pieces.
 tenant as (
     select :after::text collate "C" as id, null::text[] collate "C" as firsts, 0 as number,
            :around::boolean as around, false as found
@@ -100,8 +100,8 @@ placed as materialized (
     from lane
     window of_tenant as (partition by number)
 ),
--- Each tenant's share of the limit. Those with a cap count, so that theirs is left for them. What came due meanwhile
--- has to be in its lane first, since it may be more urgent.
+-- Each tenant's share of the limit. Capped tenants count, so that their share is left for them. Jobs that came due
+-- meanwhile have to be in their lanes first, since they may be more urgent.
 sharing as materialized (
     select placed.*, :limit / tenants + (place <= :limit % tenants)::integer as share
     from placed cross join lateral (select (select max(place) from placed) as tenants) counted
@@ -145,12 +145,12 @@ claimed as (
     where j.ctid = picked.ctid
     returning include(claim_columns), j.seq, picked.turn
 ),
--- Lanes that somebody else has to claim from: those that wait for locks, or all when this only looks.
+-- Lanes that another statement has to claim from: those that wait for locks, or all if this one only looks.
 seen as materialized (
     select number, tenant_id, definition, capped from placed where waits_for_locks or :limit = 0
 )
 select j.*,
-       -- What was seen stands in the first row alone, which is there even if nothing was claimed.
+       -- Facts about the look stand in the first row only, which exists even if nothing was claimed.
        case when first then exists (select from registration) end as alive,
        case when first then (select now from moment) end as looked_at,
        case when first then date_part('epoch', leasehold.clock() - (select now from moment)) end as seconds,

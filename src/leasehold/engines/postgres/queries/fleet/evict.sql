@@ -2,7 +2,7 @@
 with moment as materialized (
     select leasehold.clock() as now
 ),
--- Why skip locked: see renew.sql. A heartbeat that is just committing keeps its worker alive.
+-- Skips locked rows: see renew.sql. A heartbeat that is just committing keeps its worker alive.
 dead as (
     delete from leasehold.workers
     where id in (

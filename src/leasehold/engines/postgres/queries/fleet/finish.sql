@@ -2,7 +2,7 @@
 with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
--- What every verdict has comes as the text of an array: see rows.py for what that saves the client.
+-- Values that every verdict has come as the text of an array: rows.py says how much that saves the client.
 verdict as (
     select * from unnest(
         :tenants::text::text[], :jobs::text::uuid[], :attempts::text::integer[], :workers::text::uuid[],
@@ -13,8 +13,8 @@ verdict as (
         result, error, error_code, exit_code, details, number
     )
 ),
--- Why not plain equality: a plan made while `jobs` was empty would then walk over all of it, once for each verdict, and
--- would be kept (959 buffers became 108,369). Ranges leave it no way but the key.
+-- Ranges instead of plain equality: with equality, a plan made while `jobs` was empty would walk over all of it once
+-- for each verdict, and would be kept (959 buffers became 108,369). Ranges leave the planner only the key.
 gone as (
     delete from leasehold.jobs j
     using verdict v

@@ -1,4 +1,4 @@
--- What a registration holds, by the database's word: the truth after a reply was lost.
+-- Lists the claims of a registration: the truth after an answer was lost.
 with moment as materialized (
     select leasehold.clock() as now
 )

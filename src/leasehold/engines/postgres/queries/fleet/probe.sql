@@ -1,2 +1,2 @@
--- A notification to oneself, sent from another connection, to see whether any arrive.
+-- Notifies the worker itself from another connection, to see whether notifications arrive.
 select pg_notify(leasehold.channel(:worker), 'probe')

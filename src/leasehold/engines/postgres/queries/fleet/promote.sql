@@ -1,4 +1,4 @@
--- Moves jobs that came due into their lanes: those of the definitions served, for whatever tenant. Wakes others for
+-- Moves jobs that came due into their lanes: jobs of the definitions served, of any tenant. Wakes other workers for
 -- tenants that this worker does not serve.
 with moment as materialized (
     select leasehold.clock() as now

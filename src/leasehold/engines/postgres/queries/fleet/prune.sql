@@ -9,7 +9,7 @@ with old as materialized (
 -- A job with lines waits for prune_lines.sql, which deletes a bounded number of them at a time.
 without_lines as materialized (
     select old.* from old
-    -- Not by NOT EXISTS: a plan made while job_lines was empty then reads all of it.
+    -- A join instead of NOT EXISTS: a plan made while job_lines was empty would then read all of it.
     left join lateral (
         select l.number from leasehold.job_lines l
         where l.tenant_id = old.tenant_id and l.job_id = old.id
@@ -17,7 +17,7 @@ without_lines as materialized (
     ) line on true
     where line.number is null
 ),
--- Why not plain equality: see finish.sql.
+-- Ranges instead of plain equality: see finish.sql.
 jobs as (
     delete from leasehold.jobs_done d using without_lines old
     where d.tenant_id = any (array[old.tenant_id]) and d.id between old.id and old.id

@@ -1,4 +1,4 @@
--- Deletes keys that are held no longer. Returns how many.
+-- Deletes expired dedupe keys. Returns how many.
 with expired as (
     delete from leasehold.dedupe_holds h
     where h.ctid in (

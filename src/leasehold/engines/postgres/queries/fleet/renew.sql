@@ -1,4 +1,4 @@
--- One heartbeat: extends the lease, says which claims are lost or to be canceled, evicts the dead.
+-- One heartbeat: extends the lease, tells which claims are lost or to be canceled, evicts workers whose lease ran out.
 with moment as materialized (
     select now, now - :lease::interval as a_lease_ago from leasehold.clock() as now
 ),
@@ -49,7 +49,7 @@ select exists (select from renewed) as alive,
              and (j.worker_id in (select id from dead)
                   or not exists (select from leasehold.workers w where w.id = j.worker_id))
        ) else false end as orphans,
-       -- More than those that the worker named: it does not know the others. A younger claim may still be under way.
+       -- Counts more claims than the worker named: it does not know the others. A younger claim may still be under way.
        case when :thorough::boolean then (
            select count(*) from leasehold.jobs j
            where j.status = 'running' and j.worker_id = :worker and j.started_at < (select a_lease_ago from moment)
@@ -72,12 +72,12 @@ select exists (select from renewed) as alive,
                (select l.paused_until from leasehold.limits l
                 where l.paused_until > (select now from moment) order by l.paused_until limit 1)
            ) as first
-           offset 0  -- see take.sql
+           offset 0  -- see claim_next_tenants.sql
        ) due) - (select now from moment) as next_due,
        -- Only an idle worker looks.
        case when :look::boolean then leasehold.work_waits(:definitions::text[], :serves_tenants::text[])
        else false end as work_waits,
-       -- Comes back to the worker's own listener, if that still hears.
+       -- Comes back to the worker's own listener, if that still receives.
        case when :probe::boolean then pg_notify(leasehold.channel(:worker), 'heartbeat') end,
        (select now from moment) as looked_at,
        date_part('epoch', leasehold.clock() - (select now from moment)) as seconds,

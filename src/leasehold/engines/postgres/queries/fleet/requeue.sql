@@ -1,4 +1,5 @@
--- Queues claims again: for a retry, after a snooze, or given back. Leaves alone what is to be canceled. Returns numbers.
+-- Queues claims again: for a retry, after a snooze, or given back. Leaves jobs that are to be canceled. Returns
+-- numbers.
 with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
@@ -12,8 +13,8 @@ verdict as materialized (
         exit_code, details, number
     )
 ),
--- Why not plain equality: see finish.sql. No detour by ctid either: a row that someone marks as awaited meanwhile must
--- still be found, in its newest version.
+-- Ranges instead of plain equality: see finish.sql. No detour by ctid either: a row that is marked as awaited meanwhile
+-- must still be found, in its newest version.
 queued as (
     update leasehold.jobs j
     set status = 'queued', worker_id = null,

@@ -1,2 +1,2 @@
--- Passes a wake on: wakes sleepers that can run what is ready among what this worker serves.
+-- Passes a wake on: wakes sleeping workers that can run ready jobs which this worker serves.
 select leasehold.wake_another(:worker, :definitions::text[], :tenants::text[]) as woken

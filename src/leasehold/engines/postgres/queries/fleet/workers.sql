@@ -1,4 +1,4 @@
--- The living, oldest first, with how many jobs each holds.
+-- Lists live workers, oldest first, with the number of jobs that each holds.
 select w.id, w.host, w.pid, w.version, w.slots, w.definitions, w.tenants, w.metadata,
        leasehold.shown(w.started_at) as started_at, leasehold.shown(w.last_seen_at) as last_seen_at,
        leasehold.shown(w.lease_expires_at) as lease_expires_at, coalesce(held.running, 0) as running

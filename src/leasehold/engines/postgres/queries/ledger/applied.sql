@@ -1,2 +1,2 @@
--- Whether this migration was applied.
+-- Tells whether this migration was applied.
 select exists (select from leasehold.migrations where version >= :version)

@@ -1,4 +1,4 @@
--- Where it is written down which migrations were applied.
+-- Creates the table that records applied migrations.
 create table if not exists leasehold.migrations (
     version     integer primary key,
     name        text not null,

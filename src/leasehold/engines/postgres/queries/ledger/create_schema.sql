@@ -1,4 +1,4 @@
--- Where all of it lives. Asked first: creating a schema needs a privilege on the database, even if it is there.
+-- Creates the schema. Looks first: creating one needs a privilege on the database, even if it exists.
 do $$ begin
     if to_regnamespace('leasehold') is null then
         create schema leasehold;

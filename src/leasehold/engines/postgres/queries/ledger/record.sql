@@ -1,2 +1,2 @@
--- Writes down that a migration was applied.
+-- Records that a migration was applied.
 insert into leasehold.migrations (version, name, needs) values (:version, :name, :needs)

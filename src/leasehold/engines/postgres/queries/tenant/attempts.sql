@@ -1,5 +1,5 @@
--- A job's attempts: those written down, the one that runs, and the one that succeeded, which is read off its job. A
--- start that people set to null by hand is shown as the moment that comes next to it.
+-- Lists a job's attempts: those on record, the running one, and the succeeded one, which is read off the job. A start
+-- that was set to null by hand is shown as the moment next to it.
 select a.attempt, a.status, a.worker_id, leasehold.shown(a.started_at) as started_at,
        leasehold.shown(a.finished_at) as finished_at, a.error, a.error_code, a.exit_code, a.details
 from leasehold.job_attempts a

@@ -1,5 +1,5 @@
--- Cancels what waits, and asks the workers of what runs. A job that is claimed at this very moment shows up in
--- neither: the caller asks again.
+-- Cancels waiting jobs, and requests it for running ones. A job that is claimed at this moment shows up in neither: the
+-- caller asks again.
 with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
@@ -24,8 +24,8 @@ done as (
         where v.key = gone.definition and v.version = gone.version
     ) kept on true
 ),
--- "Is running" is said so that no statistics speak of it: told that few run, the planner would rather read the whole
--- table for those than go by the key (48 buffers became 23,877).
+-- "Is running" is written so that no statistics apply: told that few run, the planner would read the whole table for
+-- those instead of using the key (48 buffers became 23,877).
 asked as (
     update leasehold.jobs j set cancel_requested_at = coalesce(j.cancel_requested_at, (select now from moment))
     from wanted w
@@ -33,7 +33,7 @@ asked as (
       and position('running' in j.status) > 0
     returning j.id, j.worker_id
 ),
--- This wake is never suppressed: it is sent whether the worker sleeps or not.
+-- This wake is always sent, whether the worker sleeps or not.
 told as materialized (
     select count(pg_notify(leasehold.channel(worker_id), 'cancel')) from (select distinct worker_id from asked) w
 ),

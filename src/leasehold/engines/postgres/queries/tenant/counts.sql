@@ -1,4 +1,4 @@
--- A tenant's jobs by status, each counted up to a cap and no further.
+-- Counts a tenant's jobs by status, each up to a cap and no further.
 select 'blocked' as status, (
     select count(*) from (
         select from leasehold.jobs j where j.tenant_id = :tenant and j.status = 'blocked' limit :cap) counted

@@ -1,4 +1,4 @@
--- Enqueues one job of which nothing is said but what it is. Wakes who can run it. No row: its definition takes nothing.
+-- Enqueues one job that has only defaults, and wakes a worker. No row: the definition takes no jobs.
 insert into leasehold.jobs (
     id, scheduled_for, queued_at, version, max_attempts, priority, ready, tenant_id, definition, status, payload, source
 )

@@ -1,4 +1,4 @@
--- A tenant's jobs by filter, newest first, behind a cursor.
+-- Lists a tenant's jobs by filter, newest first, behind a cursor.
 select job.*
 from leasehold.find_job_ids(
     :tenant, :up_to, :active, :running, :succeeded, :unusual, :definitions, :source, :correlation_id, :due, :tried,

@@ -1,4 +1,4 @@
--- Moves waiting jobs in time or priority. Wakes who can run them.
+-- Moves waiting jobs in time or priority, and wakes workers that can run them.
 with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
@@ -8,7 +8,7 @@ wanted as materialized (
 moved as (
     update leasehold.jobs j
     set scheduled_for = coalesce(
-            -- In seconds: see enqueue_alike.sql.
+            -- In seconds: see enqueue_plain_jobs.sql.
             (select now from moment) + extract(epoch from :delay::interval) * interval '1 second', j.scheduled_for),
         ready = coalesce(:delay::interval <= interval '0', j.ready),
         priority = coalesce(:priority::smallint, j.priority),

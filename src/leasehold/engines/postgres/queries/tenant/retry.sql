@@ -1,4 +1,4 @@
--- Queues ended jobs again, if they still stand at the attempt that the caller saw. Wakes who can run them.
+-- Queues ended jobs again if their attempt is still the one that the caller saw, and wakes workers that can run them.
 with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),

@@ -1,3 +1,3 @@
--- Wakes who can run what this transaction has put into these definitions' lanes, due at these times.
+-- Wakes workers for jobs that this transaction has added to these definitions, due at these times.
 select leasehold.wake(:definitions::text[], array_fill(:tenant::text, array[cardinality(:definitions::text[])]),
                       :dues::timestamptz[]) as woken

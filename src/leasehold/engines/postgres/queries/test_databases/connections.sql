@@ -1,3 +1,3 @@
--- Who is connected to this database, for people.
+-- Lists the connections to this database, for people.
 select format('%s, %s, last said: %s', coalesce(nullif(application_name, ''), 'unnamed'), state, query)
 from pg_stat_activity where datname = :name and backend_type = 'client backend';

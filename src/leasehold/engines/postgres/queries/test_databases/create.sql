@@ -1,2 +1,2 @@
--- The command that makes an empty database.
+-- Returns the command that makes an empty database.
 select format('create database %I', :name::text);

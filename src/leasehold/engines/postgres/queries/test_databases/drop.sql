@@ -1,2 +1,2 @@
--- The command that drops a database, whoever is connected to it.
+-- Returns the command that drops a database, open connections included.
 select format('drop database if exists %I with (force)', :name::text);

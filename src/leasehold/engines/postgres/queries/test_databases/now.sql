@@ -1,2 +1,2 @@
--- What time it is.
+-- Reads the clock.
 select leasehold.clock();

@@ -8,8 +8,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from leasehold.engines.postgres.alike import Alike
 from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.plain_jobs import PlainJobs
 from leasehold.model.job import EnqueueResult, NewJob, TenantId
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class BulkTransaction:
-    """Who can run what it has enqueued is woken at its end, once for all of it.
+    """Enqueues the jobs of many calls, and wakes workers once, at its end.
 
-    Woken by the first of many calls, workers would find nothing until the last. And whoever wants to sleep, or to
-    enqueue beside it, would wait for a transaction that takes as long as its caller likes.
+    Workers that the first of many calls woke would find nothing until the last. The lock that a wake takes would make
+    workers that go to sleep, and other producers, wait for as long as the caller keeps the transaction open.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class BulkTransaction:
                 await self._stack.enter_async_context(self._database.transaction(self._connection))
                 self._stack.push_async_exit(self._wake)
             except BaseException:
-                # Told why: a connection whose BEGIN was canceled on its way must not go back to the pool.
+                # With the error: a connection whose BEGIN was canceled under way must not go back to the pool.
                 await self._stack.__aexit__(*sys.exc_info())
                 raise
         return self
@@ -56,28 +56,28 @@ class BulkTransaction:
             await self._stack.__aexit__(kind, failure, trace)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[EnqueueResult]:
-        """A call made before another has its answer waits for its turn only when all is ready to be sent."""
+        """Encodes the jobs at once, and waits for its turn only before it sends them."""
         if not jobs:
             return []
-        if (alike := Alike.of(jobs)) is not None:
-            return await self.place(alike)
+        if (plain := PlainJobs.of(jobs)) is not None:
+            return await self.place(plain)
         with self._database.translated():
             async with self._turn:
                 placed = await self._in_general(jobs, self._connection)
-        self._dues |= dict.fromkeys(job.definition for job in jobs)  # None: as if due now, which some are
+        self._dues |= dict.fromkeys(job.definition for job in jobs)  # None: due now, as some of them are
         return placed
 
-    async def place(self, alike: Alike) -> Sequence[EnqueueResult]:
+    async def place(self, plain: PlainJobs) -> Sequence[EnqueueResult]:
         with self._database.translated():
             async with self._turn:
-                first, *more = [await self._place(piece) for piece in alike.pieces()]
+                first, *more = [await self._place(piece) for piece in plain.pieces()]
         return first if not more else [placed for each in (first, *more) for placed in each]
 
-    async def _place(self, piece: Alike) -> Sequence[EnqueueResult]:
+    async def _place(self, piece: PlainJobs) -> Sequence[EnqueueResult]:
         found = await self._database.fetch_on(
-            self._connection, "tenant/enqueue_alike", tenant=self._tenant, wakes=False, **piece.columns()
+            self._connection, "tenant/enqueue_plain_jobs", tenant=self._tenant, wakes=False, **piece.columns()
         )
-        if not found:  # refused, and that way says why
+        if not found:  # refused: the general way tells why
             return await self._in_general(piece.jobs, self._connection)
         key, due = piece.jobs[0].definition, found[0]["due"]
         before = self._dues.get(key, due)

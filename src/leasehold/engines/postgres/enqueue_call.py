@@ -1,4 +1,4 @@
-"""The jobs of one call as one statement, and what its answer means. No I/O: drivers of either colour share it."""
+"""One call that enqueues: its statement, its arguments, and the meaning of its answer. Drivers share it; no I/O."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from leasehold.engines.postgres.alike import encoded
-from leasehold.engines.postgres.sql import Statement
+from leasehold.engines.postgres.plain_jobs import encoded
+from leasehold.engines.postgres.statements import Statement
 from leasehold.errors import DuplicateJob, InvalidInput, LeaseholdError
 from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within
 from leasehold.model.job import EnqueueResult, JobId, NewJob, TenantId, job_id
@@ -18,14 +18,14 @@ _NUMBERED = re.compile(r"\$(\d)")
 
 
 class Row(Protocol):
-    """By place: drivers disagree about names."""
+    """A row whose columns are read by place, since drivers disagree about names."""
 
     def __getitem__(self, place: int, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Each parameter stands once in the statement, in the order of `arguments`."""
+class EnqueueCall:
+    """A statement in which each parameter stands once, in the order of `arguments`."""
 
     statement: Statement
     tenant: TenantId
@@ -40,7 +40,7 @@ class Request:
 
     @property
     def text(self) -> str:
-        """With $1 to $3, as the server itself has them."""
+        """The statement with $1 to $3, as the server reads it."""
         return self.statement.text
 
     @property
@@ -49,7 +49,7 @@ class Request:
 
     @property
     def text_with_names(self) -> str:
-        """:tenant, :jobs and :wakes."""
+        """The statement with :tenant, :jobs and :wakes."""
         return _NUMBERED.sub(lambda match: f":{self.statement.parameters[int(match[1]) - 1]}", self.statement.text)
 
     @property
@@ -57,7 +57,7 @@ class Request:
         return dict(zip(self.statement.parameters, self.arguments, strict=True))
 
     def answered(self, rows: Sequence[Row]) -> list[EnqueueResult]:
-        """In the order given. Raises what was refused; then nothing was enqueued, and the transaction can go on."""
+        """Returns the results in the order of the jobs. Raises a refusal: then nothing was enqueued."""
         if len(rows) == 1 and rows[0][4] is not None:
             raise refusal(*(rows[0][place] for place in (4, 5, 6, 7)))
         placed = [EnqueueResult(JobId(row[1]), row[2], row[3]) for row in sorted(rows, key=lambda row: int(row[0]))]
@@ -65,14 +65,14 @@ class Request:
         return placed
 
 
-def request(statement: Statement, schema: str, tenant: TenantId, jobs: Sequence[NewJob]) -> Request:
+def enqueue_call(statement: Statement, schema: str, tenant: TenantId, jobs: Sequence[NewJob]) -> EnqueueCall:
     payloads = encoded(jobs)
     document = orjson.dumps([dict(_fields(job, text)) for job, text in zip(jobs, payloads, strict=True)]).decode()
-    return Request(statement, tenant, document, len(jobs), schema)
+    return EnqueueCall(statement, tenant, document, len(jobs), schema)
 
 
 def refusal(state: str, happened: str, fix: str, about: str | None) -> LeaseholdError:
-    """A refusal by SQL, as ours: LH-1002 has the state L1002, and says its code itself."""
+    """Returns the error for a refusal by SQL: state L1002 stands for LH-1002, with which the message begins."""
     code = f"LH-{state[1:]}"
     error = _KINDS[code](happened.removeprefix(f"{code}: "), fix=fix)
     if isinstance(error, DuplicateJob):
@@ -92,7 +92,7 @@ _KINDS: Mapping[str, type[LeaseholdError]] = dict(_kinds(LeaseholdError))
 
 
 def _fields(job: NewJob, payload: str) -> Iterator[tuple[str, Any]]:
-    """What is said about a job; what is not is left to its definition."""
+    """Yields the fields that the job sets; the definition has the others."""
     yield "definition", job.definition
     yield "payload", orjson.Fragment(payload)
     yield "source", job.source.value
@@ -124,11 +124,11 @@ _MODES: Mapping[type, str] = {WhileActive: "active", Within: "window", Always: "
 
 
 def _moment(moment: datetime) -> str:
-    """In UTC: Python takes an offset down to the microsecond, Postgres does not."""
+    """Writes the moment in UTC: Python takes an offset down to the microsecond, Postgres does not."""
     return moment.astimezone(UTC).isoformat()
 
 
 def _seconds(length: timedelta) -> str:
-    """Not days: on the day that clocks change, a day of Postgres has 23 hours or 25."""
+    """Writes no days: on the day that clocks change, a day of Postgres has 23 hours or 25."""
     micros = length // timedelta(microseconds=1)
     return f"{micros // 1_000_000}.{micros % 1_000_000:06} seconds"

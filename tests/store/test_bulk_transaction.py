@@ -14,13 +14,13 @@ def numbered(*numbers: int, definition: str = "report") -> list[NewJob]:
     return [NewJob(definition=definition, payload={"number": number}) for number in numbers]
 
 
-async def test_what_many_calls_enqueue_is_there_at_the_end_in_their_order(bench: Bench) -> None:
-    async with bench.door.bulk_transaction() as filling:
+async def test_jobs_of_many_calls_exist_at_the_end_in_their_order(bench: Bench) -> None:
+    async with bench.door.bulk_transaction() as bulk:
         placed = [
-            *await filling.enqueue(numbered(1, 2)),
-            *await filling.enqueue([]),
-            *await filling.enqueue(numbered(3)),
-            *await filling.enqueue([*numbered(4), *numbered(5, definition="email")]),
+            *await bulk.enqueue(numbered(1, 2)),
+            *await bulk.enqueue([]),
+            *await bulk.enqueue(numbered(3)),
+            *await bulk.enqueue([*numbered(4), *numbered(5, definition="email")]),
         ]
         assert await all_jobs(bench.door) == []
     assert all(each.created for each in placed)
@@ -30,9 +30,9 @@ async def test_what_many_calls_enqueue_is_there_at_the_end_in_their_order(bench:
 
 async def test_an_error_of_its_caller_leaves_nothing(bench: Bench) -> None:
     async def fails() -> None:
-        async with bench.door.bulk_transaction() as filling:
-            await filling.enqueue(numbered(1, 2))
-            raise FileNotFoundError("it is no error of the database")
+        async with bench.door.bulk_transaction() as bulk:
+            await bulk.enqueue(numbered(1, 2))
+            raise FileNotFoundError("not an error of the database")
 
     with pytest.raises(FileNotFoundError):
         await fails()
@@ -43,9 +43,9 @@ async def test_a_call_that_is_refused_leaves_nothing_of_the_others(bench: Bench)
     await bench.store.activate("email", False)
 
     async def refused() -> None:
-        async with bench.door.bulk_transaction() as filling:
-            await filling.enqueue(numbered(1))
-            await filling.enqueue(numbered(2, 3, definition="email"))
+        async with bench.door.bulk_transaction() as bulk:
+            await bulk.enqueue(numbered(1))
+            await bulk.enqueue(numbered(2, 3, definition="email"))
 
     with pytest.raises(InactiveDefinition):
         await refused()
@@ -53,18 +53,18 @@ async def test_a_call_that_is_refused_leaves_nothing_of_the_others(bench: Bench)
 
 
 async def test_after_a_refusal_it_can_go_on(bench: Bench) -> None:
-    async with bench.door.bulk_transaction() as filling:
-        await filling.enqueue(numbered(1))
+    async with bench.door.bulk_transaction() as bulk:
+        await bulk.enqueue(numbered(1))
         with pytest.raises(UnknownDefinition):
-            await filling.enqueue(numbered(2, 3, definition="no-such-thing"))
-        await filling.enqueue(numbered(4))
+            await bulk.enqueue(numbered(2, 3, definition="no-such-thing"))
+        await bulk.enqueue(numbered(4))
     assert sorted(job.payload["number"] for job in await all_jobs(bench.door)) == [1, 4]
 
 
 async def test_a_key_that_an_earlier_call_took_is_held(bench: Bench) -> None:
-    async with bench.door.bulk_transaction() as filling:
-        (first,) = await filling.enqueue([NewJob(definition="report", dedupe=keyed())])
-        (second,) = await filling.enqueue([NewJob(definition="report", dedupe=keyed())])
+    async with bench.door.bulk_transaction() as bulk:
+        (first,) = await bulk.enqueue([NewJob(definition="report", dedupe=keyed())])
+        (second,) = await bulk.enqueue([NewJob(definition="report", dedupe=keyed())])
     assert (second.id, second.created) == (first.id, False)
     assert (await bench.job(first.id)).dedupe_key == KEY
 
@@ -76,17 +76,15 @@ async def test_nothing_is_fine_too(bench: Bench) -> None:
 
 
 async def test_it_is_of_its_door_s_tenant(bench: Bench, store: Store) -> None:
-    async with store.tenant(OTHER).bulk_transaction() as filling:
-        (placed,) = await filling.enqueue(numbered(1))
+    async with store.tenant(OTHER).bulk_transaction() as bulk:
+        (placed,) = await bulk.enqueue(numbered(1))
     assert await bench.door.get(placed.id) is None
     assert await store.tenant(OTHER).get(placed.id) is not None
 
 
 @pytest.mark.parametrize("steps", range(12))
-async def test_a_filling_that_is_canceled_as_it_begins_takes_nothing_of_the_next_call_with_it(
-    bench: Bench, steps: int
-) -> None:
-    """Canceled with its BEGIN on the way: whoever got that connection next would be rolled back with it."""
+async def test_a_canceled_bulk_transaction_spares_the_next_call(bench: Bench, steps: int) -> None:
+    """Cancels a bulk transaction during its BEGIN: the next user of that connection would be rolled back with it."""
 
     async def fill() -> None:
         async with bench.door.bulk_transaction():

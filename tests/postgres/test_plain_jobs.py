@@ -1,4 +1,4 @@
-"""Jobs that nobody can hold back: which are such, and how much of them goes into a statement."""
+"""Plain jobs: which jobs are plain, and how many of them go into a statement."""
 
 import asyncio
 from dataclasses import replace
@@ -10,8 +10,8 @@ from tests.postgres.race_tools import Connections, Raw, blocked, heard_so_far, s
 from tests.store.bench import BROUGHT_ID, Bench, all_jobs, keyed
 from tests.store.wake_listener import asleep
 
-from leasehold.engines.postgres import alike as module
-from leasehold.engines.postgres.alike import Alike, says_nothing_more
+from leasehold.engines.postgres import plain_jobs as module
+from leasehold.engines.postgres.plain_jobs import PlainJobs, has_only_defaults
 from leasehold.model.dedupe import Dedupe
 from leasehold.model.job import NewJob, Source
 from leasehold.model.payload import encode
@@ -47,27 +47,25 @@ def test_everything_that_a_job_can_be_told_is_tried_here() -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_one_that_differs_in_more_than_its_payload_is_not_alike(name: str) -> None:
-    assert Alike.of([JOB, JOB]) is not None
-    assert Alike.of([JOB, replace(JOB, **{name: OTHERS[name]})]) is None
+    assert PlainJobs.of([JOB, JOB]) is not None
+    assert PlainJobs.of([JOB, replace(JOB, **{name: OTHERS[name]})]) is None
 
 
 @pytest.mark.parametrize("name", ["id", "dedupe"])
-def test_what_somebody_can_hold_back_does_not_go_this_way(name: str) -> None:
-    assert Alike.of([replace(JOB, **{name: OTHERS[name]})] * 2) is None
+def test_a_job_with_a_key_or_an_id_is_not_plain(name: str) -> None:
+    assert PlainJobs.of([replace(JOB, **{name: OTHERS[name]})] * 2) is None
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if name not in ("definition", "version", "source")])
 def test_one_of_which_more_is_said_does_not_take_the_shortest_way(name: str) -> None:
-    assert says_nothing_more(replace(JOB, payload={"x": 1}, version=3, source=Source.EVENT))
-    assert not says_nothing_more(replace(JOB, **{name: OTHERS[name]}))
+    assert has_only_defaults(replace(JOB, payload={"x": 1}, version=3, source=Source.EVENT))
+    assert not has_only_defaults(replace(JOB, **{name: OTHERS[name]}))
 
 
-async def test_more_than_fits_into_a_statement_is_one_transaction_of_several(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_jobs_beyond_one_statement_are_one_transaction(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = numbered(10)
     monkeypatch.setattr(module, "MAX_SIZE", 3 * len(encode(jobs[0].payload)))
-    alike = Alike.of(jobs)
+    alike = PlainJobs.of(jobs)
     assert alike is not None
     assert [len(piece.jobs) for piece in alike.pieces()] == [3, 3, 3, 1]
     placed = await bench.door.enqueue(jobs)
@@ -108,14 +106,12 @@ async def test_a_look_for_sleepers_is_younger_than_its_lock(observer: Raw, conne
     assert await sleepers(observer) == []
 
 
-async def test_a_transaction_that_is_being_filled_is_in_nobodys_way_and_wakes_once_at_its_end(
-    bench: Bench, observer: Raw
-) -> None:
+async def test_a_bulk_transaction_blocks_no_one_and_wakes_once(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     async with asleep(bench.store, registration) as ears:
-        async with bench.door.bulk_transaction() as filling:
+        async with bench.door.bulk_transaction() as bulk:
             for _ in range(3):
-                await filling.enqueue(numbered(5))
+                await bulk.enqueue(numbered(5))
             assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
             assert len(await observer.fetch("select from leasehold.sleepers for update nowait")) == 1
         assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
@@ -124,18 +120,18 @@ async def test_a_transaction_that_is_being_filled_is_in_nobodys_way_and_wakes_on
 async def test_jobs_with_keys_hold_the_lock_of_sleepers_no_earlier(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     async with asleep(bench.store, registration) as ears:
-        async with bench.door.bulk_transaction() as filling:
-            await filling.enqueue([replace(job, dedupe=Dedupe(f"key-{n}")) for n, job in enumerate(numbered(5))])
+        async with bench.door.bulk_transaction() as bulk:
+            await bulk.enqueue([replace(job, dedupe=Dedupe(f"key-{n}")) for n, job in enumerate(numbered(5))])
             assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
         assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
-async def test_what_it_puts_off_wakes_who_would_sleep_too_long(bench: Bench, observer: Raw) -> None:
+async def test_a_postponed_job_wakes_a_worker_that_sleeps_longer(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     async with asleep(bench.store, registration) as ears:
-        async with bench.door.bulk_transaction() as filling:
-            await filling.enqueue([replace(job, delay=timedelta(hours=1)) for job in numbered(2)])
-            await filling.enqueue([replace(job, delay=timedelta(minutes=1)) for job in numbered(2)])
+        async with bench.door.bulk_transaction() as bulk:
+            await bulk.enqueue([replace(job, delay=timedelta(hours=1)) for job in numbered(2)])
+            await bulk.enqueue([replace(job, delay=timedelta(minutes=1)) for job in numbered(2)])
         assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
 
 
@@ -143,8 +139,8 @@ async def test_one_that_is_rolled_back_wakes_nobody(bench: Bench, observer: Raw)
     registration = await bench.worker()
 
     async def fails() -> None:
-        async with bench.door.bulk_transaction() as filling:
-            await filling.enqueue(numbered(5))
+        async with bench.door.bulk_transaction() as bulk:
+            await bulk.enqueue(numbered(5))
             raise RuntimeError
 
     async with asleep(bench.store, registration) as ears:

@@ -1,4 +1,4 @@
--- Enqueues jobs that differ in nothing but their payloads, and that nobody can hold back. No row: they are refused.
+-- Enqueues jobs that differ in their payloads only and can conflict with no other job. No row: they are refused.
 with moment as materialized (
     select leasehold.clock() as now, leasehold.force_sync_commit()
 ),
@@ -25,6 +25,6 @@ created as (
         with ordinality as n (id, payload, number)
     order by n.number
 )
--- One of many chunks in a transaction wakes nobody: its last word does, for all of them.
+-- A chunk of a bulk transaction wakes no worker: the end of the transaction does, for all chunks.
 select k.due, case when :wakes::boolean then leasehold.wake_for_one(k.key, :tenant, k.due) end as woken
 from known k

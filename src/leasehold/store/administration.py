@@ -1,0 +1,76 @@
+"""Definitions, tenants, limits and pauses, and reads across tenants."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from leasehold.model.definition import Change, Definition, Registered
+from leasehold.model.explain import LaneState
+from leasehold.model.job import JobId, TenantId
+from leasehold.model.limits import Limits, Pause, Scope
+from leasehold.store.tenant_jobs import Filter, Page
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRecord:
+    """A tenant or definition with its limit and its pause; None where it has none."""
+
+    scope: Scope
+    max_running: int | None
+    paused_because: str | None
+    paused_until: datetime | None
+
+
+class Administration(Protocol):
+    """Everything that no tenant may do."""
+
+    async def sync_definitions(self, found: Sequence[Definition]) -> Sequence[Change]:
+        """Registers the definitions of the code, all or none. Returns one change for each, in the order given.
+
+        Different content becomes a new version; if an older version has the same content, that one becomes current
+        again. Waiting jobs keep their version.
+        """
+
+    async def definitions(self) -> Sequence[Registered]: ...
+
+    async def definition_version(self, key: str, version: int) -> Definition | None:
+        """Returns the definition as it was in this version, which never changes; None if the version is unknown."""
+
+    async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
+        """Returns the first `limit` tenants, by name."""
+
+    async def add_tenant(self, tenant: TenantId) -> bool:
+        """Registers a tenant before its first job. Returns whether it is new."""
+
+    async def strict_tenants(self) -> bool:
+        """Returns whether enqueue refuses a tenant that was never registered."""
+
+    async def set_strict_tenants(self, strict: bool) -> None:
+        """Makes every enqueue refuse a tenant that was never registered, or register it at its first job again.
+
+        Tenants that have enqueued before are registered.
+        """
+
+    async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
+        """Finds jobs of all tenants, newest first; two jobs of one id by tenant."""
+
+    async def tenants_with_job(self, job: JobId) -> Sequence[TenantId]:
+        """Returns the tenants that own a job with this id: one; more only if callers supplied the same id."""
+
+    async def scopes(self, limit: int = 1000) -> Sequence[ScopeRecord]:
+        """Returns the first `limit` tenants and definitions that have a limit or a pause now."""
+
+    async def now(self) -> datetime:
+        """Returns the time of the engine's clock, which judges pauses and due times."""
+
+    async def lanes(self, lanes: Sequence[tuple[str, TenantId]]) -> Sequence[LaneState]:
+        """Returns the state of each lane (definition, tenant), in the order given, by one statement."""
+
+    async def activate(self, definition: str, active: bool) -> None:
+        """Sets whether a definition takes new jobs and starts waiting ones."""
+
+    async def limit(self, scope: Scope, limits: Limits) -> None: ...
+
+    async def pause(self, scope: Scope, pause: Pause | None) -> None:
+        """Pauses a scope; None resumes it."""
