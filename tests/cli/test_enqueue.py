@@ -18,7 +18,7 @@ TO_ACME = ("--tenant", "acme")
 
 
 async def the_job(bench: Bench) -> JobRecord:
-    (job,) = await all_jobs(bench.door)
+    (job,) = await all_jobs(bench.jobs)
     return job
 
 
@@ -40,7 +40,7 @@ async def test_a_payload_may_come_whole(leasehold: CommandLine, bench: Bench, tm
     await leasehold("enqueue", "order", "--payload", '{"sku": "a"}', *TO_ACME)
     await leasehold("enqueue", "order", "--payload", f"@{file}", *TO_ACME)
     await leasehold("enqueue", "order", "--payload", "-", *TO_ACME, stdin='{"sku": "c"}')
-    assert [job.payload["sku"] for job in await all_jobs(bench.door)] == ["c", "b", "a"]
+    assert [job.payload["sku"] for job in await all_jobs(bench.jobs)] == ["c", "b", "a"]
 
 
 async def test_options_reach_the_job(leasehold: CommandLine, bench: Bench) -> None:
@@ -134,13 +134,13 @@ async def test_what_can_not_be_enqueued_is_refused_and_nothing_is(
     assert machines.error["code"] == number
     assert machines.error["message"]
     assert machines.error["fix"]
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_an_inactive_definition_exits_with_4(leasehold: CommandLine, bench: Bench) -> None:
     await bench.store.activate("report", active=False)
     assert (await leasehold("enqueue", "report", *TO_ACME)).code == 4
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 # ------------------------------------------------------------------------------------------------------------ waiting
@@ -187,7 +187,7 @@ async def test_wait_exits_with_9_for_a_job_that_is_canceled(leasehold: CommandLi
 async def test_wait_outlasts_a_retry(leasehold: CommandLine, bench: Bench) -> None:
     waiting, claim = await enqueued(leasehold, bench, "--wait", "--json")
     await bench.fail(claim)
-    await bench.door.reschedule([claim.job], delay=timedelta())
+    await bench.jobs.reschedule([claim.job], delay=timedelta())
     await bench.succeed(await bench.claim_one(), "7")
     done = await waiting
     assert (done.code, done.document["result"], done.document["attempt"]) == (0, 7, 2)

@@ -126,7 +126,7 @@ async def test_among_many_that_are_scheduled_the_few_others_are_found_at_once(
 
     async def find(where: Filter, cursor: str | None, limit: int) -> Page:
         asked.append(limit)
-        return await bench.door.find(where, cursor, limit)
+        return await bench.jobs.find(where, cursor, limit)
 
     page = await matching(find, as_filters(read_states(["ready", "failed"])), None, 2)
     assert ([job.id for job in page.jobs], page.next, asked) == ([ready], None, [2])

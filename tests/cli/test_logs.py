@@ -109,7 +109,7 @@ async def test_following_goes_on_over_attempts_until_the_job_is_final(bench: Ben
     """Each step is taken when the line before has come through, so none can have been read at the end only."""
     first = await bench.running()
     await say(bench, first, "one")
-    heard = followed(bench.door, first.job)
+    heard = followed(bench.jobs, first.job)
     assert await _next(heard) == (1, "one")
     await say(bench, first, "two", after=1)
     assert await _next(heard) == (1, "two")
@@ -129,7 +129,7 @@ async def test_following_ends_at_once_with_the_job_and_not_with_the_next_look(
     monkeypatch.setattr(logs, "PAUSE", HOUR)
     claim = await bench.running()
     await say(bench, claim, "one")
-    heard = followed(bench.door, claim.job)
+    heard = followed(bench.jobs, claim.job)
     assert await _next(heard) == (1, "one")
     rest = asyncio.create_task(_all(heard))
     await say(bench, claim, "two", after=1)
@@ -140,7 +140,7 @@ async def test_following_ends_at_once_with_the_job_and_not_with_the_next_look(
 async def test_following_one_attempt_ends_with_it(bench: Bench) -> None:
     claim = await bench.running()
     await say(bench, claim, "one")
-    heard = followed(bench.door, claim.job, only=1)
+    heard = followed(bench.jobs, claim.job, only=1)
     assert await _next(heard) == (1, "one")
     await bench.fail(claim)
     assert await _all(heard) == []

@@ -67,7 +67,7 @@ async def test_prune_deletes_in_batches_until_none_is_left(
     done = await leasehold("prune")
     assert (done.code, done.out) == (0, "5\n")
     assert done.err.splitlines() == ["pruned 2 jobs", "pruned 4 jobs", "pruned 5 jobs"]
-    assert [job.id for job in await all_jobs(bench.door)] == [kept]
+    assert [job.id for job in await all_jobs(bench.jobs)] == [kept]
 
 
 async def test_prune_stops_at_its_limit_and_says_so(leasehold: CommandLine, bench: Bench) -> None:
@@ -75,14 +75,14 @@ async def test_prune_stops_at_its_limit_and_says_so(leasehold: CommandLine, benc
     done = await leasehold("prune", "--limit", "2")
     assert (done.code, done.out) == (0, "2\n")
     assert "stopped at --limit 2; there may be more" in done.err
-    assert len(await all_jobs(bench.door)) == 1
+    assert len(await all_jobs(bench.jobs)) == 1
 
 
 async def test_prune_as_json_says_how_many(leasehold: CommandLine, bench: Bench) -> None:
     await bench.succeeded()
     done = await leasehold("prune", "--json")
     assert (done.document, done.err) == ({"pruned": 0}, "")
-    assert len(await all_jobs(bench.door)) == 1
+    assert len(await all_jobs(bench.jobs)) == 1
 
 
 async def test_doctor_finds_a_set_up_that_works(leasehold: CommandLine, bench: Bench) -> None:

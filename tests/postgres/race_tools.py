@@ -141,10 +141,10 @@ async def sleepers(observer: Raw) -> list[str]:
     return [str(row["worker_id"]) for row in rows]
 
 
-async def heard_so_far(observer: Raw, ears: dict[Registration, WakeListener]) -> Counter[Registration]:
+async def heard_so_far(observer: Raw, listener: dict[Registration, WakeListener]) -> Counter[Registration]:
     """How many wakes each has heard, made sure of by a cancel to each, which comes after all that was sent before."""
     counted: Counter[Registration] = Counter()
-    for registration, each in ears.items():
+    for registration, each in listener.items():
         await observer.execute("select pg_notify(leasehold.channel($1::uuid), 'cancel')", registration.worker)
         while await each.next() is not Wake.CANCEL:
             counted[registration] += 1

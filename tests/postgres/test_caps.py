@@ -51,7 +51,7 @@ async def crowd(bench: Bench, open_stores: OpenStores) -> list[tuple[Store, Regi
 async def enqueue_within(scope: Scope, bench: Bench, count: int) -> None:
     """Jobs that all count for the scope, in as many lanes as it has."""
     if scope is TENANT:
-        await bench.door.enqueue([NewJob(definition=("report", "email")[n % 2]) for n in range(count)])
+        await bench.jobs.enqueue([NewJob(definition=("report", "email")[n % 2]) for n in range(count)])
     else:
         for tenant in (ACME, OTHER):
             await bench.store.tenant(tenant).enqueue([NewJob(definition="email") for _ in range(count // 2)])
@@ -197,9 +197,9 @@ async def test_a_finish_in_a_capped_scope_wakes_another_process(
     await bench.store.limit(scope, Limits(max_running=1))
     claim, waiting = await bench.running("email"), await bench.enqueue("email")
     registration = await bench.join(store=second_store)
-    async with asleep(second_store, registration) as ears:
+    async with asleep(second_store, registration) as listener:
         await bench.succeed(claim)
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK
         assert [claim.job for claim in (await second_store.claim(registration, 1)).claims] == [waiting]
 
 
@@ -210,6 +210,6 @@ async def test_a_job_given_back_in_a_capped_scope_wakes_a_sleeper(
     await bench.store.limit(scope, Limits(max_running=1))
     claim = await bench.running("email")
     await bench.enqueue("email")
-    async with asleep(second_store, await bench.join(store=second_store)) as ears:
+    async with asleep(second_store, await bench.join(store=second_store)) as listener:
         await bench.finish(claim, Released())
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK

@@ -43,7 +43,7 @@ async def test_a_claim_whose_only_job_vanished_is_told_to_ask_again(bench: Bench
     await gate.close("fleet/claim_next_tenants")
     async with task(bench.store.claim(registration, 1)) as claiming:
         await gate.holds(1)
-        assert await bench.door.cancel([job]) == {job: CancelAnswer.CANCELED}
+        assert await bench.jobs.cancel([job]) == {job: CancelAnswer.CANCELED}
         await gate.open()
         answer = await claiming
     assert (list(answer.claims), answer.more) == ([], True)

@@ -31,8 +31,8 @@ async def test_a_heartbeat_does_not_wait_behind_waiting_enqueues(
     registration, first = await bench.worker(), await connections.open()
     job = NewJob(definition="report", dedupe=keyed())
     async with first.transaction():
-        await bench.door.enqueue([job], within=first)
-        waiting = [asyncio.create_task(bench.door.enqueue([job])) for _ in range(POOL_SIZE)]
+        await bench.jobs.enqueue([job], within=first)
+        waiting = [asyncio.create_task(bench.jobs.enqueue([job])) for _ in range(POOL_SIZE)]
         await blocked(observer, POOL_SIZE)
         renewing = asyncio.create_task(bench.store.renew(registration, [], HOUR))
         done, _ = await asyncio.wait([renewing], timeout=PATIENCE.total_seconds())
@@ -72,7 +72,7 @@ async def test_a_worker_stopped_in_a_capped_claim_frees_the_scope(bench: Bench) 
 async def test_an_unsendable_value_is_not_an_unreachable_database(bench: Bench) -> None:
     """Repeating it would never help."""
     with pytest.raises((LeaseholdError, asyncpg.PostgresError, ValueError)) as raised:
-        await bench.door.enqueue([NewJob(definition="report", correlation_id="\ud800")])
+        await bench.jobs.enqueue([NewJob(definition="report", correlation_id="\ud800")])
     assert not isinstance(raised.value, Unreachable)
 
 

@@ -30,10 +30,10 @@ async def test_a_look_before_a_sleep_notes_nothing_about_it(bench: Bench, observ
     """A producer finds no sleeper, is held up, and notes that after a worker has gone to sleep."""
     registration = await bench.worker()
     begun = await observer.fetchval("select pg_sequence_last_value(leasehold.sleeps_begun('report'))")
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         await observer.execute("select setval(leasehold.sleeps_over('report'), $1)", begun)
         await bench.enqueue()
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_a_sleeper_that_a_producer_is_about_to_wake_still_sleeps(
@@ -41,7 +41,7 @@ async def test_a_sleeper_that_a_producer_is_about_to_wake_still_sleeps(
 ) -> None:
     """It may roll back."""
     registration, producer = await bench.worker(), await connections.open()
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         transaction = producer.transaction()
         await transaction.start()
         await producer.execute("select leasehold.wake_for_one('report', $1, null)", bench.tenant)
@@ -49,14 +49,14 @@ async def test_a_sleeper_that_a_producer_is_about_to_wake_still_sleeps(
         await transaction.rollback()
         assert await sleepers(observer) == [registration.worker]
         assert not await nobody_sleeps(observer)
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_a_wake_notes_no_sleep_as_over_before_the_commit(
     bench: Bench, observer: Raw, connections: Connections
 ) -> None:
     registration, producer = await bench.worker(), await connections.open()
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         transaction = producer.transaction()
         await transaction.start()
         for _ in range(2):
@@ -64,18 +64,18 @@ async def test_a_wake_notes_no_sleep_as_over_before_the_commit(
         await transaction.rollback()
         assert not await nobody_sleeps(observer)
         await bench.enqueue()
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 @pytest.mark.parametrize("alike", [True, False])
 async def test_a_sleeper_for_another_definition_is_not_woken(bench: Bench, observer: Raw, alike: bool) -> None:
     """Also not looked for, unless that definition shares a counter with ours."""
     registration = await bench.join(await observer.fetchval(ONE_LIKE_REPORT, alike))
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         assert await nobody_sleeps(observer) is not alike
         await bench.enqueue()
         assert await nobody_sleeps(observer) is not alike
-        assert await heard_so_far(observer, {registration: ears}) == {}
+        assert await heard_so_far(observer, {registration: listener}) == {}
 
 
 async def test_while_nobody_sleeps_an_old_snapshot_notifies_nobody(
@@ -83,10 +83,10 @@ async def test_while_nobody_sleeps_an_old_snapshot_notifies_nobody(
 ) -> None:
     """An old snapshot can't see workers that went to sleep since; but it sees the present count."""
     registration, producer = await bench.worker(), await connections.open()
-    async with listening(bench.store, registration) as ears:
+    async with listening(bench.store, registration) as listener:
         async with producer.transaction(isolation="repeatable_read"):
             assert await producer.fetchval("select leasehold.wake_for_one('report', $1, null)", bench.tenant) == 0
-        assert await heard_so_far(observer, {registration: ears}) == {}
+        assert await heard_so_far(observer, {registration: listener}) == {}
 
 
 async def test_a_sleep_counts_though_a_dump_says_that_more_are_over(bench: Bench, observer: Raw) -> None:
@@ -94,10 +94,10 @@ async def test_a_sleep_counts_though_a_dump_says_that_more_are_over(bench: Bench
     registration = await bench.worker()
     begun = await observer.fetchval("select pg_sequence_last_value(leasehold.sleeps_begun('report'))")
     await observer.execute("select setval(leasehold.sleeps_over('report'), $1)", begun + 1)
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         assert not await nobody_sleeps(observer)
         await bench.enqueue()
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_after_such_a_sleep_producers_note_what_is_over_again(bench: Bench, observer: Raw) -> None:

@@ -50,17 +50,17 @@ async def test_these_are_days_of_other_lengths_there(bench: Bench, noon: datetim
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_plain_jobs(bench: Bench, noon: datetime, count: int) -> None:
-    for placed in await bench.door.enqueue([DELAYED] * count):
+    for placed in await bench.jobs.enqueue([DELAYED] * count):
         assert await hours(bench, placed.id, noon) == 24
 
 
 async def test_other_jobs(bench: Bench, noon: datetime) -> None:
-    for placed in await bench.door.enqueue([replace(DELAYED, dedupe=keyed()), replace(DELAYED, priority=1)]):
+    for placed in await bench.jobs.enqueue([replace(DELAYED, dedupe=keyed()), replace(DELAYED, priority=1)]):
         assert await hours(bench, placed.id, noon) == 24
 
 
 async def test_jobs_in_one_of_many_chunks(bench: Bench, noon: datetime) -> None:
-    async with bench.door.bulk_transaction() as bulk:
+    async with bench.jobs.bulk_transaction() as bulk:
         (placed,) = await bulk.enqueue([DELAYED])
     assert await hours(bench, placed.id, noon) == 24
 
@@ -74,7 +74,7 @@ async def test_a_job_in_the_transaction_of_its_caller(bench: Bench, noon: dateti
 
 async def test_a_job_that_is_moved(bench: Bench, noon: datetime) -> None:
     job = await bench.enqueue()
-    await bench.door.reschedule([job], delay=DAY)
+    await bench.jobs.reschedule([job], delay=DAY)
     assert await hours(bench, job, noon) == 24
 
 

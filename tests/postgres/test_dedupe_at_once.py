@@ -68,7 +68,7 @@ async def test_the_second_caller_creates_the_job_after_a_rollback(
         await transaction.rollback()
         (created,) = await second
     assert created.created
-    assert [record.id for record in await all_jobs(bench.door)] == [created.id] != [undone.id]
+    assert [record.id for record in await all_jobs(bench.jobs)] == [created.id] != [undone.id]
 
 
 async def test_a_holder_that_is_canceled_frees_its_key(bench: Bench, second_store: Store) -> None:
@@ -95,19 +95,19 @@ async def test_thirty_two_enqueues_with_one_key_make_one_job(bench: Bench, secon
     answers = await at_once(*(partial(placed, stores[number % 2], job(mode)) for number in range(32)))
     assert sum(each.created for (each,) in answers) == 1
     assert len({each.id for (each,) in answers}) == 1
-    assert len(await all_jobs(bench.door)) == 1
+    assert len(await all_jobs(bench.jobs)) == 1
 
 
 @MODES
 async def test_keys_taken_and_freed_at_once_give_all_callers_answers(bench: Bench, mode: Mode) -> None:
     async def enqueue_and_cancel() -> JobId:
         (answer,) = await placed(bench.store, job(mode))
-        await bench.door.cancel([answer.id])
+        await bench.jobs.cancel([answer.id])
         return answer.id
 
     for _ in range(10):
         ids = await at_once(*(enqueue_and_cancel for _ in range(8)))
-        assert {record.id for record in await all_jobs(bench.door)} >= set(ids)
+        assert {record.id for record in await all_jobs(bench.jobs)} >= set(ids)
 
 
 # Callers that give up
@@ -124,7 +124,7 @@ async def test_a_waiting_enqueue_that_is_canceled_leaves_nothing(
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
         assert second.cancelled()
-    assert [record.id for record in await all_jobs(bench.door)] == [held.id]
+    assert [record.id for record in await all_jobs(bench.jobs)] == [held.id]
     assert (await placed(bench.store, job(mode, "another-key")))[0].created
 
 
@@ -140,7 +140,7 @@ async def test_the_pool_works_on_after_all_of_its_connections_were_given_up(
             each.cancel()
         await asyncio.gather(*many, return_exceptions=True)
         await at_once(*(partial(placed, bench.store, job(mode, f"key-{number}")) for number in range(20)))
-    assert len(await all_jobs(bench.door)) == 21
+    assert len(await all_jobs(bench.jobs)) == 21
 
 
 @MODES
@@ -152,7 +152,7 @@ async def test_a_waiting_enqueue_that_times_out_leaves_nothing(
         (held,) = await placed(bench.store, job(mode), within=first)
         with pytest.raises(asyncpg.QueryCanceledError):
             await placed(bench.store, job(mode), job(mode, "another-key"), within=impatient)
-    assert [record.id for record in await all_jobs(bench.door)] == [held.id]
+    assert [record.id for record in await all_jobs(bench.jobs)] == [held.id]
     await impatient.execute("set statement_timeout = 0")  # planning alone may take 50 ms before PostgreSQL 18
     assert await placed(bench.store, job(mode), within=impatient) == [EnqueueResult(held.id, created=False)]
 
@@ -222,7 +222,7 @@ async def test_a_batch_that_gives_up_on_a_key_keeps_nothing_of_the_batch(bench: 
     await observer.execute(NEVER_SETTLED)
     with pytest.raises(TransactionConflict):
         await placed(bench.store, job(WhileActive()), NewJob(definition="email"))
-    assert [record.definition for record in await all_jobs(bench.door)] == ["report"]
+    assert [record.definition for record in await all_jobs(bench.jobs)] == ["report"]
 
 
 async def test_a_repeated_call_with_an_id_holds_its_key_no_longer(bench: Bench) -> None:

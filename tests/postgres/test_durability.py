@@ -83,13 +83,13 @@ async def test_a_claim_is_no_promise_and_commits_as_it_may(careless: Careless) -
     ids=["one", "one that says more", "alike", "different", "keyed", "keyed for ever"],
 )
 async def test_an_enqueue_commits_durably(careless: Careless, jobs: list[NewJob]) -> None:
-    assert await careless.commits_of(lambda: careless.bench.door.enqueue(jobs)) == {"on"}
+    assert await careless.commits_of(lambda: careless.bench.jobs.enqueue(jobs)) == {"on"}
 
 
 async def test_a_replace_commits_durably(careless: Careless) -> None:
     await careless.bench.enqueue(dedupe=keyed())
     again = NewJob(definition="email", dedupe=Dedupe(keyed().key, on_conflict=OnConflict.REPLACE))
-    assert await careless.commits_of(lambda: careless.bench.door.enqueue([again])) == {"on"}
+    assert await careless.commits_of(lambda: careless.bench.jobs.enqueue([again])) == {"on"}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_a_replace_commits_durably(careless: Careless) -> None:
 )
 async def test_a_large_enqueue_in_pieces_commits_durably(careless: Careless, jobs: list[NewJob]) -> None:
     async def fill() -> None:
-        async with careless.bench.door.bulk_transaction() as bulk:
+        async with careless.bench.jobs.bulk_transaction() as bulk:
             await bulk.enqueue(jobs)
 
     assert await careless.commits_of(fill) == {"on"}
@@ -108,7 +108,7 @@ async def test_a_large_enqueue_in_pieces_commits_durably(careless: Careless, job
 async def test_an_enqueue_in_a_callers_transaction_is_durable(careless: Careless) -> None:
     async def enqueue() -> None:
         async with careless.observer.transaction():
-            await careless.bench.door.enqueue([NewJob(definition="report")], careless.observer)
+            await careless.bench.jobs.enqueue([NewJob(definition="report")], careless.observer)
 
     assert await careless.commits_of(enqueue) == {"on"}
 
@@ -149,14 +149,14 @@ async def test_a_finish_in_a_handlers_transaction_is_durable(careless: Careless)
 @pytest.mark.parametrize("runs", [False, True], ids=["waits", "runs"])
 async def test_a_cancel_commits_durably(careless: Careless, runs: bool) -> None:
     job = (await careless.bench.running()).job if runs else await careless.bench.enqueue()
-    assert await careless.commits_of(lambda: careless.bench.door.cancel([job])) == {"on"}
+    assert await careless.commits_of(lambda: careless.bench.jobs.cancel([job])) == {"on"}
 
 
 async def test_a_manual_retry_commits_durably(careless: Careless) -> None:
     job: JobId = await careless.bench.dead_lettered()
-    assert await careless.commits_of(lambda: careless.bench.door.retry({job: 1})) == {"on"}
+    assert await careless.commits_of(lambda: careless.bench.jobs.retry({job: 1})) == {"on"}
 
 
 async def test_a_reschedule_commits_durably(careless: Careless) -> None:
     job = await careless.bench.enqueue()
-    assert await careless.commits_of(lambda: careless.bench.door.reschedule([job], HOUR)) == {"on"}
+    assert await careless.commits_of(lambda: careless.bench.jobs.reschedule([job], HOUR)) == {"on"}

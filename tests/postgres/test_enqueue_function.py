@@ -174,17 +174,17 @@ async def test_an_id_that_is_made_here_is_in_the_order_of_time(bench: Bench, obs
 
 async def test_it_wakes_who_sleeps(bench: Bench, observer: Raw) -> None:
     registration = await bench.join()
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         await enqueue(observer)
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK
 
 
 async def test_a_replaced_job_wakes_a_worker_that_sleeps_longer(bench: Bench, observer: Raw) -> None:
     await enqueue(observer, f"{DEFAULTS}, delay => '1 hour', dedupe_key => 'k'")
     registration = await bench.join()
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         assert (await enqueue(observer, f"{DEFAULTS}, dedupe_key => 'k', on_conflict => 'replace'")).replaced
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK
 
 
 async def test_a_trigger_enqueues_in_the_transaction_that_fires_it(bench: Bench, observer: Raw) -> None:
@@ -204,7 +204,7 @@ async def test_a_trigger_enqueues_in_the_transaction_that_fires_it(bench: Bench,
     await observer.execute("insert into orders values (1)")
     await transaction.rollback()
     await observer.execute("insert into orders values (2), (3)")
-    assert sorted(job.payload["number"] for job in await all_jobs(bench.door)) == [2, 3]
+    assert sorted(job.payload["number"] for job in await all_jobs(bench.jobs)) == [2, 3]
 
 
 async def test_an_enqueue_is_durable_whatever_the_session_said(connections: Connections, bench: Bench) -> None:
@@ -228,7 +228,7 @@ MODES: dict[str, tuple[Mode, str]] = {
 async def test_a_key_from_sql_is_the_same_key_from_python(bench: Bench, observer: Raw, mode: str) -> None:
     python, sql = MODES[mode]
     first = await enqueue(observer, f"{DEFAULTS}, dedupe_key => '{KEY}'{sql}")
-    (second,) = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed(python))])
+    (second,) = await bench.jobs.enqueue([NewJob(definition="report", dedupe=keyed(python))])
     assert (first.created, second) == (True, EnqueueResult(first.id, created=False))
 
 
@@ -236,7 +236,7 @@ async def test_a_key_from_sql_is_the_same_key_from_python(bench: Bench, observer
 async def test_the_canonical_key_from_sql_is_the_same_from_python(bench: Bench, observer: Raw, mode: str) -> None:
     python, sql = MODES[mode]
     payload = {"to": {"z": [1, {"d": None, "c": 2.50}], "a": 1e300}, "b": -0.0, "é": 'x"\\\n', "": []}
-    (first,) = await bench.door.enqueue([NewJob(definition="report", payload=payload, dedupe=Dedupe(None, python))])
+    (first,) = await bench.jobs.enqueue([NewJob(definition="report", payload=payload, dedupe=Dedupe(None, python))])
     said = sql or ", dedupe => 'active'"
     text = json.dumps(dict(reversed(payload.items())), ensure_ascii=False)
     second = await observer.fetchrow(
@@ -329,7 +329,7 @@ async def test_values_that_sql_can_check_are_refused(
     assert message.startswith(f"L{code}: LH-{code}: ")
     assert said in message
     assert "Nothing was enqueued." in message
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_an_inactive_definition_takes_nothing(bench: Bench, observer: Raw) -> None:
@@ -350,7 +350,7 @@ async def test_a_strict_schema_refuses_unknown_tenants(bench: Bench, observer: R
 
 async def test_a_payload_is_measured_without_the_spaces_of_postgres(bench: Bench, observer: Raw) -> None:
     payload: dict[str, Any] = {"numbers": [1] * 100_000, "text": 'a: "b", c ' * 5_000}
-    (placed,) = await bench.door.enqueue([NewJob(definition="report", payload=payload, dedupe=Dedupe())])
+    (placed,) = await bench.jobs.enqueue([NewJob(definition="report", payload=payload, dedupe=Dedupe())])
     assert placed.created
 
 
@@ -360,7 +360,7 @@ async def test_drivers_are_answered_and_not_thrown_out_of_their_transaction(benc
         (row,) = await observer.fetch("select * from leasehold.enqueue_jobs('acme', $1::text::jsonb)", jobs)
         assert (row["job_id"], row["code"]) == (None, "L1002")
         assert await observer.fetch("select * from leasehold.enqueue_jobs('acme', '[]')") == []
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ async def test_a_value_that_no_field_holds_is_answered(bench: Bench, observer: R
         assert row["code"] in ("L1000", "L1001")
         assert "Nothing was enqueued." in row["fix"]
         assert await observer.fetchval("select 1") == 1
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 @pytest.mark.parametrize("jobs", ["7", '{"definition": "report"}', "[7]", '[[{"definition": "report"}]]', "null"])
@@ -408,14 +408,14 @@ async def test_the_largest_number_that_a_float_holds_is_taken(bench: Bench, obse
 async def test_a_refusal_names_which_job_it_is_about(bench: Bench) -> None:
     good, bad = NewJob(definition="report"), NewJob(definition="report", payload={"n": float("nan")})
     with pytest.raises(InvalidInput, match=r"LH-1003: job 3 of those given: payload\.n: nan") as python:
-        await bench.door.enqueue([good, good, bad, good])
+        await bench.jobs.enqueue([good, good, bad, good])
     assert python.value.number == 3
     late = NewJob(definition="report", dedupe=Dedupe("k"))
     object.__setattr__(late, "priority", 10**6)
     with pytest.raises(InvalidInput, match=r"job 2 of those given: .*priority=1000000") as sql:
-        await bench.door.enqueue([good, late])
+        await bench.jobs.enqueue([good, late])
     assert sql.value.number == 2
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 # Documentation

@@ -152,7 +152,7 @@ async def test_a_wrong_guess_is_not_repeated_for_a_second(bench: Bench, idle: Id
 
 
 async def test_while_full_claims_are_slow_there_is_no_guess(bench: Bench, idle: Idle) -> None:
-    marks = postgres(bench.store)._claiming._marks
+    marks = postgres(bench.store)._claiming._positions
     marks._full_allowed_from = idle.now + 1
     await idle.claim()
     assert FEW not in idle.statements
@@ -199,8 +199,8 @@ async def test_no_job_is_slept_through_by_a_worker_that_was_idle(
     await bench.enqueue(delay=DAY)
     registration = await bench.join(tenants=None, lease=365 * DAY)
     connection = await connections.open()
-    async with listening(bench.store, registration) as ears:
-        night = Night(bench, registration, ears, observer)
+    async with listening(bench.store, registration) as listener:
+        night = Night(bench, registration, listener, observer)
         for steps in INTERLEAVINGS:
             assert not await night.sleeps_through([Producer(enqueue(bench), connection, *steps)]), steps
             assert await bench.claim(10, registration) == []

@@ -44,7 +44,7 @@ async def test_claims_of_delayed_jobs_read_no_more_with_time(
     buffers = reading(bench.store, "jobs_future", monkeypatch)
     rounds = []
     for _ in range(ROUNDS):
-        await bench.door.enqueue([NewJob(definition="report", delay=HOUR)] * JOBS)
+        await bench.jobs.enqueue([NewJob(definition="report", delay=HOUR)] * JOBS)
         await bench.move_clock(HOUR + SECOND)
         buffers.clear()
         while claims := (await bench.store.claim(await bench.worker(), 50)).claims:
@@ -62,7 +62,7 @@ async def test_a_late_commit_with_a_past_due_time_is_claimed(
     postgres(bench.store)._claiming._monotonic = lambda: now[0]
     producer = await connections.open()
     async with producer.transaction():
-        (late,) = await bench.door.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
+        (late,) = await bench.jobs.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
         await bench.move_clock(HOUR)
         assert await bench.claim() == []
     assert (await bench.store.claim(await bench.worker(), 10)).claims == []
@@ -77,7 +77,7 @@ async def test_a_worker_that_goes_to_sleep_claims_a_job_that_committed_late(
     postgres(bench.store)._claiming._monotonic = lambda: 1000.0
     producer = await connections.open()
     async with producer.transaction():
-        (late,) = await bench.door.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
+        (late,) = await bench.jobs.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
         await bench.move_clock(HOUR)
         assert await bench.claim() == []
     settled = await bench.store.prepare_to_sleep(await bench.worker(), 10)
@@ -160,7 +160,7 @@ async def test_heartbeats_read_no_more_with_time(
     buffers = reading_of_heartbeats(bench.store, monkeypatch)
     registration, rounds = await bench.worker(), []
     for _ in range(ROUNDS):
-        await bench.door.enqueue([NewJob(definition="report", delay=HOUR)] * JOBS)
+        await bench.jobs.enqueue([NewJob(definition="report", delay=HOUR)] * JOBS)
         await bench.move_clock(HOUR + SECOND)
         while claims := await bench.claim(50):
             await bench.finish_all([(claim, Succeeded()) for claim in claims])

@@ -84,7 +84,7 @@ async def test_a_missing_field_is_refused(sql: Raw, bench: Bench) -> None:
         "LH-1001: sync_folder: payload.folder: missing. "
         "Nothing was enqueued. Its schema: leasehold definitions show sync_folder"
     )
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_an_unknown_field_is_refused_with_the_known_ones(sql: Raw) -> None:
@@ -133,7 +133,7 @@ async def test_a_definition_without_a_schema_takes_any_object(sql: Raw) -> None:
 
 async def test_fields_with_defaults_may_be_left_out(sql: Raw, bench: Bench) -> None:
     await enqueue(sql, {"folder": 9.0})
-    (job,) = await all_jobs(bench.door)
+    (job,) = await all_jobs(bench.jobs)
     assert job.payload == {"folder": 9}
 
 
@@ -147,7 +147,7 @@ async def test_jobs_of_a_driver_are_answered_with_their_number(sql: Raw, bench: 
     (row,) = await sql.fetch("select * from leasehold.enqueue_jobs('acme', $1)", json.dumps(jobs))
     assert (row["code"], row["about"]) == ("L1001", "2")
     assert row["happened"] == 'LH-1001: sync_folder: payload.folder: "two" is not of type integer.'
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_a_version_that_is_named_is_the_one_that_counts(sql: Raw, bench: Bench) -> None:
@@ -166,13 +166,13 @@ async def test_a_driver_that_validates_itself_says_so(sql: Raw) -> None:
 
 
 async def test_python_pays_for_no_second_check(bench: Bench, observer: Raw) -> None:
-    """The database's check is broken here: only SQL's own door meets it."""
+    """The database's check is broken here: only an enqueue from SQL meets it."""
     await bench.store.sync_definitions([SYNC])
     await observer.execute("alter function leasehold.require_valid rename to elsewhere")
     plain = NewJob(definition="sync_folder", payload={"folder": 1})
     keyed = NewJob(definition="sync_folder", payload={"folder": 1}, correlation_id="c", id=None, priority=1)
-    await bench.door.enqueue([plain])
-    await bench.door.enqueue([plain, keyed])
+    await bench.jobs.enqueue([plain])
+    await bench.jobs.enqueue([plain, keyed])
     with pytest.raises(asyncpg.UndefinedFunctionError):
         await enqueue(observer, {"folder": 1})
 

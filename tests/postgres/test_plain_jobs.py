@@ -68,7 +68,7 @@ async def test_jobs_beyond_one_statement_are_one_transaction(bench: Bench, monke
     alike = PlainJobs.of(jobs)
     assert alike is not None
     assert [len(piece.jobs) for piece in alike.pieces()] == [3, 3, 3, 1]
-    placed = await bench.door.enqueue(jobs)
+    placed = await bench.jobs.enqueue(jobs)
     assert [(await bench.job(each.id)).payload["number"] for each in placed] == list(range(10))
     assert await bench.claimed_jobs() == [each.id for each in placed]
 
@@ -80,9 +80,9 @@ async def test_such_a_transaction_may_be_the_callers(
     connection = await connections.open()
     transaction = connection.transaction()
     await transaction.start()
-    assert len(await bench.door.enqueue(numbered(3), within=connection)) == 3
+    assert len(await bench.jobs.enqueue(numbered(3), within=connection)) == 3
     await transaction.rollback()
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 # Wakes
@@ -108,43 +108,43 @@ async def test_a_look_for_sleepers_is_younger_than_its_lock(observer: Raw, conne
 
 async def test_a_bulk_transaction_blocks_no_one_and_wakes_once(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
-    async with asleep(bench.store, registration) as ears:
-        async with bench.door.bulk_transaction() as bulk:
+    async with asleep(bench.store, registration) as listener:
+        async with bench.jobs.bulk_transaction() as bulk:
             for _ in range(3):
                 await bulk.enqueue(numbered(5))
             assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
             assert len(await observer.fetch("select from leasehold.sleepers for update nowait")) == 1
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_jobs_with_keys_hold_the_lock_of_sleepers_no_earlier(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
-    async with asleep(bench.store, registration) as ears:
-        async with bench.door.bulk_transaction() as bulk:
+    async with asleep(bench.store, registration) as listener:
+        async with bench.jobs.bulk_transaction() as bulk:
             await bulk.enqueue([replace(job, dedupe=Dedupe(f"key-{n}")) for n, job in enumerate(numbered(5))])
             assert await observer.fetchval("select pg_try_advisory_xact_lock(leasehold.sleep_key())")
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_a_postponed_job_wakes_a_worker_that_sleeps_longer(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
-    async with asleep(bench.store, registration) as ears:
-        async with bench.door.bulk_transaction() as bulk:
+    async with asleep(bench.store, registration) as listener:
+        async with bench.jobs.bulk_transaction() as bulk:
             await bulk.enqueue([replace(job, delay=timedelta(hours=1)) for job in numbered(2)])
             await bulk.enqueue([replace(job, delay=timedelta(minutes=1)) for job in numbered(2)])
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_one_that_is_rolled_back_wakes_nobody(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
 
     async def fails() -> None:
-        async with bench.door.bulk_transaction() as bulk:
+        async with bench.jobs.bulk_transaction() as bulk:
             await bulk.enqueue(numbered(5))
             raise RuntimeError
 
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         with pytest.raises(RuntimeError):
             await fails()
-        assert await heard_so_far(observer, {registration: ears}) == {}
+        assert await heard_so_far(observer, {registration: listener}) == {}
         assert await sleepers(observer) == [registration.worker]

@@ -57,7 +57,7 @@ class Hot:
 
     def __init__(self, store: Store, sql: Raw, registration: Registration, second: Registration) -> None:
         self.store, self.sql, self.registration, self.second = store, sql, registration, second
-        self.door = store.tenant(ACME)
+        self.jobs = store.tenant(ACME)
         self.hours = 100
 
     def earlier(self) -> timedelta:
@@ -84,44 +84,44 @@ class Hot:
 
 
 async def enqueue_while_none_sleeps(hot: Hot) -> None:
-    await hot.door.enqueue([JOB])
+    await hot.jobs.enqueue([JOB])
     await hot.run()
 
 
 async def enqueue_while_a_worker_sleeps(hot: Hot) -> None:
     await hot.sleep()
-    await hot.door.enqueue([JOB])
+    await hot.jobs.enqueue([JOB])
     await hot.run()
 
 
 async def enqueue_for_later_while_a_worker_sleeps(hot: Hot) -> None:
     await hot.sleep()
-    await hot.door.enqueue([NewJob(definition="report", delay=hot.earlier())])
+    await hot.jobs.enqueue([NewJob(definition="report", delay=hot.earlier())])
 
 
 async def enqueue_with_a_key_while_a_worker_sleeps(hot: Hot) -> None:
     await hot.sleep()
-    await hot.door.enqueue([KEYED])
+    await hot.jobs.enqueue([KEYED])
     await hot.run()
 
 
 async def enqueue_with_a_key_and_without_in_turn(hot: Hot) -> None:
     for job in (KEYED, JOB):
         await hot.sleep()
-        await hot.door.enqueue([job])
+        await hot.jobs.enqueue([job])
         await hot.run()
 
 
 async def enqueue_many_while_a_worker_sleeps(hot: Hot) -> None:
     await hot.sleep()
-    await hot.door.enqueue([JOB] * 5)
+    await hot.jobs.enqueue([JOB] * 5)
     await hot.run()
 
 
 async def enqueue_within_a_transaction(hot: Hot) -> None:
     await hot.sleep()
     async with hot.sql.transaction():
-        await hot.door.enqueue([JOB], within=hot.sql)
+        await hot.jobs.enqueue([JOB], within=hot.sql)
     await hot.run()
 
 
@@ -146,14 +146,14 @@ async def enqueue_many_by_sql_while_a_worker_sleeps(hot: Hot) -> None:
 
 async def enqueue_in_chunks_of_one_transaction(hot: Hot) -> None:
     await hot.sleep()
-    async with hot.door.bulk_transaction() as bulk:
+    async with hot.jobs.bulk_transaction() as bulk:
         for _ in range(2):
             await bulk.enqueue([JOB] * 5)
     await hot.run()
 
 
 async def finish_in_the_transaction_of_a_handler(hot: Hot) -> None:
-    await hot.door.enqueue([JOB])
+    await hot.jobs.enqueue([JOB])
     (claim,) = await hot.claim()
     transaction = hot.store.transaction(claim, None)
     await transaction.begin()
@@ -163,19 +163,19 @@ async def finish_in_the_transaction_of_a_handler(hot: Hot) -> None:
 
 async def finish_where_the_definition_is_capped(hot: Hot) -> None:
     await hot.sleep()
-    await hot.door.enqueue([JOB] * 5)
+    await hot.jobs.enqueue([JOB] * 5)
     await hot.run()
 
 
 async def retry_at_once(hot: Hot) -> None:
-    await hot.door.enqueue([JOB])
+    await hot.jobs.enqueue([JOB])
     await hot.run(Snoozed(timedelta()))
     await hot.run()
 
 
 async def retry_later(hot: Hot) -> None:
     await hot.sleep()
-    await hot.door.enqueue([JOB])
+    await hot.jobs.enqueue([JOB])
     await hot.run(Raised("E", "no jitter", retry_in=hot.earlier()))
 
 
@@ -184,7 +184,7 @@ async def heartbeat_of_an_idle_worker(hot: Hot) -> None:
 
 
 async def heartbeat_of_a_busy_worker(hot: Hot) -> None:
-    await hot.door.enqueue([JOB])
+    await hot.jobs.enqueue([JOB])
     claims = await hot.claim()
     looks = postgres(hot.store)._looks.setdefault(hot.registration.worker, HeartbeatLooks())
     looks._thorough_from = float("inf")
@@ -193,7 +193,7 @@ async def heartbeat_of_a_busy_worker(hot: Hot) -> None:
 
 
 async def log_lines(hot: Hot) -> None:
-    await hot.door.enqueue([JOB])
+    await hot.jobs.enqueue([JOB])
     claims = await hot.claim()
     await hot.store.append_log([(claim, LogLine(number, "a line")) for claim in claims for number in (1, 2)])
     await hot.store.finish([(claim, SUCCEEDED) for claim in claims])
@@ -201,7 +201,7 @@ async def log_lines(hot: Hot) -> None:
 
 async def pass_a_wake_on(hot: Hot) -> None:
     """A second worker begins to sleep, and is woken by the first for a job that is there."""
-    await hot.door.enqueue([JOB])
+    await hot.jobs.enqueue([JOB])
     await postgres(hot.store)._claimer.fetch("fleet/sleep", worker=hot.second.worker, **served(hot.second))
     await hot.store.wake_another(hot.registration)
     assert not await hot.sql.fetchval("select count(*) from leasehold.sleepers")

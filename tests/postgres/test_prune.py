@@ -11,7 +11,7 @@ from leasehold.model.job import LogLine, NewJob
 
 async def test_keys_that_are_held_no_longer_all_go_at_once(bench: Bench, observer: Raw) -> None:
     jobs = [NewJob(definition="report", dedupe=Dedupe(f"key-{number}", Within(HOUR))) for number in range(10)]
-    await bench.door.enqueue(jobs)
+    await bench.jobs.enqueue(jobs)
     await bench.move_clock(2 * HOUR)
     await bench.store.prune(3)
     assert await observer.fetchval("select count(*) from leasehold.dedupe_holds where expires_at is not null") == 0

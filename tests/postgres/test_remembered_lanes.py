@@ -32,7 +32,7 @@ class Steered:
         self.statements: list[str] = []
         claiming = postgres(bench.store)._claiming
         claiming._monotonic = lambda: self.now
-        self.marks = claiming._marks
+        self.marks = claiming._positions
         self.marks.MANY_CLAIMED = 1
         stepped(bench.store, self._after)
 

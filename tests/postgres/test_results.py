@@ -32,7 +32,7 @@ async def test_callers_that_wait_at_once_look_by_one_statement(bench: Bench, mon
 
     jobs, claims = await bench.enqueue_many(WAITING), await bench.claim(WAITING)
     monkeypatch.setattr(database, "fetch", noted)
-    waits = [asyncio.create_task(bench.door.wait_until_final(job, HOUR)) for job in jobs]
+    waits = [asyncio.create_task(bench.jobs.wait_until_final(job, HOUR)) for job in jobs]
     await eventually(all_have_looked, what="a look by each")
     before = len(looks)
     await bench.finish_all([(claim, Succeeded(None)) for claim in claims])
@@ -60,7 +60,7 @@ async def test_a_caller_that_gives_up_leaves_no_deaf_connection(
         with pytest.raises(asyncio.CancelledError):
             await first
     claim = await bench.running()
-    assert await bench.door.wait_until_final(claim.job, timedelta()) is None
+    assert await bench.jobs.wait_until_final(claim.job, timedelta()) is None
     heard = results.round()
     await bench.succeed(claim)
     async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -91,5 +91,5 @@ async def test_an_error_of_a_look_is_everybodys(bench: Bench, monkeypatch: pytes
         return await fetch(name, **values)
 
     monkeypatch.setattr(database, "fetch", fails)
-    gone = await asyncio.gather(*(bench.door.wait_until_final(job, HOUR) for job in jobs), return_exceptions=True)
+    gone = await asyncio.gather(*(bench.jobs.wait_until_final(job, HOUR) for job in jobs), return_exceptions=True)
     assert [str(error) for error in gone] == ["gone"] * 3

@@ -118,7 +118,7 @@ def full(marks: ClaimPositions, times: int, seconds: float, now: float = 0) -> N
 
 def marked(marks: ClaimPositions, seconds: float, times: int = ClaimPositions.TRIAL, now: float = 0) -> None:
     for _ in range(times):
-        marks.marked_claim_took(seconds, touched=10, now=now)
+        marks.positioned_claim_took(seconds, touched=10, now=now)
 
 
 def test_claims_are_full_ones_as_long_as_those_are_not_slow() -> None:
@@ -215,29 +215,29 @@ def test_one_full_claim_that_was_fast_may_be_chance() -> None:
 def test_a_marked_claim_goes_on_behind_the_last_job_of_each_priority() -> None:
     marks, lane = ClaimPositions(), tenant("a")
     marks.claimed([("report", "a", 1, 7), ("report", "a", 100, 3), ("report", "a", 100, 5)])
-    assert marks.stretches([lane], full=False)[1:] == [LaneRange(lane, 1, 7, 99), LaneRange(lane, 100, 5)]
-    assert marks.stretches([lane], full=True) == [LaneRange(lane)]
+    assert marks.ranges([lane], full=False)[1:] == [LaneRange(lane, 1, 7, 99), LaneRange(lane, 100, 5)]
+    assert marks.ranges([lane], full=True) == [LaneRange(lane)]
 
 
 def test_a_claim_by_positions_sees_more_urgent_jobs() -> None:
     marks, lane = ClaimPositions(), tenant("a")
     marks.claimed([("report", "a", 100, 3)])
-    assert marks.stretches([lane], full=False)[0] == LaneRange(lane, to_priority=99)
+    assert marks.ranges([lane], full=False)[0] == LaneRange(lane, to_priority=99)
 
 
 def test_nothing_is_more_urgent_than_the_most_urgent() -> None:
     marks, lane = ClaimPositions(), tenant("a")
     marks.claimed([("report", "a", LOWEST, 3)])
-    assert marks.stretches([lane], full=False) == [LaneRange(lane, LOWEST, 3)]
+    assert marks.ranges([lane], full=False) == [LaneRange(lane, LOWEST, 3)]
 
 
 def test_a_mark_goes_down_again_when_an_older_job_turns_up() -> None:
     marks, lane = ClaimPositions(), tenant("a")
     marks.claimed([("report", "a", 100, 9)])
     marks.claimed([("report", "a", 100, 4)])
-    assert marks.stretches([lane], full=False)[-1] == LaneRange(lane, 100, 4)
+    assert marks.ranges([lane], full=False)[-1] == LaneRange(lane, 100, 4)
 
 
 def test_a_lane_without_a_mark_is_read_from_its_beginning() -> None:
     lane = tenant("new")
-    assert ClaimPositions().stretches([lane], full=False) == [LaneRange(lane)]
+    assert ClaimPositions().ranges([lane], full=False) == [LaneRange(lane)]

@@ -33,7 +33,7 @@ Make = Callable[[Raw], Awaitable[JobId]]
 
 def enqueue(bench: Bench) -> Make:
     async def make(connection: Raw) -> JobId:
-        (placed,) = await bench.door.enqueue([NewJob(definition="report")], within=connection)
+        (placed,) = await bench.jobs.enqueue([NewJob(definition="report")], within=connection)
         return placed.id
 
     return make
@@ -93,8 +93,8 @@ async def settle_against(bench: Bench, registration: Registration, producers: Se
 class Night:
     """One worker that settles again and again, each time as if for the first time."""
 
-    def __init__(self, bench: Bench, registration: Registration, ears: WakeListener, observer: Raw) -> None:
-        self._bench, self._registration, self._ears, self._observer = bench, registration, ears, observer
+    def __init__(self, bench: Bench, registration: Registration, listener: WakeListener, observer: Raw) -> None:
+        self._bench, self._registration, self._ears, self._observer = bench, registration, listener, observer
 
     async def sleeps_through(self, producers: Sequence[Producer]) -> bool:
         """Returns whether the worker sleeps and no wake comes, though a job was committed."""
@@ -134,8 +134,8 @@ async def test_no_job_is_slept_through_at_any_step(
     bench: Bench, worker: Registration, connections: Connections, observer: Raw, isolation: Isolation
 ) -> None:
     connection = await connections.open()
-    async with listening(bench.store, worker) as ears:
-        night = Night(bench, worker, ears, observer)
+    async with listening(bench.store, worker) as listener:
+        night = Night(bench, worker, listener, observer)
         for steps in INTERLEAVINGS:
             producer = Producer(enqueue(bench), connection, *steps, isolation=isolation)
             assert not await night.sleeps_through([producer]), f"inserted and committed at {steps}: no worker came"
@@ -147,8 +147,8 @@ async def test_without_asking_who_is_in_flight_a_job_is_slept_through(
     """The control: inserted before there was a sleeper, committed after the last claim. The test above can fail."""
     with_statement(bench.store, "fleet/may_sleep", "select $1::text[] is not null")
     connection = await connections.open()
-    async with listening(bench.store, worker) as ears:
-        night = Night(bench, worker, ears, observer)
+    async with listening(bench.store, worker) as listener:
+        night = Night(bench, worker, listener, observer)
         lost = [
             steps
             for steps in INTERLEAVINGS
@@ -162,8 +162,8 @@ async def test_no_job_is_slept_through_when_producers_roll_back(
 ) -> None:
     chance = random.Random(7)
     three = [await connections.open() for _ in range(3)]
-    async with listening(bench.store, worker) as ears:
-        night = Night(bench, worker, ears, observer)
+    async with listening(bench.store, worker) as listener:
+        night = Night(bench, worker, listener, observer)
         for number in range(150):
             producers = [
                 Producer(
@@ -193,8 +193,8 @@ async def test_no_finish_that_frees_a_capped_scope_is_slept_through(
         assert not await second_store.finish([(running, decide(Succeeded(), running, jitter=0))])
         return waiting
 
-    async with listening(bench.store, worker) as ears:
-        night = Night(bench, worker, ears, observer)
+    async with listening(bench.store, worker) as listener:
+        night = Night(bench, worker, listener, observer)
         for steps in INTERLEAVINGS:
             await bench.enqueue()
             (running,) = (await second_store.claim(busy, 1)).claims
@@ -210,19 +210,19 @@ async def test_no_earlier_due_time_is_missed_at_any_step(
     connection = await connections.open()
 
     async def in_an_hour(connection: Raw) -> JobId:
-        (placed,) = await bench.door.enqueue([NewJob(definition="report", delay=HOUR)], within=connection)
+        (placed,) = await bench.jobs.enqueue([NewJob(definition="report", delay=HOUR)], within=connection)
         return placed.id
 
-    async with listening(bench.store, worker) as ears:
+    async with listening(bench.store, worker) as listener:
         for steps in INTERLEAVINGS:
             await observer.execute("delete from leasehold.sleepers")
-            await heard_so_far(observer, {worker: ears})
+            await heard_so_far(observer, {worker: listener})
             producer = Producer(in_an_hour, connection, *steps)
             settled = await settle_against(bench, worker, [producer])
             knows = settled.more or (settled.next_due is not None and settled.next_due <= HOUR)
-            assert knows or await heard_so_far(observer, {worker: ears}), f"missed what came at {steps}"
+            assert knows or await heard_so_far(observer, {worker: listener}), f"missed what came at {steps}"
             assert producer.committed is not None
-            await bench.door.cancel([producer.committed])
+            await bench.jobs.cancel([producer.committed])
 
 
 async def test_a_worker_stopped_anywhere_in_the_protocol_blocks_no_enqueue(
@@ -233,7 +233,7 @@ async def test_a_worker_stopped_anywhere_in_the_protocol_blocks_no_enqueue(
     enqueued: list[str] = []
 
     async def after(name: str) -> None:
-        await bench.door.enqueue([NewJob(definition="report", delay=2 * DAY)], within=connection)
+        await bench.jobs.enqueue([NewJob(definition="report", delay=2 * DAY)], within=connection)
         enqueued.append(name)
 
     stepped(bench.store, after)

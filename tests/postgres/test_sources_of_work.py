@@ -43,12 +43,12 @@ async def replaced(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
     await bench.enqueue(dedupe=keyed(), delay=2 * HOUR)
     yield
     replacing = Dedupe(keyed().key, WhileActive(), OnConflict.REPLACE)
-    await bench.door.enqueue([NewJob(definition="report", dedupe=replacing)])
+    await bench.jobs.enqueue([NewJob(definition="report", dedupe=replacing)])
 
 
 async def in_chunks(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
     yield
-    async with bench.door.bulk_transaction() as bulk:
+    async with bench.jobs.bulk_transaction() as bulk:
         await bulk.enqueue([NewJob(definition="report")])
         await bulk.enqueue([NewJob(definition="report")])
 
@@ -61,13 +61,13 @@ async def by_sql(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
 async def retry(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
     job = await bench.failed()
     yield
-    await bench.door.retry({job: 1})
+    await bench.jobs.retry({job: 1})
 
 
 async def run_now(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
     job = await bench.enqueue(delay=2 * HOUR)
     yield
-    await bench.door.reschedule([job], 0 * HOUR)
+    await bench.jobs.reschedule([job], 0 * HOUR)
 
 
 async def given_back(bench: Bench, observer: Raw) -> AsyncGenerator[None, None]:
@@ -123,10 +123,10 @@ async def test_a_source_of_work_wakes_a_sleeper(bench: Bench, observer: Raw, sou
     async with aclosing(source(bench, observer)) as making:
         await anext(making)
         registration = await bench.worker()
-        async with asleep(bench.store, registration) as ears:
+        async with asleep(bench.store, registration) as listener:
             with pytest.raises(StopAsyncIteration):
                 await anext(making)
-            assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+            assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -141,9 +141,9 @@ async def test_a_sleeper_is_woken_for_each_of_its_definitions(bench: Bench, obse
     await bench.store.sync_definitions([REPORT, Definition(other)])
     registration = await bench.join(*([other, "report"] if turned else ["report", other]))
     for definition in ("report", other):
-        async with asleep(bench.store, registration) as ears:
+        async with asleep(bench.store, registration) as listener:
             await bench.enqueue(definition)
-            assert await heard_so_far(observer, {registration: ears}) == {registration: 1}, definition
+            assert await heard_so_far(observer, {registration: listener}) == {registration: 1}, definition
             await bench.succeed(await bench.claim_one(registration))
 
 
@@ -194,10 +194,10 @@ async def test_an_end_that_frees_a_cap_wakes_a_sleeper(bench: Bench, observer: R
     registration = await bench.worker()
     async with aclosing(end(bench, claim)) as ending:
         await anext(ending)
-        async with asleep(bench.store, registration) as ears:
+        async with asleep(bench.store, registration) as listener:
             with pytest.raises(StopAsyncIteration):
                 await anext(ending)
-            assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+            assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 @SCOPES
@@ -206,22 +206,22 @@ async def test_an_administrator_that_lifts_a_hold_wakes_a_sleeper(bench: Bench, 
     await bench.enqueue()
     registration = await bench.worker()
     await bench.store.limit(scope, Limits(max_running=1))
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         await bench.store.limit(scope, Limits(max_running=2))
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
     await bench.store.pause(scope, Pause("maintenance"))
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         await bench.store.pause(scope, None)
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_an_activated_definition_wakes_a_sleeper(bench: Bench, observer: Raw) -> None:
     await bench.enqueue()
     await bench.store.activate("report", False)
     registration = await bench.worker()
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         await bench.store.activate("report", True)
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 @SCOPES
@@ -237,7 +237,7 @@ async def test_a_finish_looks_for_held_work_once_it_has_the_lock(
     await bench.store.limit(scope, Limits(max_running=1))
     claim = await bench.running()
     registration = await bench.join()
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         await holder.execute("select pg_advisory_lock(leasehold.sleep_key())")
         finishing = asyncio.create_task(bench.succeed(claim))
         await blocked(observer, 1)
@@ -246,7 +246,7 @@ async def test_a_finish_looks_for_held_work_once_it_has_the_lock(
         )
         await holder.execute("select pg_advisory_unlock(leasehold.sleep_key())")
         await finishing
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_a_finish_in_a_transaction_tells_who_waits_for_it(bench: Bench, observer: Raw) -> None:
@@ -277,12 +277,12 @@ async def test_no_producer_hangs_behind_a_lock_that_anyone_can_take(
     async with aclosing(source(bench, observer)) as making:
         await anext(making)
         registration = await bench.worker()
-        async with asleep(bench.store, registration) as ears:
+        async with asleep(bench.store, registration) as listener:
             await hostile.execute("select pg_advisory_lock(leasehold.sleep_key())")
             async with asyncio.timeout(20):
                 with pytest.raises(StopAsyncIteration):
                     await anext(making)
-            assert await ears.next() is Wake.WORK
+            assert await listener.next() is Wake.WORK
         await hostile.execute("select pg_advisory_unlock_all()")
 
 
@@ -293,11 +293,11 @@ async def test_a_finish_does_not_hang_behind_that_lock_either(
     await bench.store.limit(TENANT, Limits(max_running=1))
     claim = await bench.running()
     await bench.enqueue()
-    async with asleep(bench.store, await bench.join()) as ears:
+    async with asleep(bench.store, await bench.join()) as listener:
         await hostile.execute("select pg_advisory_lock(leasehold.sleep_key())")
         async with asyncio.timeout(20):
             await bench.succeed(claim)
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK
 
 
 async def test_a_worker_that_goes_to_sleep_meanwhile_is_notified(
@@ -305,15 +305,15 @@ async def test_a_worker_that_goes_to_sleep_meanwhile_is_notified(
 ) -> None:
     """The producer could not take the lock, so the worker fell asleep before the producer's commit."""
     hostile, producer, registration = await connections.open(), await connections.open(), await bench.worker()
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         await hostile.execute("select pg_advisory_lock(leasehold.sleep_key())")
         transaction = producer.transaction()
         await transaction.start()
-        await bench.door.enqueue([NewJob(definition="report")], within=producer)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=producer)
         await hostile.execute("select pg_advisory_unlock(leasehold.sleep_key())")
         await fall_asleep(bench.store, registration)
         await transaction.commit()
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK
 
 
 async def test_a_producer_that_was_refused_keeps_its_lock_timeout(
@@ -323,5 +323,5 @@ async def test_a_producer_that_was_refused_keeps_its_lock_timeout(
     await hostile.execute("select pg_advisory_lock(leasehold.sleep_key())")
     async with producer.transaction():
         await producer.execute("set local lock_timeout = '7s'")
-        await bench.door.enqueue([NewJob(definition="report")], within=producer)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=producer)
         assert await producer.fetchval("show lock_timeout") == "7s"

@@ -76,7 +76,7 @@ async def test_a_stale_claims_lines_are_refused_and_the_live_ones_are_kept(bench
 
 async def test_a_cancel_request_is_for_the_live_claim_only(bench: Bench, twice: Twice) -> None:
     registration, stale, live = twice
-    await bench.door.cancel([live.job])
+    await bench.jobs.cancel([live.job])
     assert (await bench.store.renew(registration, [stale, live], HOUR)).cancels == {live}
 
 

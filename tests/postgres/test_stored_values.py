@@ -78,7 +78,7 @@ async def test_a_job_without_further_attempt_numbers_stops_no_claim(bench: Bench
     ended, waiting = await bench.succeeded(), await bench.enqueue(delay=DAY)
     await observer.execute("update leasehold.jobs_done set attempt = 2147483647 where id = $1", ended)
     with pytest.raises(ValueRefused):
-        await bench.door.retry({ended: 2147483647})
+        await bench.jobs.retry({ended: 2147483647})
     with pytest.raises(asyncpg.CheckViolationError):
         await observer.execute("update leasehold.jobs set attempt = 2147483647 where id = $1", waiting)
     assert (await bench.job(ended)).attempt == 2147483647
@@ -218,7 +218,7 @@ async def test_an_ended_job_with_an_unreadable_result_is_shown(bench: Bench, obs
     record = await bench.job(job)
     assert (record.finished_at, record.source) == (LATEST, "system")
     assert len(record.unreadable) == 3
-    assert (await bench.door.attempts(job))[0].finished_at == LATEST
+    assert (await bench.jobs.attempts(job))[0].finished_at == LATEST
 
 
 async def test_details_and_facts_that_are_no_objects_are_shown(bench: Bench, observer: Raw) -> None:
@@ -280,7 +280,7 @@ async def test_an_overlong_stored_retention_counts_as_the_longest(bench: Bench, 
     claim = await bench.running()
     await bench.succeed(claim)
     waiting = await bench.enqueue()
-    await bench.door.cancel([waiting])
+    await bench.jobs.cancel([waiting])
     assert await bench.status(waiting) is Status.CANCELED
     kept = await observer.fetch("select extract(year from prune_after - finished_at) from leasehold.jobs_done")
     assert len(kept) == 2
@@ -329,7 +329,7 @@ async def test_a_verdict_that_cannot_be_written_is_refused_as_ours(bench: Bench)
 
 async def test_a_number_that_no_column_holds_is_refused_as_ours(bench: Bench) -> None:
     with pytest.raises(ValueRefused, match="LH-1014"):
-        await bench.door.find(Filter(), None, 10**30)
+        await bench.jobs.find(Filter(), None, 10**30)
     with pytest.raises(ValueRefused, match="LH-1014"):
         await bench.store.activate("re\0port", True)
     claim = await bench.running()
@@ -356,7 +356,7 @@ async def test_a_value_nested_too_deep_is_shown_as_text(
 async def test_an_attempt_without_a_start_is_shown(bench: Bench, observer: Raw, leasehold: CommandLine) -> None:
     job = await bench.succeeded()
     await observer.execute("update leasehold.jobs_done set started_at = null where id = $1", job)
-    (attempt,) = await bench.door.attempts(job)
+    (attempt,) = await bench.jobs.attempts(job)
     assert attempt.started_at == attempt.finished_at
     for options in OUTPUTS:
         assert (await leasehold("job", job, *options)).code == 0

@@ -46,56 +46,56 @@ async def gone(store: Store, observer: Raw, registration: Registration) -> None:
 
 
 async def test_one_of_four_sleepers_is_woken_for_one_job(bench: Bench, observer: Raw) -> None:
-    async with all_asleep(bench.store, *[await bench.join() for _ in range(4)]) as ears:
+    async with all_asleep(bench.store, *[await bench.join() for _ in range(4)]) as listener:
         await bench.enqueue()
-        assert (await heard_so_far(observer, ears)).total() == 1
+        assert (await heard_so_far(observer, listener)).total() == 1
 
 
 async def test_one_of_four_sleepers_is_woken_for_a_batch(bench: Bench, observer: Raw) -> None:
-    async with all_asleep(bench.store, *[await bench.join() for _ in range(4)]) as ears:
+    async with all_asleep(bench.store, *[await bench.join() for _ in range(4)]) as listener:
         await bench.enqueue_many(50)
-        assert (await heard_so_far(observer, ears)).total() == 1
+        assert (await heard_so_far(observer, listener)).total() == 1
 
 
 async def test_a_batch_of_two_definitions_wakes_one_sleeper_for_each(bench: Bench, observer: Raw) -> None:
     reports, more_reports, emails = await bench.join("report"), await bench.join("report"), await bench.join("email")
-    async with all_asleep(bench.store, reports, more_reports, emails) as ears:
-        await bench.door.enqueue([NewJob(definition=key) for key in ("email", "report", "email", "report")])
-        assert await heard_so_far(observer, ears) == {reports: 1, emails: 1}
+    async with all_asleep(bench.store, reports, more_reports, emails) as listener:
+        await bench.jobs.enqueue([NewJob(definition=key) for key in ("email", "report", "email", "report")])
+        assert await heard_so_far(observer, listener) == {reports: 1, emails: 1}
 
 
 async def test_a_worker_without_the_definition_is_not_woken(bench: Bench, observer: Raw) -> None:
     emails, reports = await bench.join("email"), await bench.join("report")
-    async with all_asleep(bench.store, emails, reports) as ears:
+    async with all_asleep(bench.store, emails, reports) as listener:
         await bench.enqueue("report")
-        assert await heard_so_far(observer, ears) == {reports: 1}
+        assert await heard_so_far(observer, listener) == {reports: 1}
 
 
 async def test_a_worker_without_the_tenant_is_not_woken(bench: Bench, observer: Raw) -> None:
     other, mine = await bench.join(tenants=(OTHER,)), await bench.join()
-    async with all_asleep(bench.store, other, mine) as ears:
+    async with all_asleep(bench.store, other, mine) as listener:
         await bench.enqueue()
-        assert await heard_so_far(observer, ears) == {mine: 1}
+        assert await heard_so_far(observer, listener) == {mine: 1}
 
 
 async def test_a_woken_worker_is_no_sleeper_any_more(bench: Bench, observer: Raw) -> None:
     first, second = await bench.join(), await bench.join()
-    async with all_asleep(bench.store, first, second) as ears:
+    async with all_asleep(bench.store, first, second) as listener:
         for _ in range(2):
             await bench.enqueue()
-        assert await heard_so_far(observer, ears) == {first: 1, second: 1}
+        assert await heard_so_far(observer, listener) == {first: 1, second: 1}
         assert await sleepers(observer) == []
 
 
 async def test_a_rolled_back_enqueue_wakes_no_worker(bench: Bench, observer: Raw, connections: Connections) -> None:
     connection = await connections.open()
     registration = await bench.worker()
-    async with all_asleep(bench.store, registration) as ears:
+    async with all_asleep(bench.store, registration) as listener:
         transaction = connection.transaction()
         await transaction.start()
-        await bench.door.enqueue([NewJob(definition="report")], within=connection)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=connection)
         await transaction.rollback()
-        assert await heard_so_far(observer, ears) == {}
+        assert await heard_so_far(observer, listener) == {}
         assert await sleepers(observer) == [registration.worker]
 
 
@@ -107,10 +107,10 @@ async def test_a_producer_that_sees_no_sleepers_wakes_all(
     async with connection.transaction(isolation="repeatable_read"):
         await connection.execute("select from leasehold.sleepers")
         registrations = [await bench.join() for _ in range(2)]
-        async with all_asleep(bench.store, *registrations) as ears:
-            await bench.door.enqueue([NewJob(definition="report")], within=connection)
+        async with all_asleep(bench.store, *registrations) as listener:
+            await bench.jobs.enqueue([NewJob(definition="report")], within=connection)
             await connection.execute("commit")
-            assert await heard_so_far(observer, ears) == dict.fromkeys(registrations, 1)
+            assert await heard_so_far(observer, listener) == dict.fromkeys(registrations, 1)
             await connection.execute("begin")
 
 
@@ -120,15 +120,15 @@ async def test_a_producer_that_sees_no_sleepers_wakes_all(
 async def test_a_sleeper_that_stopped_listening_is_passed_over(bench: Bench, observer: Raw) -> None:
     dead, living = await bench.join(), await bench.join()
     await gone(bench.store, observer, dead)
-    async with all_asleep(bench.store, living) as ears:
+    async with all_asleep(bench.store, living) as listener:
         await bench.enqueue()
-        assert await heard_so_far(observer, ears) == {living: 1}
+        assert await heard_so_far(observer, listener) == {living: 1}
         assert await sleepers(observer) == []
 
 
 async def test_a_sleeper_with_a_terminated_session_returns_with_a_wake(bench: Bench, observer: Raw) -> None:
     """Other workers may have been woken instead, or none: it has to look itself."""
-    async with all_asleep(bench.store, await bench.worker()) as ears:
+    async with all_asleep(bench.store, await bench.worker()) as listener:
         terminated = await observer.fetchval(
             """
             select count(pg_terminate_backend(pid)) from pg_locks
@@ -137,7 +137,7 @@ async def test_a_sleeper_with_a_terminated_session_returns_with_a_wake(bench: Be
             """
         )
         assert terminated == 1
-        (heard,) = ears.values()
+        (heard,) = listener.values()
         assert await heard.next() is Wake.WORK
 
 
@@ -153,10 +153,10 @@ async def test_a_worker_listens_again_beside_its_old_session(bench: Bench, conne
     """The network went away without a word: for the server the old session lives on, for hours if need be."""
     registration, old = await bench.worker(), await connections.open()
     await old.execute("select pg_advisory_lock_shared(leasehold.listener_key($1::uuid))", registration.worker)
-    async with asyncio.timeout(SOON.total_seconds()), listening(bench.store, registration) as ears:
+    async with asyncio.timeout(SOON.total_seconds()), listening(bench.store, registration) as listener:
         await fall_asleep(bench.store, registration)
         await bench.enqueue()
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK
 
 
 # Sleepers that another producer holds
@@ -167,12 +167,12 @@ async def test_a_sleeper_held_by_a_rollback_is_woken_for_another_job(
 ) -> None:
     first = await connections.open()
     registration = await bench.worker()
-    async with all_asleep(bench.store, registration) as ears:
+    async with all_asleep(bench.store, registration) as listener:
         transaction = first.transaction()
         await transaction.start()
-        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=first)
         await bench.enqueue()
-        assert await heard_so_far(observer, ears) == {registration: 1}
+        assert await heard_so_far(observer, listener) == {registration: 1}
         await transaction.rollback()
 
 
@@ -184,15 +184,15 @@ async def test_a_producer_waits_a_moment_for_the_holder_of_a_sleeper(
         "create or replace function leasehold.patience() returns text language sql as $$ select '1min' $$"
     )
     registration, first = await bench.join(), await connections.open()
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         transaction = first.transaction()
         await transaction.start()
-        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=first)
         second = asyncio.create_task(bench.enqueue())
         await blocked(observer, 1)
         await transaction.commit()
         await second
-        assert await heard_so_far(observer, {registration: ears}) == {registration: 1}
+        assert await heard_so_far(observer, {registration: listener}) == {registration: 1}
 
 
 async def test_a_producer_leaves_the_lock_timeout_of_its_caller_as_it_was(
@@ -201,8 +201,8 @@ async def test_a_producer_leaves_the_lock_timeout_of_its_caller_as_it_was(
     registration, first, second = await bench.join(), await connections.open(), await connections.open()
     async with asleep(bench.store, registration), first.transaction(), second.transaction():
         await second.execute("set local lock_timeout = '7s'")
-        await bench.door.enqueue([NewJob(definition="report")], within=first)
-        await bench.door.enqueue([NewJob(definition="report")], within=second)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=first)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=second)
         assert await second.fetchval("show lock_timeout") == "7s"
 
 
@@ -213,20 +213,20 @@ async def test_a_dead_held_sleeper_takes_no_wake_from_a_live_one(
     first = await connections.open()
     dead, living = await bench.join(), await bench.join()
     await gone(bench.store, observer, dead)
-    async with all_asleep(bench.store, living) as ears:
+    async with all_asleep(bench.store, living) as listener:
         transaction = first.transaction()
         await transaction.start()
-        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=first)
         await bench.enqueue()
         await transaction.rollback()
-        assert await heard_so_far(observer, ears) == {living: 1}
+        assert await heard_so_far(observer, listener) == {living: 1}
 
 
 async def test_a_new_sleep_does_not_wait_for_a_held_older_one(bench: Bench, connections: Connections) -> None:
     first = await connections.open()
     registration = await bench.worker()
     async with all_asleep(bench.store, registration), first.transaction():
-        await bench.door.enqueue([NewJob(definition="report")], within=first)
+        await bench.jobs.enqueue([NewJob(definition="report")], within=first)
         settled = await bench.store.prepare_to_sleep(registration)
         assert (list(settled.claims), settled.more) == ([], True)
 
@@ -244,9 +244,9 @@ async def test_a_finish_in_a_scope_wakes_a_worker_for_its_waiting_jobs(
     await bench.enqueue()
     useless = await bench.join("email") if scope is TENANT else await bench.join("report", tenants=(OTHER,))
     useful = await bench.join("report")
-    async with all_asleep(bench.store, useless, useful) as ears:
+    async with all_asleep(bench.store, useless, useful) as listener:
         await bench.succeed(claim)
-        assert (await heard_so_far(observer, ears))[useful] == 1
+        assert (await heard_so_far(observer, listener))[useful] == 1
 
 
 @pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant", "definition"])
@@ -257,9 +257,9 @@ async def test_the_end_of_a_pause_wakes_one_that_can_run_what_was_held(
     await bench.enqueue()
     useless = await bench.join("email") if scope is TENANT else await bench.join("report", tenants=(OTHER,))
     useful = await bench.join("report")
-    async with all_asleep(bench.store, useless, useful) as ears:
+    async with all_asleep(bench.store, useless, useful) as listener:
         await bench.store.pause(scope, None)
-        assert (await heard_so_far(observer, ears))[useful] == 1
+        assert (await heard_so_far(observer, listener))[useful] == 1
 
 
 # Passing a wake on
@@ -268,37 +268,37 @@ async def test_the_end_of_a_pause_wakes_one_that_can_run_what_was_held(
 async def test_a_full_worker_wakes_one_that_can_run_the_rest(bench: Bench, observer: Raw) -> None:
     """The sleeper that could run what the full worker has taken comes first in line, and stays asleep."""
     full, useless, useful = await bench.join(), await bench.join("report"), await bench.join("email")
-    async with all_asleep(bench.store, full, useless, useful) as ears:
-        await bench.door.enqueue([NewJob(definition="report", priority=1), NewJob(definition="email")])
+    async with all_asleep(bench.store, full, useless, useful) as listener:
+        await bench.jobs.enqueue([NewJob(definition="report", priority=1), NewJob(definition="email")])
         assert [claim.definition.key for claim in await bench.claim(1, full)] == ["report"]
         await bench.store.wake_another(full)
-        assert await heard_so_far(observer, ears) == {full: 1, useful: 1}
+        assert await heard_so_far(observer, listener) == {full: 1, useful: 1}
 
 
 async def test_a_wake_is_passed_on_by_tenant_too(bench: Bench, observer: Raw) -> None:
     full = await bench.join("report", tenants=(ACME, OTHER))
     useless, useful = await bench.join("report", tenants=(ACME,)), await bench.join("report", tenants=(OTHER,))
-    async with all_asleep(bench.store, full, useless, useful) as ears:
+    async with all_asleep(bench.store, full, useless, useful) as listener:
         await wakes_off(observer, bench.store.tenant(OTHER).enqueue([NewJob(definition="report")]))
         await bench.store.wake_another(full)
-        assert await heard_so_far(observer, ears) == {useful: 1}
+        assert await heard_so_far(observer, listener) == {useful: 1}
 
 
 async def test_a_full_worker_for_all_tenants_wakes_one_for_some(bench: Bench, observer: Raw) -> None:
     full, useless = await bench.join("report", tenants=None), await bench.join("report", tenants=(OTHER,))
     useful = await bench.join("report", tenants=(ACME,))
-    async with all_asleep(bench.store, full, useless, useful) as ears:
-        await wakes_off(observer, bench.door.enqueue([NewJob(definition="report")]))
+    async with all_asleep(bench.store, full, useless, useful) as listener:
+        await wakes_off(observer, bench.jobs.enqueue([NewJob(definition="report")]))
         await bench.store.wake_another(full)
-        assert await heard_so_far(observer, ears) == {useful: 1}
+        assert await heard_so_far(observer, listener) == {useful: 1}
 
 
 async def test_a_wake_is_passed_on_to_one_sleeper_per_lane(bench: Bench, observer: Raw) -> None:
     full, reports, emails = await bench.join(), await bench.join("report"), await bench.join("email")
-    async with all_asleep(bench.store, full, reports, emails) as ears:
-        await wakes_off(observer, bench.door.enqueue([NewJob(definition=key) for key in ("report", "email")]))
+    async with all_asleep(bench.store, full, reports, emails) as listener:
+        await wakes_off(observer, bench.jobs.enqueue([NewJob(definition=key) for key in ("report", "email")]))
         await bench.store.wake_another(full)
-        assert await heard_so_far(observer, ears) == {reports: 1, emails: 1}
+        assert await heard_so_far(observer, listener) == {reports: 1, emails: 1}
 
 
 @pytest.mark.parametrize("tenants", [None, (ACME,)], ids=["all", "named"])
@@ -306,10 +306,10 @@ async def test_one_sleeper_that_can_run_all_is_woken_once(
     bench: Bench, observer: Raw, tenants: tuple[TenantId, ...] | None
 ) -> None:
     full, both, other = [await bench.join(tenants=tenants) for _ in range(3)]
-    async with all_asleep(bench.store, full, both, other) as ears:
-        await wakes_off(observer, bench.door.enqueue([NewJob(definition=key) for key in ("report", "email")]))
+    async with all_asleep(bench.store, full, both, other) as listener:
+        await wakes_off(observer, bench.jobs.enqueue([NewJob(definition=key) for key in ("report", "email")]))
         await bench.store.wake_another(full)
-        assert await heard_so_far(observer, ears) == {both: 1}
+        assert await heard_so_far(observer, listener) == {both: 1}
 
 
 Hold = Callable[[Bench], Awaitable[object]]
@@ -347,18 +347,18 @@ async def test_a_wake_is_not_passed_on_for_work_that_is_held(
     await bench.enqueue()
     await hold(bench)
     full, idle = await bench.join(tenants=tenants), await bench.join(tenants=tenants)
-    async with all_asleep(bench.store, idle) as ears:
+    async with all_asleep(bench.store, idle) as listener:
         await bench.store.wake_another(full)
-        assert await heard_so_far(observer, ears) == {}
+        assert await heard_so_far(observer, listener) == {}
 
 
 async def test_a_worker_that_passes_its_wake_on_is_awake(bench: Bench, observer: Raw) -> None:
     """Its row is still there if its fallback woke it: the next producer would choose a worker that has no room."""
     full, idle = await bench.join(), await bench.join()
-    async with all_asleep(bench.store, full, idle) as ears:
+    async with all_asleep(bench.store, full, idle) as listener:
         await bench.store.wake_another(full)
         await bench.enqueue()
-        assert await heard_so_far(observer, ears) == {idle: 1}
+        assert await heard_so_far(observer, listener) == {idle: 1}
 
 
 async def wakes_off(observer: Raw, enqueue: Awaitable[object]) -> None:
@@ -380,9 +380,9 @@ async def test_a_worker_that_settled_into_work_is_not_taken_for_a_sleeper(bench:
     await bench.enqueue()
     async with listening(bench.store, busy) as busy_ears:
         assert len((await bench.store.prepare_to_sleep(busy)).claims) == 1
-        async with all_asleep(bench.store, idle) as ears:
+        async with all_asleep(bench.store, idle) as listener:
             await bench.enqueue()
-            assert await heard_so_far(observer, {busy: busy_ears, **ears}) == {idle: 1}
+            assert await heard_so_far(observer, {busy: busy_ears, **listener}) == {idle: 1}
 
 
 # Timers
@@ -391,9 +391,9 @@ async def test_a_worker_that_settled_into_work_is_not_taken_for_a_sleeper(bench:
 async def test_an_earlier_future_job_moves_a_sleepers_timer(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     await bench.enqueue(delay=3 * HOUR)
-    async with all_asleep(bench.store, registration) as ears:
+    async with all_asleep(bench.store, registration) as listener:
         await bench.enqueue(delay=HOUR)
-        assert await heard_so_far(observer, ears) == {registration: 1}
+        assert await heard_so_far(observer, listener) == {registration: 1}
         next_due = await fall_asleep(bench.store, registration)
     assert next_due is not None
     assert next_due <= HOUR
@@ -403,10 +403,10 @@ async def test_an_earlier_future_job_moves_a_sleepers_timer(bench: Bench, observ
 async def test_a_later_future_job_wakes_no_sleeper(bench: Bench, observer: Raw) -> None:
     registration = await bench.worker()
     await bench.enqueue(delay=HOUR)
-    async with all_asleep(bench.store, registration) as ears:
+    async with all_asleep(bench.store, registration) as listener:
         before = await observer.fetch("select id, wakes_at from leasehold.sleepers")
         await bench.enqueue(delay=3 * HOUR)
-        assert await heard_so_far(observer, ears) == {}
+        assert await heard_so_far(observer, listener) == {}
         assert await observer.fetch("select id, wakes_at from leasehold.sleepers") == before
     assert timedelta(minutes=59) < await sleeps_for(observer) <= HOUR
 

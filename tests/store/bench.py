@@ -49,28 +49,28 @@ class EngineUnderTest:
 
 
 class Bench:
-    """One tenant's door, and workers that serve this tenant."""
+    """One tenant's jobs, and workers that serve this tenant."""
 
     def __init__(self, engine: EngineUnderTest, tenant: TenantId = ACME) -> None:
         self.store = engine.store
         self.tenant = tenant
-        self.door: TenantJobs = engine.store.tenant(tenant)
+        self.jobs: TenantJobs = engine.store.tenant(tenant)
         self.move_clock = engine.move_clock
         self._worker: Registration | None = None
 
     # Verbs of the tenant.
 
     async def enqueue(self, definition: str = "report", **fields: Any) -> JobId:
-        (placed,) = await self.door.enqueue([NewJob(definition=definition, **fields)])
+        (placed,) = await self.jobs.enqueue([NewJob(definition=definition, **fields)])
         assert placed.created, f"{placed.id} was there before"
         return placed.id
 
     async def enqueue_many(self, count: int, definition: str = "report", **fields: Any) -> list[JobId]:
-        placed = await self.door.enqueue([NewJob(definition=definition, **fields) for _ in range(count)])
+        placed = await self.jobs.enqueue([NewJob(definition=definition, **fields) for _ in range(count)])
         return [each.id for each in placed]
 
     async def job(self, job: JobId) -> JobRecord:
-        found = await self.door.get(job)
+        found = await self.jobs.get(job)
         assert found is not None, f"there is no job {job}"
         return found
 
@@ -78,13 +78,13 @@ class Bench:
         return (await self.job(job)).status
 
     async def history(self, job: JobId) -> list[tuple[int, AttemptStatus]]:
-        return [(attempt.number, attempt.status) for attempt in await self.door.attempts(job)]
+        return [(attempt.number, attempt.status) for attempt in await self.jobs.attempts(job)]
 
     async def last_attempt(self, job: JobId) -> Attempt:
-        return (await self.door.attempts(job))[-1]
+        return (await self.jobs.attempts(job))[-1]
 
     async def texts(self, claim: Claim) -> list[str]:
-        return [line.text for line in await self.door.lines(claim.job, claim.attempt)]
+        return [line.text for line in await self.jobs.lines(claim.job, claim.attempt)]
 
     # Verbs of workers.
 
@@ -192,11 +192,11 @@ def never_joined() -> WorkerId:
     return WorkerId(str(uuid4()))
 
 
-async def all_jobs(door: TenantJobs, where: Filter | None = None, page: int = 50) -> list[JobRecord]:
+async def all_jobs(tenant_jobs: TenantJobs, where: Filter | None = None, page: int = 50) -> list[JobRecord]:
     """Every page, one after the other."""
     cursor, records = None, list[JobRecord]()
     while True:
-        found = await door.find(where or Filter(), cursor, page)
+        found = await tenant_jobs.find(where or Filter(), cursor, page)
         records += found.jobs
         cursor = found.next
         if cursor is None:

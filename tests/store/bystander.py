@@ -40,7 +40,7 @@ REQUESTS = (
 
 @dataclass(frozen=True)
 class Belongings:
-    """Everything that a bystander's door shows."""
+    """Everything that a bystander tenant can see."""
 
     jobs: dict[JobId, JobRecord]
     counts: dict[Status, int]
@@ -56,7 +56,7 @@ async def settle_in(engine: EngineUnderTest, tenant: TenantId) -> None:
     for the tests.
     """
     bench = Bench(engine, tenant)
-    await bench.door.enqueue([*REQUESTS, NewJob(definition="report", delay=FAR)])
+    await bench.jobs.enqueue([*REQUESTS, NewJob(definition="report", delay=FAR)])
     dead, running = await bench.claim(2, await bench.join("report", lease=FAR))
     assert (dead.job, running.job) == (DEAD_ID, RUNNING_ID)
     await bench.fail(dead)
@@ -64,17 +64,17 @@ async def settle_in(engine: EngineUnderTest, tenant: TenantId) -> None:
 
 
 async def belongings(store: Store, tenant: TenantId) -> Belongings:
-    door = store.tenant(tenant)
-    jobs = {job.id: job for job in await all_jobs(door)}
-    attempts = {job: list(await door.attempts(job)) for job in jobs}
+    tenant_jobs = store.tenant(tenant)
+    jobs = {job.id: job for job in await all_jobs(tenant_jobs)}
+    attempts = {job: list(await tenant_jobs.attempts(job)) for job in jobs}
     return Belongings(
         jobs=jobs,
-        counts=dict(await door.counts(1000)),
+        counts=dict(await tenant_jobs.counts(1000)),
         attempts=attempts,
         lines={
-            (job, attempt.number): list(await door.lines(job, attempt.number))
+            (job, attempt.number): list(await tenant_jobs.lines(job, attempt.number))
             for job, made in attempts.items()
             for attempt in made
         },
-        holders=[placed.id for placed in await door.enqueue(REQUESTS)],
+        holders=[placed.id for placed in await tenant_jobs.enqueue(REQUESTS)],
     )

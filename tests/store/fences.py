@@ -44,6 +44,6 @@ async def finish_within(store: Store, claim: Claim) -> FinishAnswer:
 
 
 async def standing(bench: Bench, claim: Claim) -> tuple[JobRecord | None, list[Attempt], list[str]]:
-    attempts = list(await bench.door.attempts(claim.job))
+    attempts = list(await bench.jobs.attempts(claim.job))
     lines = [text for attempt in attempts for text in await bench.texts(replace(claim, attempt=attempt.number))]
-    return await bench.door.get(claim.job), attempts, lines
+    return await bench.jobs.get(claim.job), attempts, lines

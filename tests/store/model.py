@@ -37,7 +37,7 @@ class ModelJob:
 
 
 @dataclass
-class ModelSeat:
+class ModelRegistration:
     registration: Registration
     expires_at: int
     ended: bool = False
@@ -49,7 +49,7 @@ class Model:
     def __init__(self) -> None:
         self.now = 0
         self.jobs: dict[JobId, ModelJob] = {}
-        self.registrations: dict[WorkerId, ModelSeat] = {}
+        self.registrations: dict[WorkerId, ModelRegistration] = {}
 
     def holder_of(self, key: str | None) -> ModelJob | None:
         return next((job for job in self.jobs.values() if job.active and job.key == key), None) if key else None

@@ -17,7 +17,7 @@ AGAIN: list[Outcome] = [Raised("Unlucky", "no jitter"), TimedOut(HOUR), Snoozed(
 
 async def test_a_queued_job_is_canceled_at_once(bench: Bench) -> None:
     job = await bench.enqueue()
-    assert await bench.door.cancel([job]) == {job: CancelAnswer.CANCELED}
+    assert await bench.jobs.cancel([job]) == {job: CancelAnswer.CANCELED}
     record = await bench.job(job)
     assert (record.status, record.attempt, record.worker) == (Status.CANCELED, 0, None)
     assert record.finished_at is not None
@@ -26,7 +26,7 @@ async def test_a_queued_job_is_canceled_at_once(bench: Bench) -> None:
 
 async def test_a_future_job_is_canceled_at_once(bench: Bench) -> None:
     job = await bench.enqueue(delay=HOUR)
-    assert await bench.door.cancel([job]) == {job: CancelAnswer.CANCELED}
+    assert await bench.jobs.cancel([job]) == {job: CancelAnswer.CANCELED}
     await bench.move_clock(HOUR)
     assert await bench.claim() == []
 
@@ -34,14 +34,14 @@ async def test_a_future_job_is_canceled_at_once(bench: Bench) -> None:
 async def test_a_job_canceled_before_its_retry_keeps_its_history(bench: Bench) -> None:
     claim = await bench.running()
     await bench.fail(claim)
-    assert await bench.door.cancel([claim.job]) == {claim.job: CancelAnswer.CANCELED}
+    assert await bench.jobs.cancel([claim.job]) == {claim.job: CancelAnswer.CANCELED}
     assert await bench.status(claim.job) is Status.CANCELED
     assert await bench.history(claim.job) == [(1, AttemptStatus.FAILED)]
 
 
 async def test_a_running_job_gets_a_request_and_runs_on(bench: Bench) -> None:
     claim = await bench.running()
-    assert await bench.door.cancel([claim.job]) == {claim.job: CancelAnswer.REQUESTED}
+    assert await bench.jobs.cancel([claim.job]) == {claim.job: CancelAnswer.REQUESTED}
     job = await bench.job(claim.job)
     assert job.status is Status.RUNNING
     assert job.cancel_requested_at is not None
@@ -49,10 +49,10 @@ async def test_a_running_job_gets_a_request_and_runs_on(bench: Bench) -> None:
 
 async def test_a_second_request_changes_nothing(bench: Bench) -> None:
     claim = await bench.running()
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     before = await bench.job(claim.job)
     await bench.move_clock(SECOND)
-    assert await bench.door.cancel([claim.job]) == {claim.job: CancelAnswer.REQUESTED}
+    assert await bench.jobs.cancel([claim.job]) == {claim.job: CancelAnswer.REQUESTED}
     assert await bench.job(claim.job) == before
 
 
@@ -60,17 +60,17 @@ async def test_a_second_request_changes_nothing(bench: Bench) -> None:
 async def test_an_ended_job_stays_as_it_ended(bench: Bench, status: Status) -> None:
     job = await bench.ended(status)
     before = await bench.job(job)
-    assert await bench.door.cancel([job]) == {job: CancelAnswer.ENDED}
+    assert await bench.jobs.cancel([job]) == {job: CancelAnswer.ENDED}
     assert await bench.job(job) == before
 
 
 async def test_an_unknown_job_is_unknown(bench: Bench) -> None:
-    assert await bench.door.cancel([UNKNOWN_ID]) == {UNKNOWN_ID: CancelAnswer.UNKNOWN}
+    assert await bench.jobs.cancel([UNKNOWN_ID]) == {UNKNOWN_ID: CancelAnswer.UNKNOWN}
 
 
 async def test_another_tenants_job_is_unknown_and_stays(engine: EngineUnderTest) -> None:
     job = await Bench(engine, OTHER).enqueue()
-    assert await Bench(engine).door.cancel([job, BROUGHT_ID]) == dict.fromkeys(
+    assert await Bench(engine).jobs.cancel([job, BROUGHT_ID]) == dict.fromkeys(
         [job, BROUGHT_ID], CancelAnswer.UNKNOWN
     )
     assert await Bench(engine, OTHER).status(job) is Status.QUEUED
@@ -80,7 +80,7 @@ async def test_many_are_answered_one_by_one(bench: Bench) -> None:
     ended = await bench.succeeded()
     running = await bench.running()
     queued = await bench.enqueue()
-    assert await bench.door.cancel([queued, UNKNOWN_ID, ended, running.job]) == {
+    assert await bench.jobs.cancel([queued, UNKNOWN_ID, ended, running.job]) == {
         ended: CancelAnswer.ENDED,
         running.job: CancelAnswer.REQUESTED,
         queued: CancelAnswer.CANCELED,
@@ -91,7 +91,7 @@ async def test_many_are_answered_one_by_one(bench: Bench) -> None:
 @pytest.mark.parametrize("outcome", AGAIN, ids=repr)
 async def test_a_running_job_that_would_run_again_ends_canceled(bench: Bench, outcome: Outcome) -> None:
     claim = await bench.running()
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     await bench.finish(claim, outcome)
     job = await bench.job(claim.job)
     assert job.status is Status.CANCELED
@@ -102,7 +102,7 @@ async def test_a_running_job_that_would_run_again_ends_canceled(bench: Bench, ou
 
 async def test_a_stopped_run_ends_the_job_and_the_attempt_as_canceled(bench: Bench) -> None:
     claim = await bench.running()
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     await bench.finish(claim, Canceled())
     assert await bench.status(claim.job) is Status.CANCELED
     assert await bench.history(claim.job) == [(1, AttemptStatus.CANCELED)]
@@ -110,7 +110,7 @@ async def test_a_stopped_run_ends_the_job_and_the_attempt_as_canceled(bench: Ben
 
 async def test_a_run_that_succeeds_in_spite_of_the_request_has_succeeded(bench: Bench) -> None:
     claim = await bench.running()
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     await bench.succeed(claim, '"done"')
     job = await bench.job(claim.job)
     assert (job.status, job.result) == (Status.SUCCEEDED, "done")
@@ -118,7 +118,7 @@ async def test_a_run_that_succeeds_in_spite_of_the_request_has_succeeded(bench: 
 
 async def test_used_up_attempts_are_dead_letters_despite_a_cancel(bench: Bench) -> None:
     claim = await bench.running(max_attempts=1)
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     await bench.fail(claim)
     assert await bench.status(claim.job) is Status.DEAD_LETTER
 
@@ -126,13 +126,13 @@ async def test_used_up_attempts_are_dead_letters_despite_a_cancel(bench: Bench) 
 async def test_a_finish_that_came_first_wins(bench: Bench) -> None:
     claim = await bench.running()
     await bench.succeed(claim)
-    assert await bench.door.cancel([claim.job]) == {claim.job: CancelAnswer.ENDED}
+    assert await bench.jobs.cancel([claim.job]) == {claim.job: CancelAnswer.ENDED}
     assert await bench.status(claim.job) is Status.SUCCEEDED
 
 
 async def test_a_dead_workers_job_ends_canceled_and_its_claim_says_why(bench: Bench) -> None:
     claim = await bench.running(registration=await bench.join(lease=LEASE))
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     await bench.move_clock(2 * LEASE)
     (orphan,) = await bench.store.evict(10)
     assert orphan.cancel_requested
@@ -142,7 +142,7 @@ async def test_a_dead_workers_job_ends_canceled_and_its_claim_says_why(bench: Be
 
 async def test_a_held_claim_tells_of_the_cancel_request(bench: Bench) -> None:
     claim = await bench.running()
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     (held,) = await bench.store.held(await bench.worker())
     assert held.cancel_requested
 
@@ -152,7 +152,7 @@ async def test_cancel_and_finish_at_once_agree_on_one_end(bench: Bench) -> None:
     for _ in range(10):
         claim = await bench.running()
         answers, refused = await asyncio.gather(
-            bench.door.cancel([claim.job]), bench.finish_all([(claim, Succeeded())])
+            bench.jobs.cancel([claim.job]), bench.finish_all([(claim, Succeeded())])
         )
         assert refused == frozenset()
         assert answers[claim.job] in {CancelAnswer.REQUESTED, CancelAnswer.ENDED}
@@ -163,7 +163,7 @@ async def test_cancel_and_claim_at_once_agree_on_who_was_first(bench: Bench) -> 
     registration = await bench.worker()
     for _ in range(10):
         job = await bench.enqueue()
-        answers, claimed = await asyncio.gather(bench.door.cancel([job]), bench.store.claim(registration, 1))
+        answers, claimed = await asyncio.gather(bench.jobs.cancel([job]), bench.store.claim(registration, 1))
         if answers[job] is CancelAnswer.CANCELED:
             assert list(claimed.claims) == []
             assert await bench.status(job) is Status.CANCELED
@@ -176,10 +176,10 @@ async def test_cancel_and_claim_at_once_agree_on_who_was_first(bench: Bench) -> 
 async def test_an_id_may_be_spelled_in_any_way(bench: Bench) -> None:
     job = await bench.enqueue()
     shouted = JobId(job.upper())
-    assert await bench.door.cancel([shouted]) == {shouted: CancelAnswer.CANCELED}
-    assert (await bench.door.get(shouted)) == await bench.job(job)
+    assert await bench.jobs.cancel([shouted]) == {shouted: CancelAnswer.CANCELED}
+    assert (await bench.jobs.get(shouted)) == await bench.job(job)
 
 
 async def test_a_malformed_id_is_refused_with_a_reason(bench: Bench) -> None:
     with pytest.raises(InvalidInput, match="is not a job id"):
-        await bench.door.cancel([JobId("nonsense")])
+        await bench.jobs.cancel([JobId("nonsense")])

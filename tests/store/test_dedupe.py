@@ -18,7 +18,7 @@ BEYOND_THE_JOB = [Within(HOUR), Always(), Always(DAY)]
 
 
 async def ask(bench: Bench, dedupe: Dedupe, **fields: object) -> EnqueueResult:
-    (placed,) = await bench.door.enqueue([NewJob(definition="report", dedupe=dedupe, **fields)])  # type: ignore[arg-type]
+    (placed,) = await bench.jobs.enqueue([NewJob(definition="report", dedupe=dedupe, **fields)])  # type: ignore[arg-type]
     return placed
 
 
@@ -32,13 +32,13 @@ async def test_a_second_request_gets_the_job_that_holds_the_key(bench: Bench, mo
 async def test_32_requests_at_once_make_one_job_and_all_get_its_id(bench: Bench, mode: Mode) -> None:
     placed = await asyncio.gather(*(ask(bench, keyed(mode)) for _ in range(32)))
     assert sum(each.created for each in placed) == 1
-    assert {each.id for each in placed} == {job.id for job in await all_jobs(bench.door)}
-    assert len(await all_jobs(bench.door)) == 1
+    assert {each.id for each in placed} == {job.id for job in await all_jobs(bench.jobs)}
+    assert len(await all_jobs(bench.jobs)) == 1
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 async def test_a_key_twice_in_one_batch_is_one_job(bench: Bench, mode: Mode) -> None:
-    first, second = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed(mode))] * 2)
+    first, second = await bench.jobs.enqueue([NewJob(definition="report", dedupe=keyed(mode))] * 2)
     assert (first.created, second) == (True, EnqueueResult(first.id, created=False))
 
 
@@ -53,9 +53,9 @@ async def test_the_same_key_of_another_tenant_is_another_key(bench: Bench, store
 async def test_batches_with_crossed_keys_all_come_through(bench: Bench, mode: Mode) -> None:
     forth = [NewJob(definition="report", dedupe=keyed(mode, f"{KEY}-{number}")) for number in range(10)]
     batches = [forth, forth[::-1]] * 4
-    answers = await asyncio.gather(*(bench.door.enqueue(batch) for batch in batches))
+    answers = await asyncio.gather(*(bench.jobs.enqueue(batch) for batch in batches))
     assert sum(placed.created for answer in answers for placed in answer) == 10
-    assert len(await all_jobs(bench.door)) == 10
+    assert len(await all_jobs(bench.jobs)) == 10
 
 
 async def test_other_keys_make_other_jobs(bench: Bench) -> None:
@@ -95,7 +95,7 @@ async def test_while_active_lets_go_when_the_job_ends(bench: Bench, status: Stat
 
 
 async def test_while_active_lets_go_of_a_job_canceled_before_it_ran(bench: Bench) -> None:
-    await bench.door.cancel([await bench.enqueue(dedupe=keyed())])
+    await bench.jobs.cancel([await bench.enqueue(dedupe=keyed())])
     assert (await ask(bench, keyed())).created
 
 
@@ -158,7 +158,7 @@ async def test_a_duplicate_changes_nothing_about_the_job_that_holds_the_key(benc
 
 async def test_a_batch_with_a_duplicate_creates_the_rest(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed())
-    placed = await bench.door.enqueue(
+    placed = await bench.jobs.enqueue(
         [NewJob(definition="report"), NewJob(definition="report", dedupe=keyed()), NewJob(definition="email")]
     )
     assert [each.created for each in placed] == [True, False, True]
@@ -169,14 +169,14 @@ async def test_a_duplicate_brings_no_id_into_the_world(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed())
     brought = JobId("01890a5d-ac96-774b-bcce-b3020999aaaa")
     assert await ask(bench, keyed(), id=brought) == EnqueueResult(held, created=False)
-    assert await bench.door.get(brought) is None
+    assert await bench.jobs.get(brought) is None
 
 
 async def test_a_repeated_id_leaves_its_key_to_the_next_job(bench: Bench) -> None:
     brought = NewJob(definition="report", id=JobId("01890a5d-ac96-774b-bcce-b302099a8058"))
-    await bench.door.enqueue([brought])
+    await bench.jobs.enqueue([brought])
     again = NewJob(definition="report", id=brought.id, dedupe=keyed())
-    first, second = await bench.door.enqueue([again, NewJob(definition="report", dedupe=keyed())])
+    first, second = await bench.jobs.enqueue([again, NewJob(definition="report", dedupe=keyed())])
     assert first == EnqueueResult(JobId("01890a5d-ac96-774b-bcce-b302099a8058"), created=False)
     assert second.created
 
@@ -214,14 +214,14 @@ async def test_raise_names_the_job_that_holds_the_key_and_its_state(bench: Bench
 async def test_raise_keeps_nothing_of_the_batch(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed())
     with pytest.raises(DuplicateJob):
-        await bench.door.enqueue(
+        await bench.jobs.enqueue(
             [
                 NewJob(definition="email", dedupe=keyed(Always(), "another")),
                 NewJob(definition="email", id=JobId("01890a5d-ac96-774b-bcce-b30209990001")),
                 NewJob(definition="report", dedupe=asked(OnConflict.RAISE)),
             ]
         )
-    assert [job.id for job in await all_jobs(bench.door)] == [held]
+    assert [job.id for job in await all_jobs(bench.jobs)] == [held]
     assert (await ask(bench, keyed(Always(), "another"))).created
 
 
@@ -243,7 +243,7 @@ async def test_replace_makes_a_waiting_job_what_is_asked_for_now(bench: Bench, m
     job = await bench.job(held)
     assert (job.payload, job.priority, job.max_attempts, job.due) == ({"call": 2}, 1, 7, False)
     assert (job.correlation_id, job.created_by) == ("second", None)
-    assert len(await all_jobs(bench.door)) == 1
+    assert len(await all_jobs(bench.jobs)) == 1
 
 
 async def test_a_replaced_job_still_holds_its_key(bench: Bench) -> None:
@@ -261,7 +261,7 @@ async def test_a_replaced_job_is_claimed_with_its_new_values(bench: Bench) -> No
 
 async def test_a_replaced_job_may_become_another_kind_of_job(bench: Bench) -> None:
     held = await bench.enqueue(dedupe=keyed())
-    await bench.door.enqueue([NewJob(definition="email", dedupe=asked(OnConflict.REPLACE))])
+    await bench.jobs.enqueue([NewJob(definition="email", dedupe=asked(OnConflict.REPLACE))])
     assert (await bench.job(held)).definition == "email"
 
 
@@ -291,11 +291,11 @@ async def test_an_ended_job_that_holds_its_key_is_not_replaced(bench: Bench, mod
 
 
 async def test_a_key_twice_in_one_batch_replaces_the_earlier_one(bench: Bench) -> None:
-    first, second = await bench.door.enqueue(
+    first, second = await bench.jobs.enqueue(
         [NewJob(definition="report", dedupe=asked(OnConflict.REPLACE), payload={"call": call}) for call in (1, 2)]
     )
     assert second == EnqueueResult(first.id, created=False, replaced=True)
-    assert [job.payload for job in await all_jobs(bench.door)] == [{"call": 2}]
+    assert [job.payload for job in await all_jobs(bench.jobs)] == [{"call": 2}]
 
 
 async def test_one_of_32_callers_that_raise_makes_the_job(bench: Bench) -> None:
@@ -312,7 +312,7 @@ async def test_32_that_replace_at_once_leave_one_job(bench: Bench) -> None:
     )
     assert sum(each.created for each in placed) == 1
     assert sum(each.replaced for each in placed) == 31
-    assert len(await all_jobs(bench.door)) == 1
+    assert len(await all_jobs(bench.jobs)) == 1
 
 
 async def test_two_hundred_keys_of_32_callers_each_make_two_hundred_jobs(bench: Bench) -> None:
@@ -323,5 +323,5 @@ async def test_two_hundred_keys_of_32_callers_each_make_two_hundred_jobs(bench: 
         return holder
 
     holders = [await one_key(number) for number in range(200)]
-    assert {job.id for job in await all_jobs(bench.door)} == set(holders)
+    assert {job.id for job in await all_jobs(bench.jobs)} == set(holders)
     assert len(set(holders)) == 200

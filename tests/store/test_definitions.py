@@ -29,8 +29,8 @@ ELABORATE = Definition(
 SLOWER = replace(REPORT, timeout=2 * HOUR, max_attempts=9)
 
 
-async def registered(door: TenantJobs, key: str) -> Registered:
-    (found,) = (each for each in await door.definitions() if each.definition.key == key)
+async def registered(tenant_jobs: TenantJobs, key: str) -> Registered:
+    (found,) = (each for each in await tenant_jobs.definitions() if each.definition.key == key)
     return found
 
 
@@ -41,7 +41,7 @@ async def test_a_new_definition_is_created_as_version_1(bench: Bench) -> None:
 
 async def test_a_definition_comes_back_as_it_was(bench: Bench) -> None:
     await bench.store.sync_definitions([ELABORATE])
-    assert await registered(bench.door, ELABORATE.key) == Registered(ELABORATE, version=1, active=True)
+    assert await registered(bench.jobs, ELABORATE.key) == Registered(ELABORATE, version=1, active=True)
 
 
 @pytest.mark.parametrize("definition", [REPORT, ELABORATE, replace(ELABORATE, schema=None, backoff=Steps(0.5))])
@@ -49,7 +49,7 @@ async def test_syncing_again_changes_nothing(bench: Bench, definition: Definitio
     await bench.store.sync_definitions([definition])
     again = await bench.store.sync_definitions([definition])
     assert list(again) == [Change(definition.key, version=1, fields={}, created=False)]
-    assert (await registered(bench.door, definition.key)).version == 1
+    assert (await registered(bench.jobs, definition.key)).version == 1
 
 
 async def test_other_content_becomes_a_new_version_and_says_what_differs(bench: Bench) -> None:
@@ -62,7 +62,7 @@ async def test_other_content_becomes_a_new_version_and_says_what_differs(bench: 
         ),
         Change("email", version=1, fields={}, created=False),
     ]
-    assert await registered(bench.door, "report") == Registered(SLOWER, version=2, active=True)
+    assert await registered(bench.jobs, "report") == Registered(SLOWER, version=2, active=True)
 
 
 async def test_every_definition_is_answered_for_in_the_order_given(bench: Bench) -> None:
@@ -80,7 +80,7 @@ async def test_content_of_an_older_version_makes_that_one_current_again(bench: B
         fields={"timeout": (SLOWER.timeout, REPORT.timeout), "max_attempts": (9, 3)},
         created=False,
     )
-    assert await registered(bench.door, "report") == Registered(REPORT, version=1, active=True)
+    assert await registered(bench.jobs, "report") == Registered(REPORT, version=1, active=True)
     assert (await bench.running()).version == 1
 
 
@@ -105,23 +105,23 @@ async def test_a_definition_that_goes_back_stays_inactive(bench: Bench) -> None:
     await bench.store.sync_definitions([SLOWER])
     await bench.store.activate("report", False)
     await bench.store.sync_definitions([REPORT])
-    assert await registered(bench.door, "report") == Registered(REPORT, version=1, active=False)
+    assert await registered(bench.jobs, "report") == Registered(REPORT, version=1, active=False)
 
 
 async def test_an_administrator_sees_what_the_tenants_see(bench: Bench) -> None:
     await bench.store.sync_definitions([SLOWER])
     await bench.store.activate("email", False)
-    assert list(await bench.store.definitions()) == list(await bench.door.definitions())
+    assert list(await bench.store.definitions()) == list(await bench.jobs.definitions())
 
 
 async def test_a_definition_that_is_not_synced_stays(bench: Bench) -> None:
     await bench.store.sync_definitions([ELABORATE])
-    assert {each.definition for each in await bench.door.definitions()} == {REPORT, EMAIL, ELABORATE}
+    assert {each.definition for each in await bench.jobs.definitions()} == {REPORT, EMAIL, ELABORATE}
 
 
 async def test_syncing_nothing_changes_nothing(bench: Bench) -> None:
     assert list(await bench.store.sync_definitions([])) == []
-    assert {each.definition for each in await bench.door.definitions()} == {REPORT, EMAIL}
+    assert {each.definition for each in await bench.jobs.definitions()} == {REPORT, EMAIL}
 
 
 async def test_eight_processes_that_sync_at_once_make_one_version(bench: Bench) -> None:
@@ -165,14 +165,14 @@ async def test_another_store_learns_of_the_new_version(bench: Bench, second_stor
 
 async def test_the_definition_is_listed_as_inactive(bench: Bench) -> None:
     await bench.store.activate("report", False)
-    assert not (await registered(bench.door, "report")).active
-    assert (await registered(bench.door, "email")).active
+    assert not (await registered(bench.jobs, "report")).active
+    assert (await registered(bench.jobs, "email")).active
 
 
 async def test_a_sync_does_not_make_an_inactive_definition_active(bench: Bench) -> None:
     await bench.store.activate("report", False)
     await bench.store.sync_definitions([SLOWER])
-    assert await registered(bench.door, "report") == Registered(SLOWER, version=2, active=False)
+    assert await registered(bench.jobs, "report") == Registered(SLOWER, version=2, active=False)
 
 
 async def test_an_unknown_definition_can_not_be_activated(bench: Bench) -> None:
@@ -192,4 +192,4 @@ async def test_a_job_of_an_older_version_can_still_end(bench: Bench) -> None:
 async def test_two_definitions_of_one_key_are_refused_together(bench: Bench) -> None:
     with pytest.raises(InvalidInput, match="the same key"):
         await bench.store.sync_definitions([Definition("twice"), Definition("twice", max_attempts=1)])
-    assert "twice" not in [registered.definition.key for registered in await bench.door.definitions()]
+    assert "twice" not in [registered.definition.key for registered in await bench.jobs.definitions()]

@@ -41,7 +41,7 @@ def status_of(task: Waiting) -> Status | None:
 @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER])
 async def test_a_job_that_has_ended_is_given_at_once(bench: Bench, status: Status) -> None:
     job = await bench.ended(status)
-    assert await bench.door.wait_until_final(job, timedelta()) == await bench.job(job)
+    assert await bench.jobs.wait_until_final(job, timedelta()) == await bench.job(job)
 
 
 async def test_a_waiting_caller_gets_the_job_with_its_result(bench: Bench) -> None:
@@ -75,14 +75,14 @@ async def test_a_failure_that_is_final_wakes_too(bench: Bench) -> None:
 async def test_a_job_canceled_before_it_ran_wakes_too(bench: Bench) -> None:
     job = await bench.enqueue(delay=HOUR)
     async with waiting(bench, job) as waiter:
-        await bench.door.cancel([job])
+        await bench.jobs.cancel([job])
     assert status_of(waiter) is Status.CANCELED
 
 
 async def test_a_run_that_was_canceled_wakes_too(bench: Bench) -> None:
     claim = await bench.running()
     async with waiting(bench, claim.job) as waiter:
-        await bench.door.cancel([claim.job])
+        await bench.jobs.cancel([claim.job])
         await bench.finish(claim, Canceled())
     assert status_of(waiter) is Status.CANCELED
 
@@ -90,7 +90,7 @@ async def test_a_run_that_was_canceled_wakes_too(bench: Bench) -> None:
 async def test_a_run_that_ends_canceled_instead_of_waiting_again_wakes_too(bench: Bench) -> None:
     claim = await bench.running()
     async with waiting(bench, claim.job) as waiter:
-        await bench.door.cancel([claim.job])
+        await bench.jobs.cancel([claim.job])
         await bench.fail(claim)
     assert status_of(waiter) is Status.CANCELED
 
@@ -128,13 +128,13 @@ async def test_a_waiting_caller_is_woken_not_polled(bench: Bench) -> None:
             claim = await bench.running()
             job = await bench.enqueue(delay=HOUR) if number % 2 else claim.job
             async with waiting(bench, job):
-                await bench.door.cancel([job])
+                await bench.jobs.cancel([job])
                 await bench.succeed(claim)
 
 
 async def test_each_of_many_waits_gets_its_own_job(bench: Bench) -> None:
     jobs = await bench.enqueue_many(20)
-    waits = [asyncio.create_task(bench.door.wait_until_final(job, HOUR)) for job in jobs]
+    waits = [asyncio.create_task(bench.jobs.wait_until_final(job, HOUR)) for job in jobs]
     for claim in await bench.claim(20):
         await bench.succeed(claim, f'"{claim.job}"')
     async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -144,30 +144,30 @@ async def test_each_of_many_waits_gets_its_own_job(bench: Bench) -> None:
 
 async def test_a_wait_that_is_over_gives_nothing(bench: Bench) -> None:
     job = await bench.enqueue()
-    assert await bench.door.wait_until_final(job, timedelta(milliseconds=20)) is None
+    assert await bench.jobs.wait_until_final(job, timedelta(milliseconds=20)) is None
     assert await bench.status(job) is Status.QUEUED
 
 
 async def test_a_wait_that_was_given_up_leaves_others_waiting(bench: Bench) -> None:
     claim = await bench.running()
     async with waiting(bench, claim.job) as waiter:
-        assert await bench.door.wait_until_final(claim.job, timedelta(milliseconds=20)) is None
+        assert await bench.jobs.wait_until_final(claim.job, timedelta(milliseconds=20)) is None
         await bench.succeed(claim)
     assert status_of(waiter) is Status.SUCCEEDED
 
 
 async def test_an_unknown_job_is_not_waited_for(bench: Bench) -> None:
     async with asyncio.timeout(PATIENCE.total_seconds()):
-        assert await bench.door.wait_until_final(UNKNOWN_ID, HOUR) is None
+        assert await bench.jobs.wait_until_final(UNKNOWN_ID, HOUR) is None
 
 
 async def test_another_tenants_job_is_not_waited_for(bench: Bench) -> None:
     job = await bench.enqueue()
     async with asyncio.timeout(PATIENCE.total_seconds()):
         assert await bench.store.tenant(OTHER).wait_until_final(job, HOUR) is None
-        assert await bench.door.wait_until_final(BROUGHT_ID, HOUR) is None
+        assert await bench.jobs.wait_until_final(BROUGHT_ID, HOUR) is None
 
 
 @pytest.mark.parametrize("wait", ["0s", 0, timedelta()], ids=repr)
 async def test_a_wait_is_any_duration(bench: Bench, wait: Duration) -> None:
-    assert await bench.door.wait_until_final(await bench.enqueue(), wait) is None
+    assert await bench.jobs.wait_until_final(await bench.enqueue(), wait) is None

@@ -68,8 +68,8 @@ async def test_a_pinned_job_runs_as_its_version_says(bench: Bench) -> None:
 
 async def test_a_version_that_never_was_is_refused_and_named(bench: Bench) -> None:
     with pytest.raises(UnknownDefinition, match=r"no version 2 of 'report'; version 1 is current"):
-        await bench.door.enqueue([NewJob(definition="report"), NewJob(definition="report", version=2)])
-    assert await all_jobs(bench.door) == []
+        await bench.jobs.enqueue([NewJob(definition="report"), NewJob(definition="report", version=2)])
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_a_version_of_another_definition_is_refused(bench: Bench) -> None:
@@ -95,7 +95,7 @@ async def test_a_payload_comes_back_as_it_was(bench: Bench) -> None:
 
 async def test_payloads_of_many_come_back_as_they_were(bench: Bench) -> None:
     payloads: list[dict[str, object]] = [{"text": "a\nb\r\n,\u2028"}, {}, {"deep": [{"x": "\n"}]}, {"text": "\\n"}]
-    placed = await bench.door.enqueue([NewJob(definition="report", payload=payload) for payload in payloads])
+    placed = await bench.jobs.enqueue([NewJob(definition="report", payload=payload) for payload in payloads])
     assert [(await bench.job(each.id)).payload for each in placed] == payloads
 
 
@@ -113,7 +113,7 @@ async def test_jobs_that_differ_in_payload_alone_keep_all_that_they_share(bench:
         correlation_id="request-1",
         created_by="ada",
     )
-    placed = await bench.door.enqueue([replace(shared, payload={"number": number}) for number in range(3)])
+    placed = await bench.jobs.enqueue([replace(shared, payload={"number": number}) for number in range(3)])
     jobs = [await bench.job(each.id) for each in placed]
     assert [job.payload["number"] for job in jobs] == [0, 1, 2]
     for job in jobs:
@@ -137,14 +137,14 @@ async def test_one_or_many_of_an_inactive_definition_are_refused(bench: Bench, j
     await bench.store.activate("report", False)
     with pytest.raises(InactiveDefinition, match="report"):
         await bench.enqueue_many(jobs)
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 async def test_one_or_many_of_a_version_that_never_was_are_refused(bench: Bench, jobs: int) -> None:
     with pytest.raises(UnknownDefinition, match=r"no version 2 of 'report'"):
         await bench.enqueue_many(jobs, version=2)
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_a_payload_of_256_kilobytes_is_kept(bench: Bench) -> None:
@@ -178,20 +178,20 @@ async def test_a_moment_in_the_past_is_due(bench: Bench) -> None:
 
 async def test_a_batch_is_answered_in_the_order_given(bench: Bench) -> None:
     batch = [NewJob(definition="report", payload={"number": number}) for number in range(20)]
-    placed = await bench.door.enqueue(batch)
+    placed = await bench.jobs.enqueue(batch)
     assert all(each.created for each in placed)
     assert [(await bench.job(each.id)).payload["number"] for each in placed] == list(range(20))
 
 
 async def test_an_empty_batch_creates_nothing(bench: Bench) -> None:
-    assert list(await bench.door.enqueue([])) == []
-    assert await all_jobs(bench.door) == []
+    assert list(await bench.jobs.enqueue([])) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_a_thousand_jobs_in_one_call_are_a_thousand_jobs(bench: Bench) -> None:
     jobs = await bench.enqueue_many(1000)
     assert len(set(jobs)) == 1000
-    assert (await bench.door.counts(2000))[Status.QUEUED] == 1000
+    assert (await bench.jobs.counts(2000))[Status.QUEUED] == 1000
 
 
 async def test_an_unknown_definition_is_refused_and_named(bench: Bench) -> None:
@@ -201,15 +201,15 @@ async def test_an_unknown_definition_is_refused_and_named(bench: Bench) -> None:
 
 async def test_one_unknown_definition_in_a_batch_stores_nothing(bench: Bench) -> None:
     with pytest.raises(UnknownDefinition):
-        await bench.door.enqueue([NewJob(definition="report"), NewJob(definition="no-such-thing")])
-    assert await all_jobs(bench.door) == []
+        await bench.jobs.enqueue([NewJob(definition="report"), NewJob(definition="no-such-thing")])
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_an_inactive_definition_takes_nothing_new(bench: Bench) -> None:
     await bench.store.activate("report", False)
     with pytest.raises(InactiveDefinition, match="report"):
-        await bench.door.enqueue([NewJob(definition="email"), NewJob(definition="report")])
-    assert await all_jobs(bench.door) == []
+        await bench.jobs.enqueue([NewJob(definition="email"), NewJob(definition="report")])
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_an_active_definition_takes_jobs_again(bench: Bench) -> None:
@@ -221,8 +221,8 @@ async def test_an_active_definition_takes_jobs_again(bench: Bench) -> None:
 @pytest.mark.parametrize("payload", [{"x": float("nan")}, {"x": "nul\0"}, {"x": "\ud800"}, {"x": datetime.now(UTC)}])
 async def test_a_payload_that_is_not_plain_json_stores_nothing(bench: Bench, payload: dict[str, object]) -> None:
     with pytest.raises(PayloadInvalid):
-        await bench.door.enqueue([NewJob(definition="report"), NewJob(definition="report", payload=payload)])
-    assert await all_jobs(bench.door) == []
+        await bench.jobs.enqueue([NewJob(definition="report"), NewJob(definition="report", payload=payload)])
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_a_brought_id_is_the_jobs_id(bench: Bench) -> None:
@@ -232,9 +232,9 @@ async def test_a_brought_id_is_the_jobs_id(bench: Bench) -> None:
 
 async def test_a_brought_id_that_is_repeated_creates_nothing(bench: Bench) -> None:
     await bench.enqueue(id=BROUGHT_ID, payload={"call": 1})
-    (again,) = await bench.door.enqueue([NewJob(definition="report", id=BROUGHT_ID, payload={"call": 1})])
+    (again,) = await bench.jobs.enqueue([NewJob(definition="report", id=BROUGHT_ID, payload={"call": 1})])
     assert (again.id, again.created) == (BROUGHT_ID, False)
-    assert [job.payload for job in await all_jobs(bench.door)] == [{"call": 1}]
+    assert [job.payload for job in await all_jobs(bench.jobs)] == [{"call": 1}]
 
 
 @pytest.mark.parametrize(
@@ -245,21 +245,21 @@ async def test_a_brought_id_is_refused_for_another_request(bench: Bench, other: 
     await (bench.succeeded if ended else bench.enqueue)(id=BROUGHT_ID, payload={"call": 1})
     request: dict[str, Any] = {"definition": "report", "id": BROUGHT_ID, "payload": {"call": 1}}
     with pytest.raises(IdReused, match=BROUGHT_ID):
-        await bench.door.enqueue([NewJob(definition="email"), NewJob(**{**request, **other})])
-    assert [job.payload for job in await all_jobs(bench.door)] == [{"call": 1}]
+        await bench.jobs.enqueue([NewJob(definition="email"), NewJob(**{**request, **other})])
+    assert [job.payload for job in await all_jobs(bench.jobs)] == [{"call": 1}]
 
 
 async def test_an_id_is_refused_for_another_request_of_the_same_batch(bench: Bench) -> None:
     with pytest.raises(IdReused):
-        await bench.door.enqueue(
+        await bench.jobs.enqueue(
             [NewJob(definition=key, id=BROUGHT_ID) for key in ("report", "email")],
         )
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_the_order_of_a_payloads_keys_makes_no_other_request(bench: Bench) -> None:
     await bench.enqueue(id=BROUGHT_ID, payload={"a": 1, "b": [2.5, None]})
-    (again,) = await bench.door.enqueue(
+    (again,) = await bench.jobs.enqueue(
         [NewJob(definition="report", id=BROUGHT_ID, payload={"b": [2.5, None], "a": 1})]
     )
     assert not again.created
@@ -269,31 +269,31 @@ async def test_the_order_of_a_payloads_keys_makes_no_other_request(bench: Bench)
 async def test_an_id_of_ours_can_be_supplied_to_repeat_its_request(bench: Bench, ended: bool) -> None:
     """Between the two tables of jobs no unique key would keep it from being used twice."""
     made = await (bench.succeeded if ended else bench.enqueue)(payload={"call": 1})
-    (again,) = await bench.door.enqueue([NewJob(definition="report", id=made, payload={"call": 1})])
+    (again,) = await bench.jobs.enqueue([NewJob(definition="report", id=made, payload={"call": 1})])
     assert (again.id, again.created) == (made, False)
     with pytest.raises(IdReused):
-        await bench.door.enqueue([NewJob(definition="report", id=made, payload={"call": 2})])
-    assert [job.id for job in await all_jobs(bench.door)] == [made]
+        await bench.jobs.enqueue([NewJob(definition="report", id=made, payload={"call": 2})])
+    assert [job.id for job in await all_jobs(bench.jobs)] == [made]
 
 
 @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER])
 async def test_a_brought_id_creates_nothing_after_its_job_ended(bench: Bench, status: Status) -> None:
     await bench.ended(status, id=BROUGHT_ID)
-    (again,) = await bench.door.enqueue([NewJob(definition="report", id=BROUGHT_ID)])
+    (again,) = await bench.jobs.enqueue([NewJob(definition="report", id=BROUGHT_ID)])
     assert (again.id, again.created) == (BROUGHT_ID, False)
     assert await bench.status(BROUGHT_ID) is status
     assert await bench.claim() == []
 
 
 async def test_a_brought_id_twice_in_one_batch_is_one_job(bench: Bench) -> None:
-    placed = await bench.door.enqueue([NewJob(definition="report", id=BROUGHT_ID)] * 2)
+    placed = await bench.jobs.enqueue([NewJob(definition="report", id=BROUGHT_ID)] * 2)
     assert [(each.id, each.created) for each in placed] == [(BROUGHT_ID, True), (BROUGHT_ID, False)]
 
 
 async def test_a_repeated_batch_creates_only_what_is_missing(bench: Bench) -> None:
     first, second = new_id(), new_id()
     await bench.enqueue(id=first)
-    placed = await bench.door.enqueue([NewJob(definition="report", id=job) for job in (first, second)])
+    placed = await bench.jobs.enqueue([NewJob(definition="report", id=job) for job in (first, second)])
     assert [(each.id, each.created) for each in placed] == [(first, False), (second, True)]
 
 
@@ -317,4 +317,4 @@ async def test_a_job_is_unknown_at_another_tenants_door(bench: Bench, store: Sto
 
 
 async def test_an_unknown_job_is_not_found(bench: Bench) -> None:
-    assert await bench.door.get(JobId(new_id())) is None
+    assert await bench.jobs.get(JobId(new_id())) is None

@@ -74,7 +74,7 @@ async def test_a_claim_writes_nothing_while_its_job_waits_again(bench: Bench) ->
 async def test_a_claim_writes_nothing_after_its_job_ended(bench: Bench, status: Status) -> None:
     job = await bench.ended(status)
     used = replace(await bench.running(), job=job)
-    (attempt,) = await bench.door.attempts(job)
+    (attempt,) = await bench.jobs.attempts(job)
     assert (used.worker, used.attempt) == (attempt.worker, attempt.number)
     await assert_it_can_write_nothing(bench, used)
 
@@ -82,7 +82,7 @@ async def test_a_claim_writes_nothing_after_its_job_ended(bench: Bench, status: 
 async def test_a_claim_from_before_a_manual_retry_writes_nothing(bench: Bench) -> None:
     old = await bench.running()
     await bench.succeed(old)
-    await bench.door.retry({old.job: 1})
+    await bench.jobs.retry({old.job: 1})
     await assert_it_can_write_nothing(bench, old)
     await bench.claim_one()
     await assert_it_can_write_nothing(bench, old)

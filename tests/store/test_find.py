@@ -26,7 +26,7 @@ from leasehold.store import Filter
 
 
 async def found(bench: Bench, where: Filter) -> list[JobId]:
-    return [job.id for job in await all_jobs(bench.door, where)]
+    return [job.id for job in await all_jobs(bench.jobs, where)]
 
 
 async def one_of_each_status(bench: Bench) -> dict[Status, JobId]:
@@ -49,24 +49,24 @@ async def test_the_greatest_and_the_least_id_are_found(bench: Bench, ended: bool
     make = bench.succeeded if ended else bench.enqueue
     for job in (LEAST_ID, BROUGHT_ID, GREATEST_ID):
         await make(id=job)
-    assert [job.id for job in await all_jobs(bench.door, page=page)] == [GREATEST_ID, BROUGHT_ID, LEAST_ID]
+    assert [job.id for job in await all_jobs(bench.jobs, page=page)] == [GREATEST_ID, BROUGHT_ID, LEAST_ID]
 
 
 async def test_nothing_is_found_below_the_least_id(bench: Bench) -> None:
     await bench.enqueue(id=LEAST_ID)
-    page = await bench.door.find(Filter(), LEAST_ID, 10)
+    page = await bench.jobs.find(Filter(), LEAST_ID, 10)
     assert (list(page.jobs), page.next) == ([], None)
 
 
 async def test_find_and_get_return_the_same(bench: Bench) -> None:
     await one_of_each_status(bench)
-    records = await all_jobs(bench.door)
+    records = await all_jobs(bench.jobs)
     assert records == [await bench.job(record.id) for record in records]
 
 
 async def test_several_jobs_are_read_at_once(bench: Bench) -> None:
     jobs = [*(await one_of_each_status(bench)).values(), JobId(UNKNOWN_ID)]
-    records = await bench.door.get_many(jobs)
+    records = await bench.jobs.get_many(jobs)
     assert {record.id: record for record in records} == {job: await bench.job(job) for job in jobs[:-1]}
 
 
@@ -193,7 +193,7 @@ async def test_a_job_that_does_not_wait_is_due_and_was_tried(bench: Bench, statu
 
 async def test_a_job_canceled_before_its_time_counts_as_due_and_never_tried(bench: Bench) -> None:
     job = await bench.enqueue(delay=HOUR)
-    await bench.door.cancel([job])
+    await bench.jobs.cancel([job])
     assert await found(bench, Filter(due=True, tried=False)) == [job]
 
 
@@ -211,20 +211,20 @@ async def test_everything_given_must_match(bench: Bench) -> None:
 async def test_a_walk_over_all_pages_misses_none_and_repeats_none(bench: Bench, page: int) -> None:
     jobs = [await (bench.succeeded if number % 3 else bench.failed)() for number in range(8)]
     jobs += [await bench.enqueue() for _ in range(4)]
-    assert [job.id for job in await all_jobs(bench.door, page=page)] == jobs[::-1]
+    assert [job.id for job in await all_jobs(bench.jobs, page=page)] == jobs[::-1]
 
 
 async def test_a_walk_over_jobs_of_one_batch_misses_none_and_repeats_none(bench: Bench) -> None:
     """They were created at the same moment: something else must tell them apart."""
     jobs = await bench.enqueue_many(20)
-    walked = [job.id for job in await all_jobs(bench.door, page=3)]
+    walked = [job.id for job in await all_jobs(bench.jobs, page=3)]
     assert len(walked) == 20
     assert set(walked) == set(jobs)
 
 
 async def test_a_page_holds_no_more_than_its_limit(bench: Bench) -> None:
     await bench.enqueue_many(5)
-    page = await bench.door.find(Filter(), None, 3)
+    page = await bench.jobs.find(Filter(), None, 3)
     assert len(page.jobs) == 3
     assert page.next is not None
 
@@ -234,18 +234,18 @@ async def test_a_filtered_walk_keeps_its_filter_on_every_page(bench: Bench) -> N
     for _ in range(6):
         reports.append(await bench.enqueue("report"))
         emails.append(await bench.enqueue("email"))
-    walked = await all_jobs(bench.door, Filter(definitions=("email",)), page=2)
+    walked = await all_jobs(bench.jobs, Filter(definitions=("email",)), page=2)
     assert [job.id for job in walked] == emails[::-1]
 
 
 async def test_jobs_that_end_or_come_while_one_walks_disturb_nobody(bench: Bench) -> None:
     jobs = [await bench.enqueue() for _ in range(9)]
-    page = await bench.door.find(Filter(), None, 3)
+    page = await bench.jobs.find(Filter(), None, 3)
     walked = [job.id for job in page.jobs]
     while page.next is not None:
         await bench.succeed(await bench.claim_one())
         await bench.enqueue(delay=HOUR)
-        page = await bench.door.find(Filter(), page.next, 3)
+        page = await bench.jobs.find(Filter(), page.next, 3)
         walked += [job.id for job in page.jobs]
     assert walked == jobs[::-1]
 
@@ -256,7 +256,7 @@ async def test_a_job_with_a_shared_id_is_found_by_its_own_tenant(engine: EngineU
     await Bench(engine, OTHER).succeeded(id=BROUGHT_ID)
     bench = Bench(engine)
     await (bench.succeeded if ended else bench.enqueue)(id=BROUGHT_ID, payload={"of": "acme"})
-    assert await all_jobs(bench.door) == [await bench.job(BROUGHT_ID)]
+    assert await all_jobs(bench.jobs) == [await bench.job(BROUGHT_ID)]
     assert (await bench.job(BROUGHT_ID)).payload == {"of": "acme"}
 
 
@@ -265,20 +265,20 @@ async def test_another_tenants_cursor_shows_only_ones_own(engine: EngineUnderTes
     bench = Bench(engine)
     job = await bench.enqueue()
     assert theirs.next is not None
-    page = await bench.door.find(Filter(), theirs.next, 10)
+    page = await bench.jobs.find(Filter(), theirs.next, 10)
     assert {found.id for found in page.jobs} <= {job}
 
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "'; drop table jobs", "ü" * 500])
 async def test_a_cursor_that_is_none_is_refused(bench: Bench, cursor: str) -> None:
     with pytest.raises(InvalidInput):
-        await bench.door.find(Filter(), cursor, 10)
+        await bench.jobs.find(Filter(), cursor, 10)
 
 
 async def test_jobs_are_counted_by_status(bench: Bench) -> None:
     await one_of_each_status(bench)
     await bench.enqueue_many(2)
-    counts = await bench.door.counts(100)
+    counts = await bench.jobs.counts(100)
     expected = dict.fromkeys(Status, 1) | {Status.QUEUED: 3, Status.BLOCKED: 0}
     assert {status: counts.get(status, 0) for status in Status} == expected
 
@@ -287,16 +287,16 @@ async def test_a_count_stops_at_its_cap(bench: Bench) -> None:
     for _ in range(3):
         await bench.succeeded()
     await bench.enqueue_many(5)
-    counts = await bench.door.counts(2)
+    counts = await bench.jobs.counts(2)
     assert (counts[Status.QUEUED], counts[Status.SUCCEEDED]) == (2, 2)
-    assert (await bench.door.counts(4))[Status.QUEUED] == 4
-    assert (await bench.door.counts(5))[Status.QUEUED] == 5
+    assert (await bench.jobs.counts(4))[Status.QUEUED] == 4
+    assert (await bench.jobs.counts(5))[Status.QUEUED] == 5
 
 
 @pytest.mark.parametrize("cursor", [7, b"a", BROUGHT_ID.encode(), []])
 async def test_a_cursor_that_is_not_text_is_refused(bench: Bench, cursor: Any) -> None:
     """Found by the poison run: it raised AttributeError."""
-    for find in (bench.door.find, bench.store.find_all_tenants):
+    for find in (bench.jobs.find, bench.store.find_all_tenants):
         with pytest.raises(InvalidInput, match="is not a cursor"):
             await find(Filter(), cursor, 10)
 
@@ -305,6 +305,6 @@ async def test_a_cursor_that_is_not_text_is_refused(bench: Bench, cursor: Any) -
 async def test_a_page_that_is_not_a_number_of_jobs_is_refused(bench: Bench, limit: Any) -> None:
     """Found by the poison run: it raised IndexError or TypeError."""
     await bench.enqueue()
-    for find in (bench.door.find, bench.store.find_all_tenants):
+    for find in (bench.jobs.find, bench.store.find_all_tenants):
         with pytest.raises(InvalidInput, match="Nothing was read"):
             await find(Filter(), None, limit)

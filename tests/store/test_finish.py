@@ -185,7 +185,7 @@ async def test_a_success_after_errors_keeps_the_attempts_and_their_errors(bench:
     await bench.fail(claim, "the first time")
     await bench.move_clock(10 * SECOND)
     await bench.succeed(await bench.claim_one())
-    first, second = await bench.door.attempts(claim.job)
+    first, second = await bench.jobs.attempts(claim.job)
     assert (first.status, first.error) == (AttemptStatus.FAILED, "the first time")
     assert (second.status, second.error) == (AttemptStatus.SUCCEEDED, None)
 
@@ -197,7 +197,7 @@ async def test_every_outcome_leaves_one_ended_attempt(bench: Bench, outcome: Out
     claim = await bench.running()
     await bench.move_clock(HOUR)
     await bench.finish(claim, outcome)
-    (attempt,) = await bench.door.attempts(claim.job)
+    (attempt,) = await bench.jobs.attempts(claim.job)
     assert (attempt.number, attempt.worker, attempt.started_at) == (1, claim.worker, claim.started_at)
     assert attempt.finished_at is not None
     assert HOUR <= attempt.finished_at - attempt.started_at < 2 * HOUR
@@ -253,7 +253,7 @@ async def test_five_hundred_results_go_to_their_own_jobs(bench: Bench) -> None:
     await bench.enqueue_many(500)
     claims = await bench.claim(500)
     await bench.finish_all([(claim, Succeeded(f'"{claim.job}"')) for claim in claims])
-    ended = await all_jobs(bench.door)
+    ended = await all_jobs(bench.jobs)
     assert len(ended) == 500
     assert all(job.result == job.id for job in ended)
 

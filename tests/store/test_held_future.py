@@ -44,10 +44,10 @@ async def test_one_that_came_due_meanwhile_wakes_who_sleeps(bench: Bench, hold: 
     job = await bench.enqueue("email", delay=HOUR)
     other = await bench.join("email")
     let_go = await hold(bench)
-    async with asleep(bench.store, other) as ears:
+    async with asleep(bench.store, other) as listener:
         await bench.move_clock(2 * HOUR)
         await let_go()
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK
     assert await bench.claimed_jobs(1, other) == [job]
 
 
@@ -56,9 +56,9 @@ async def test_one_that_is_still_to_come_sets_the_timer_of_who_sleeps(bench: Ben
     await bench.enqueue("email", delay=HOUR)
     other = await bench.join("email")
     let_go = await hold(bench)
-    async with asleep(bench.store, other) as ears:
+    async with asleep(bench.store, other) as listener:
         await let_go()
-        assert await ears.next() is Wake.WORK
+        assert await listener.next() is Wake.WORK
         next_due = (await bench.store.prepare_to_sleep(other)).next_due
     assert next_due is not None
     assert timedelta() < next_due <= HOUR

@@ -15,24 +15,24 @@ async def say(bench: Bench, claim: Claim, *lines: LogLine) -> None:
 
 
 async def test_a_job_that_never_ran_has_no_attempts(bench: Bench) -> None:
-    assert list(await bench.door.attempts(await bench.enqueue())) == []
+    assert list(await bench.jobs.attempts(await bench.enqueue())) == []
 
 
 async def test_an_unknown_job_has_no_attempts(bench: Bench) -> None:
-    assert list(await bench.door.attempts(UNKNOWN_ID)) == []
+    assert list(await bench.jobs.attempts(UNKNOWN_ID)) == []
 
 
 async def test_another_tenants_job_has_no_attempts_and_no_lines(engine: EngineUnderTest) -> None:
     claim = await Bench(engine).running()
     await say(Bench(engine), claim, LogLine(1, "secret"))
     other = Bench(engine, OTHER)
-    assert list(await other.door.attempts(claim.job)) == []
-    assert list(await other.door.lines(claim.job, 1)) == []
+    assert list(await other.jobs.attempts(claim.job)) == []
+    assert list(await other.jobs.lines(claim.job, 1)) == []
 
 
 async def test_the_running_attempt_is_there(bench: Bench) -> None:
     claim = await bench.running()
-    (attempt,) = await bench.door.attempts(claim.job)
+    (attempt,) = await bench.jobs.attempts(claim.job)
     assert (attempt.number, attempt.status, attempt.worker) == (1, AttemptStatus.RUNNING, claim.worker)
     assert (attempt.started_at, attempt.finished_at, attempt.error) == (claim.started_at, None, None)
 
@@ -41,7 +41,7 @@ async def test_the_attempt_of_a_clean_success_is_there(bench: Bench) -> None:
     claim = await bench.running()
     await bench.move_clock(HOUR)
     await bench.succeed(claim)
-    (attempt,) = await bench.door.attempts(claim.job)
+    (attempt,) = await bench.jobs.attempts(claim.job)
     assert (attempt.number, attempt.status, attempt.worker) == (1, AttemptStatus.SUCCEEDED, claim.worker)
     assert attempt.started_at == claim.started_at
     assert attempt.finished_at == (await bench.job(claim.job)).finished_at
@@ -56,7 +56,7 @@ async def test_attempts_are_listed_in_their_order_with_their_own_workers(bench: 
     await bench.move_clock(HOUR)
     third = await bench.claim_one()
     await bench.succeed(third)
-    attempts = await bench.door.attempts(first.job)
+    attempts = await bench.jobs.attempts(first.job)
     assert [attempt.number for attempt in attempts] == [1, 2, 3]
     assert [attempt.worker for attempt in attempts] == [claim.worker for claim in (first, second, third)]
     assert [attempt.status for attempt in attempts] == [
@@ -97,7 +97,7 @@ async def test_an_attempt_keeps_where_its_error_came_from(bench: Bench, final: b
 
 async def test_a_cancel_instead_of_a_retry_keeps_the_error(bench: Bench) -> None:
     claim = await bench.running()
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     await bench.finish(claim, Raised("Unlucky", "no jitter", trace=Trace("app.py:14 in fetch", "…")))
     assert (await bench.last_attempt(claim.job)).details["where"] == "app.py:14 in fetch"
 
@@ -106,7 +106,7 @@ async def test_lines_are_kept_in_the_order_of_their_numbers(bench: Bench) -> Non
     claim = await bench.running()
     await say(bench, claim, LogLine(2, "two"), LogLine(1, "one"))
     await say(bench, claim, LogLine(10, "ten"), LogLine(3, "three"))
-    lines = await bench.door.lines(claim.job, 1)
+    lines = await bench.jobs.lines(claim.job, 1)
     assert [(line.number, line.text) for line in lines] == [(1, "one"), (2, "two"), (3, "three"), (10, "ten")]
 
 
@@ -114,7 +114,7 @@ async def test_a_line_is_stamped_by_the_engines_clock(bench: Bench) -> None:
     await bench.move_clock(365 * timedelta(days=1))
     claim = await bench.running()
     await say(bench, claim, LogLine(1, "in a year"))
-    (line,) = await bench.door.lines(claim.job, 1)
+    (line,) = await bench.jobs.lines(claim.job, 1)
     assert line.at is not None
     assert line.at - datetime.now(UTC) > timedelta(days=364)
 
@@ -123,14 +123,14 @@ async def test_a_line_is_stamped_by_the_engines_clock(bench: Bench) -> None:
 async def test_a_line_keeps_its_kind_and_progress(bench: Bench, kind: LineKind) -> None:
     claim = await bench.running()
     await say(bench, claim, LogLine(1, "half of it", kind, progress=0.5))
-    (line,) = await bench.door.lines(claim.job, 1)
+    (line,) = await bench.jobs.lines(claim.job, 1)
     assert (line.text, line.kind, line.progress) == ("half of it", kind, 0.5)
 
 
 async def test_a_line_without_progress_has_none(bench: Bench) -> None:
     claim = await bench.running()
     await say(bench, claim, LogLine(1, "hello"))
-    (line,) = await bench.door.lines(claim.job, 1)
+    (line,) = await bench.jobs.lines(claim.job, 1)
     assert (line.kind, line.progress) == (LineKind.LOG, None)
 
 
@@ -150,7 +150,7 @@ async def test_a_line_repeated_within_one_call_is_kept_once(bench: Bench) -> Non
 async def test_lines_can_be_read_on_from_where_one_stopped(bench: Bench) -> None:
     claim = await bench.running()
     await say(bench, claim, *(LogLine(number, str(number)) for number in range(1, 6)))
-    assert [line.number for line in await bench.door.lines(claim.job, 1, after=3)] == [4, 5]
+    assert [line.number for line in await bench.jobs.lines(claim.job, 1, after=3)] == [4, 5]
 
 
 async def test_each_attempt_has_its_own_lines(bench: Bench) -> None:
@@ -187,7 +187,7 @@ async def test_speaking_changes_nothing_about_the_job(bench: Bench) -> None:
 
 
 async def test_an_unknown_job_has_no_lines(bench: Bench) -> None:
-    assert list(await bench.door.lines(UNKNOWN_ID, 1)) == []
+    assert list(await bench.jobs.lines(UNKNOWN_ID, 1)) == []
 
 
 async def test_saying_nothing_refuses_nothing(bench: Bench) -> None:
@@ -199,7 +199,7 @@ async def test_a_line_that_can_not_be_stored_spoils_no_other_line(bench: Bench) 
     await say(
         bench, claim, LogLine(1, "nul \0 and \ud800"), LogLine(2, "x" * 20_000), LogLine(3, "far", progress=1e300)
     )
-    said = await bench.door.lines(claim.job, 1)
+    said = await bench.jobs.lines(claim.job, 1)
     assert [line.number for line in said] == [1, 2, 3]
     assert said[0].text.startswith("nul ")
     assert len(said[1].text) == 10_000

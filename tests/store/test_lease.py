@@ -41,20 +41,20 @@ async def test_renewing_sets_the_lease_that_was_asked_for(bench: Bench) -> None:
 async def test_renewing_tells_which_jobs_shall_be_canceled(bench: Bench) -> None:
     registration = await bench.worker()
     kept, canceled = await bench.running(), await bench.running()
-    await bench.door.cancel([canceled.job])
+    await bench.jobs.cancel([canceled.job])
     assert (await bench.store.renew(registration, [kept, canceled], LEASE)).cancels == {canceled}
 
 
 async def test_renewing_tells_no_worker_of_another_ones_cancels(bench: Bench) -> None:
     held = await bench.running(registration=await bench.join())
-    await bench.door.cancel([held.job])
+    await bench.jobs.cancel([held.job])
     assert (await bench.store.renew(await bench.worker(), [], LEASE)).cancels == frozenset()
 
 
 async def test_renewing_tells_that_another_workers_claim_is_lost(bench: Bench) -> None:
     """It holds, and its cancel is for the worker that holds it."""
     held = await bench.running(registration=await bench.join())
-    await bench.door.cancel([held.job])
+    await bench.jobs.cancel([held.job])
     renewal = await bench.store.renew(await bench.worker(), [held], LEASE)
     assert (renewal.lost, renewal.cancels) == (frozenset({held}), frozenset())
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.store.bench import HOUR, EngineUnderTest, all_jobs, keyed
-from tests.store.model import Model, ModelJob, ModelSeat
+from tests.store.model import Model, ModelJob, ModelRegistration
 
 from leasehold.errors import RegistrationLost
 from leasehold.model.backoff import Steps
@@ -89,7 +89,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.model = Model()
         self.store, self.runner, self.move_clock = store, runner, engine.move_clock
         self.tenant = tenant_id(f"machine-{next(_tenants)}")
-        self.door = store.tenant(self.tenant)
+        self.jobs = store.tenant(self.tenant)
         self.registrations: list[Registration] = []
         self.claims: list[Claim] = []
         self.agreed = False
@@ -133,7 +133,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             )
             for priority, delay, key in wanted
         ]
-        for placed, (priority, delay, key) in zip(self.run(self.door.enqueue(batch)), wanted, strict=True):
+        for placed, (priority, delay, key) in zip(self.run(self.jobs.enqueue(batch)), wanted, strict=True):
             if holder := self.model.holder_of(key):
                 assert placed == EnqueueResult(holder.id, created=False)
             else:
@@ -145,19 +145,19 @@ class EngineAgainstModel(RuleBasedStateMachine):
         likely = Status.RUNNING if choice % 2 else Status.QUEUED
         job = self._job(pick, lambda job: job.status is likely)
         expected = self.model.canceled(job)
-        assert self.run(self.door.cancel([job.id])) == {job.id: expected}
+        assert self.run(self.jobs.cancel([job.id])) == {job.id: expected}
 
     def retry(self, pick: int, choice: int) -> None:
         job = self._job(pick, lambda job: not job.active)
         seen = job.attempt + 1 if choice % 4 == 3 else job.attempt
         expected = self.model.retried(job, seen)
-        assert self.run(self.door.retry({job.id: seen})) == {job.id: expected}
+        assert self.run(self.jobs.retry({job.id: seen})) == {job.id: expected}
 
     def reschedule(self, pick: int, choice: int) -> None:
         job = self._job(pick, lambda job: job.status is Status.QUEUED)
         delay = (0, 0, 1, 3)[choice % 4]
         expected = self.model.rescheduled(job, delay)
-        assert self.run(self.door.reschedule([job.id], delay * HOUR)) == {job.id: expected}
+        assert self.run(self.jobs.reschedule([job.id], delay * HOUR)) == {job.id: expected}
 
     # Steps of workers
 
@@ -239,7 +239,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def every_job_stands_where_the_model_says(self) -> None:
-        records = self.run(all_jobs(self.door))
+        records = self.run(all_jobs(self.jobs))
         assert len(records) == len(self.model.jobs)
         for record in records:
             self._compare(record, self.model.jobs[record.id])
@@ -287,7 +287,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         serves = Subscription((DEFINITION.key,), (self.tenant,))
         registration = self.run(self.store.join(serves, WorkerFacts("machine", 1), LEASE_HOURS * HOUR))
         assert registration.worker not in self.model.registrations
-        self.model.registrations[registration.worker] = ModelSeat(registration, self.model.now + LEASE_HOURS)
+        self.model.registrations[registration.worker] = ModelRegistration(registration, self.model.now + LEASE_HOURS)
         self.registrations.append(registration)
 
     async def _claim_like_a_worker(self, registration: Registration, limit: int) -> list[Claim]:
@@ -313,11 +313,11 @@ class EngineAgainstModel(RuleBasedStateMachine):
             assert record.due == (job.due_at <= self.model.now)
 
     async def _look_back(self, job: ModelJob) -> None:
-        attempts = await self.door.attempts(job.id)
+        attempts = await self.jobs.attempts(job.id)
         running = [(job.attempt, AttemptStatus.RUNNING)] if job.status is Status.RUNNING else []
         assert [(attempt.number, attempt.status) for attempt in attempts] == job.history + running
         for attempt in attempts:
-            lines = await self.door.lines(job.id, attempt.number)
+            lines = await self.jobs.lines(job.id, attempt.number)
             assert [line.number for line in lines] == sorted(job.lines.get(attempt.number, set()))
 
     async def _clear_up(self) -> None:

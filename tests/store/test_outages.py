@@ -50,7 +50,7 @@ async def test_an_acknowledged_job_outlives_a_crash(bench: Bench, kit: engine.Te
 async def test_many_jobs_of_one_call_cost_no_more_statements(bench: Bench, kit: engine.TestKit) -> None:
     async def sent_for(count: int) -> Counter[str]:
         before = len(kit.statements())
-        await bench.door.enqueue([NewJob(definition=REPORT.key) for _ in range(count)])
+        await bench.jobs.enqueue([NewJob(definition=REPORT.key) for _ in range(count)])
         return Counter(kit.statements()[before:])
 
     await bench.enqueue()

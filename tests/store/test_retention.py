@@ -20,7 +20,7 @@ async def test_succeeded_jobs_are_kept_for_30_days(bench: Bench, status: Status)
     assert await bench.store.prune(100) == 0
     await bench.move_clock(2 * HOUR)
     assert await bench.store.prune(100) == 1
-    assert await bench.door.get(job) is None
+    assert await bench.jobs.get(job) is None
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.DEAD_LETTER])
@@ -41,12 +41,12 @@ async def test_a_definition_says_how_long_its_jobs_are_kept(bench: Bench, status
     assert await bench.store.prune(100) == 0
     await bench.move_clock(HOUR)
     assert await bench.store.prune(100) == 1
-    assert await bench.door.get(job) is None
+    assert await bench.jobs.get(job) is None
 
 
 async def test_a_canceled_waiting_job_has_its_definitions_retention(bench: Bench) -> None:
     job = await bench.enqueue()
-    await bench.door.cancel([job])
+    await bench.jobs.cancel([job])
     await bench.move_clock(29 * DAY)
     assert await bench.store.prune(100) == 0
     await bench.move_clock(2 * DAY)
@@ -59,7 +59,7 @@ async def test_a_retention_of_microseconds_is_kept_as_it_is(bench: Bench, micros
     await bench.store.sync_definitions([brief])
     (stored,) = [each.definition for each in await bench.store.definitions() if each.definition.key == "brief"]
     assert stored == brief
-    await bench.door.cancel([await bench.enqueue("brief")])
+    await bench.jobs.cancel([await bench.enqueue("brief")])
     await bench.move_clock(HOUR)
     assert await bench.store.prune(100) == 1
 
@@ -71,7 +71,7 @@ async def test_an_unfinished_job_is_never_pruned(bench: Bench) -> None:
     jobs = [running, retrying.job, await bench.enqueue(), await bench.enqueue(delay=HOUR)]
     await bench.move_clock(YEARS)
     assert await bench.store.prune(100) == 0
-    assert {job.id for job in await all_jobs(bench.door)} == set(jobs)
+    assert {job.id for job in await all_jobs(bench.jobs)} == set(jobs)
 
 
 async def test_the_time_counts_from_the_end_and_not_from_the_enqueue(bench: Bench) -> None:
@@ -85,7 +85,7 @@ async def test_the_time_counts_from_the_end_and_not_from_the_enqueue(bench: Benc
 async def test_a_job_that_was_retried_is_kept_anew(bench: Bench) -> None:
     job = await bench.succeeded()
     await bench.move_clock(20 * DAY)
-    await bench.door.retry({job: 1})
+    await bench.jobs.retry({job: 1})
     await bench.succeed(await bench.claim_one())
     await bench.move_clock(20 * DAY)
     assert await bench.store.prune(100) == 0
@@ -99,8 +99,8 @@ async def test_attempts_and_lines_go_with_their_job(bench: Bench) -> None:
     await bench.succeed(await bench.claim_one())
     await bench.move_clock(31 * DAY)
     assert await bench.store.prune(100) == 1
-    assert list(await bench.door.attempts(first.job)) == []
-    assert list(await bench.door.lines(first.job, 1)) == []
+    assert list(await bench.jobs.attempts(first.job)) == []
+    assert list(await bench.jobs.lines(first.job, 1)) == []
 
 
 async def test_attempts_and_lines_of_others_stay(bench: Bench) -> None:
@@ -110,7 +110,7 @@ async def test_attempts_and_lines_of_others_stay(bench: Bench) -> None:
     await bench.succeeded()
     await bench.move_clock(31 * DAY)
     assert await bench.store.prune(100) == 1
-    assert len(await bench.door.attempts(kept.job)) == 1
+    assert len(await bench.jobs.attempts(kept.job)) == 1
     assert await bench.texts(kept) == ["a line"]
 
 
@@ -119,12 +119,12 @@ async def test_pruning_keeps_its_limit_and_goes_on_the_next_time(bench: Bench) -
         await bench.succeeded()
     await bench.move_clock(31 * DAY)
     assert [await bench.store.prune(2) for _ in range(4)] == [2, 2, 1, 0]
-    assert await all_jobs(bench.door) == []
+    assert await all_jobs(bench.jobs) == []
 
 
 async def test_a_brought_id_may_be_used_again_when_its_job_is_gone(bench: Bench) -> None:
     await bench.succeeded(id=BROUGHT_ID)
     await bench.move_clock(31 * DAY)
     await bench.store.prune(100)
-    (placed,) = await bench.door.enqueue([NewJob(definition="report", id=BROUGHT_ID)])
+    (placed,) = await bench.jobs.enqueue([NewJob(definition="report", id=BROUGHT_ID)])
     assert placed.created

@@ -23,7 +23,7 @@ ENDED = [Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER]
 @pytest.mark.parametrize("status", ENDED)
 async def test_an_ended_job_is_queued_again(bench: Bench, status: Status) -> None:
     job = await bench.ended(status, payload={"month": 3})
-    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.QUEUED}
+    assert await bench.jobs.retry({job: 1}) == {job: RetryAnswer.QUEUED}
     record = await bench.job(job)
     assert (record.status, record.due, record.finished_at) == (Status.QUEUED, True, None)
     assert (record.payload, record.worker) == ({"month": 3}, None)
@@ -31,21 +31,21 @@ async def test_an_ended_job_is_queued_again(bench: Bench, status: Status) -> Non
 
 async def test_a_job_canceled_before_it_ran_is_queued_again(bench: Bench) -> None:
     job = await bench.enqueue()
-    await bench.door.cancel([job])
-    assert await bench.door.retry({job: 0}) == {job: RetryAnswer.QUEUED}
+    await bench.jobs.cancel([job])
+    assert await bench.jobs.retry({job: 0}) == {job: RetryAnswer.QUEUED}
     assert (await bench.claim_one()).attempt == 1
 
 
 @pytest.mark.parametrize("status", ENDED)
 async def test_the_next_run_has_the_next_number_and_the_history_is_kept(bench: Bench, status: Status) -> None:
     job = await bench.ended(status)
-    (first,) = await bench.door.attempts(job)
-    await bench.door.retry({job: 1})
-    assert list(await bench.door.attempts(job)) == [first]
+    (first,) = await bench.jobs.attempts(job)
+    await bench.jobs.retry({job: 1})
+    assert list(await bench.jobs.attempts(job)) == [first]
     claim = await bench.claim_one()
     assert claim.attempt == 2
     await bench.succeed(claim)
-    assert (await bench.door.attempts(job))[0] == first
+    assert (await bench.jobs.attempts(job))[0] == first
     assert (await bench.history(job))[1:] == [(2, AttemptStatus.SUCCEEDED)]
 
 
@@ -54,7 +54,7 @@ async def test_the_allowance_is_fresh(bench: Bench) -> None:
     for _ in range(2):
         await bench.fail(await bench.claim_one())
         await bench.move_clock(HOUR)
-    await bench.door.retry({job: 2})
+    await bench.jobs.retry({job: 2})
     for execution in (1, 2):
         claim = await bench.claim_one()
         assert (claim.attempt, claim.tries, claim.max_attempts) == (2 + execution, execution, 2)
@@ -65,21 +65,21 @@ async def test_the_allowance_is_fresh(bench: Bench) -> None:
 
 async def test_a_retry_of_another_attempt_is_told_that_it_changed(bench: Bench) -> None:
     job = await bench.succeeded()
-    assert await bench.door.retry({job: 0}) == {job: RetryAnswer.CHANGED}
+    assert await bench.jobs.retry({job: 0}) == {job: RetryAnswer.CHANGED}
     assert await bench.status(job) is Status.SUCCEEDED
 
 
 async def test_a_second_retry_after_the_first_ones_run_makes_no_second_run(bench: Bench) -> None:
     job = await bench.succeeded()
-    await bench.door.retry({job: 1})
+    await bench.jobs.retry({job: 1})
     await bench.succeed(await bench.claim_one())
-    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.CHANGED}
+    assert await bench.jobs.retry({job: 1}) == {job: RetryAnswer.CHANGED}
     assert await bench.claim() == []
 
 
 async def test_eight_retries_at_once_make_one_run(bench: Bench) -> None:
     job = await bench.succeeded()
-    answers = [answer[job] for answer in await asyncio.gather(*(bench.door.retry({job: 1}) for _ in range(8)))]
+    answers = [answer[job] for answer in await asyncio.gather(*(bench.jobs.retry({job: 1}) for _ in range(8)))]
     assert answers.count(RetryAnswer.QUEUED) == 1
     assert set(answers) - {RetryAnswer.QUEUED} <= {RetryAnswer.ACTIVE, RetryAnswer.CHANGED}
     assert await bench.claimed_jobs() == [job]
@@ -87,13 +87,13 @@ async def test_eight_retries_at_once_make_one_run(bench: Bench) -> None:
 
 async def test_a_waiting_job_is_active(bench: Bench) -> None:
     job = await bench.enqueue(delay=HOUR)
-    assert await bench.door.retry({job: 0}) == {job: RetryAnswer.ACTIVE}
+    assert await bench.jobs.retry({job: 0}) == {job: RetryAnswer.ACTIVE}
     assert not (await bench.job(job)).due
 
 
 async def test_a_running_job_is_active(bench: Bench) -> None:
     claim = await bench.running()
-    assert await bench.door.retry({claim.job: 1}) == {claim.job: RetryAnswer.ACTIVE}
+    assert await bench.jobs.retry({claim.job: 1}) == {claim.job: RetryAnswer.ACTIVE}
     assert await bench.status(claim.job) is Status.RUNNING
 
 
@@ -101,14 +101,14 @@ async def test_an_unknown_job_and_another_tenants_are_unknown(engine: EngineUnde
     acme, other = Bench(engine), Bench(engine, OTHER)
     theirs = await other.succeeded()
     asked = dict.fromkeys([UNKNOWN_ID, BROUGHT_ID, theirs], 1)
-    assert await acme.door.retry(asked) == dict.fromkeys(asked, RetryAnswer.UNKNOWN)
+    assert await acme.jobs.retry(asked) == dict.fromkeys(asked, RetryAnswer.UNKNOWN)
     assert await other.status(theirs) is Status.SUCCEEDED
 
 
 async def test_many_are_answered_one_by_one(bench: Bench) -> None:
     first, second = await bench.succeeded(), await bench.failed()
     waiting = await bench.enqueue()
-    assert await bench.door.retry({first: 1, second: 2, waiting: 0}) == {
+    assert await bench.jobs.retry({first: 1, second: 2, waiting: 0}) == {
         first: RetryAnswer.QUEUED,
         second: RetryAnswer.CHANGED,
         waiting: RetryAnswer.ACTIVE,
@@ -118,15 +118,15 @@ async def test_many_are_answered_one_by_one(bench: Bench) -> None:
 async def test_a_retried_job_comes_after_older_ready_ones(bench: Bench) -> None:
     job = await bench.succeeded()
     waiting = await bench.enqueue_many(2)
-    await bench.door.retry({job: 1})
+    await bench.jobs.retry({job: 1})
     assert await bench.claimed_jobs() == [*waiting, job]
 
 
 async def test_a_retried_job_has_forgotten_that_it_was_canceled(bench: Bench) -> None:
     claim = await bench.running()
-    await bench.door.cancel([claim.job])
+    await bench.jobs.cancel([claim.job])
     await bench.fail(claim)
-    await bench.door.retry({claim.job: 1})
+    await bench.jobs.retry({claim.job: 1})
     again = await bench.claim_one()
     assert not again.cancel_requested
     await bench.fail(again)
@@ -136,7 +136,7 @@ async def test_a_retried_job_has_forgotten_that_it_was_canceled(bench: Bench) ->
 async def test_a_key_that_another_job_holds_now_is_in_the_way(bench: Bench) -> None:
     job = await bench.succeeded(dedupe=keyed())
     await bench.enqueue(dedupe=keyed())
-    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.DUPLICATE}
+    assert await bench.jobs.retry({job: 1}) == {job: RetryAnswer.DUPLICATE}
     assert await bench.status(job) is Status.SUCCEEDED
 
 
@@ -144,30 +144,30 @@ async def test_an_expired_key_that_another_job_took_is_in_the_way(bench: Bench) 
     job = await bench.succeeded(dedupe=keyed(Within(HOUR)))
     await bench.move_clock(HOUR)
     await bench.enqueue(dedupe=keyed(Within(HOUR)))
-    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.DUPLICATE}
+    assert await bench.jobs.retry({job: 1}) == {job: RetryAnswer.DUPLICATE}
 
 
 async def test_a_job_is_not_in_its_own_way(bench: Bench) -> None:
     jobs = [await bench.succeeded(dedupe=keyed(mode, str(mode))) for mode in (None, Within(HOUR), Always())]
-    assert await bench.door.retry(dict.fromkeys(jobs, 1)) == dict.fromkeys(jobs, RetryAnswer.QUEUED)
+    assert await bench.jobs.retry(dict.fromkeys(jobs, 1)) == dict.fromkeys(jobs, RetryAnswer.QUEUED)
 
 
 async def test_a_retried_job_holds_its_key_again(bench: Bench) -> None:
     job = await bench.succeeded(dedupe=keyed())
-    await bench.door.retry({job: 1})
-    (placed,) = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed())])
+    await bench.jobs.retry({job: 1})
+    (placed,) = await bench.jobs.enqueue([NewJob(definition="report", dedupe=keyed())])
     assert placed == EnqueueResult(job, created=False)
 
 
 async def test_one_of_two_ended_jobs_with_a_key_is_queued_again(bench: Bench) -> None:
     jobs = [await bench.succeeded(dedupe=keyed()) for _ in range(2)]
-    answers = await asyncio.gather(*(bench.door.retry({job: 1}) for job in jobs))
+    answers = await asyncio.gather(*(bench.jobs.retry({job: 1}) for job in jobs))
     assert sorted(answer for each in answers for answer in each.values()) == ["duplicate", "queued"]
 
 
 async def test_one_of_two_ended_jobs_with_one_key_is_queued_again(bench: Bench) -> None:
     jobs = [await bench.succeeded(dedupe=keyed()) for _ in range(2)]
-    answers = await bench.door.retry(dict.fromkeys(jobs, 1))
+    answers = await bench.jobs.retry(dict.fromkeys(jobs, 1))
     assert sorted(answers.values()) == ["duplicate", "queued"]
 
 
@@ -177,7 +177,7 @@ async def test_one_of_two_ended_jobs_with_one_key_is_queued_again(bench: Bench) 
 async def reschedule(
     bench: Bench, job: JobId, delay: Duration | None = None, priority: int | None = None
 ) -> RescheduleAnswer:
-    return (await bench.door.reschedule([job], delay, priority))[job]
+    return (await bench.jobs.reschedule([job], delay, priority))[job]
 
 
 async def test_a_future_job_can_be_run_now(bench: Bench) -> None:
@@ -214,7 +214,7 @@ async def test_a_priority_can_be_changed_and_the_time_stays(bench: Bench) -> Non
     if not bench.store.abilities.priorities:
         pytest.skip("this engine has no priorities")
     first, second, future = await bench.enqueue(), await bench.enqueue(), await bench.enqueue(delay=HOUR)
-    await bench.door.reschedule([second, future], priority=1)
+    await bench.jobs.reschedule([second, future], priority=1)
     assert await bench.claimed_jobs() == [second, first]
     assert [(await bench.job(job)).priority for job in (first, second, future)] == [100, 1, 1]
 
@@ -244,7 +244,7 @@ async def test_an_unknown_job_and_another_tenants_can_not_be_moved(engine: Engin
     acme, other = Bench(engine), Bench(engine, OTHER)
     theirs = await other.enqueue()
     asked = [UNKNOWN_ID, BROUGHT_ID, theirs]
-    assert await acme.door.reschedule(asked, HOUR) == dict.fromkeys(asked, RescheduleAnswer.UNKNOWN)
+    assert await acme.jobs.reschedule(asked, HOUR) == dict.fromkeys(asked, RescheduleAnswer.UNKNOWN)
     assert (await other.job(theirs)).due
 
 

@@ -32,28 +32,28 @@ EACH_MODE = pytest.mark.parametrize(
 
 @EACH_ID
 async def test_a_foreign_job_is_not_shown(bench: Bench, job: JobId) -> None:
-    assert await bench.door.get(job) is None
-    assert list(await bench.door.attempts(job)) == []
-    assert list(await bench.door.lines(job, 1)) == []
-    assert await bench.door.wait_until_final(job, timedelta()) is None
-    assert list((await bench.door.find(Filter(), None, 10)).jobs) == []
-    assert set((await bench.door.counts(10)).values()) <= {0}
+    assert await bench.jobs.get(job) is None
+    assert list(await bench.jobs.attempts(job)) == []
+    assert list(await bench.jobs.lines(job, 1)) == []
+    assert await bench.jobs.wait_until_final(job, timedelta()) is None
+    assert list((await bench.jobs.find(Filter(), None, 10)).jobs) == []
+    assert set((await bench.jobs.counts(10)).values()) <= {0}
 
 
 @EACH_ID
 async def test_a_foreign_job_can_not_be_canceled(bench: Bench, job: JobId) -> None:
-    assert await bench.door.cancel([job]) == {job: CancelAnswer.UNKNOWN}
+    assert await bench.jobs.cancel([job]) == {job: CancelAnswer.UNKNOWN}
 
 
 @EACH_ID
 async def test_a_foreign_job_can_not_be_retried(bench: Bench, job: JobId) -> None:
     for attempt in (1, 2):
-        assert await bench.door.retry({job: attempt}) == {job: RetryAnswer.UNKNOWN}
+        assert await bench.jobs.retry({job: attempt}) == {job: RetryAnswer.UNKNOWN}
 
 
 @EACH_ID
 async def test_a_foreign_job_can_not_be_moved(bench: Bench, job: JobId) -> None:
-    assert await bench.door.reschedule([job], HOUR, 1) == {job: RescheduleAnswer.UNKNOWN}
+    assert await bench.jobs.reschedule([job], HOUR, 1) == {job: RescheduleAnswer.UNKNOWN}
 
 
 # A tenant that has its own job of this id
@@ -64,11 +64,11 @@ async def test_a_job_of_a_shared_id_is_shown_with_its_own_story(bench: Bench, jo
     claim = await bench.running("email", id=job, payload={"to": "acme"})
     assert (await bench.job(job)).payload == {"to": "acme"}
     assert await bench.texts(claim) == []
-    assert [attempt.worker for attempt in await bench.door.attempts(job)] == [claim.worker]
+    assert [attempt.worker for attempt in await bench.jobs.attempts(job)] == [claim.worker]
     await bench.succeed(claim)
-    assert [attempt.worker for attempt in await bench.door.attempts(job)] == [claim.worker]
+    assert [attempt.worker for attempt in await bench.jobs.attempts(job)] == [claim.worker]
     assert await bench.status(job) is Status.SUCCEEDED
-    assert [found.tenant for found in (await bench.door.find(Filter(), None, 10)).jobs] == [ACME]
+    assert [found.tenant for found in (await bench.jobs.find(Filter(), None, 10)).jobs] == [ACME]
 
 
 @EACH_ID
@@ -76,27 +76,27 @@ async def test_a_job_of_a_shared_id_is_shown_with_its_own_story(bench: Bench, jo
 async def test_a_cancel_reaches_the_tenants_own_job_alone(bench: Bench, job: JobId, runs: bool) -> None:
     await (bench.running if runs else bench.enqueue)(id=job)
     answer = CancelAnswer.REQUESTED if runs else CancelAnswer.CANCELED
-    assert await bench.door.cancel([job]) == {job: answer}
+    assert await bench.jobs.cancel([job]) == {job: answer}
     assert (await bench.job(job)).cancel_requested_at is not None
 
 
 @EACH_ID
 async def test_a_retry_queues_the_tenants_own_job_alone(bench: Bench, job: JobId) -> None:
     await bench.dead_lettered(id=job)
-    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.QUEUED}
-    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.ACTIVE}
+    assert await bench.jobs.retry({job: 1}) == {job: RetryAnswer.QUEUED}
+    assert await bench.jobs.retry({job: 1}) == {job: RetryAnswer.ACTIVE}
 
 
 @EACH_ID
 async def test_a_retry_compares_the_tenants_own_attempt(bench: Bench, job: JobId) -> None:
     await bench.dead_lettered(id=job)
-    assert await bench.door.retry({job: 7}) == {job: RetryAnswer.CHANGED}
+    assert await bench.jobs.retry({job: 7}) == {job: RetryAnswer.CHANGED}
 
 
 @EACH_ID
 async def test_a_reschedule_moves_the_tenants_own_job_alone(bench: Bench, job: JobId) -> None:
     await bench.enqueue(id=job)
-    assert await bench.door.reschedule([job], HOUR, 1) == {job: RescheduleAnswer.RESCHEDULED}
+    assert await bench.jobs.reschedule([job], HOUR, 1) == {job: RescheduleAnswer.RESCHEDULED}
     assert (await bench.job(job)).priority == 1
 
 
@@ -118,8 +118,8 @@ async def test_a_prune_takes_the_attempts_of_its_own_job_alone(bench: Bench, job
 @EACH_ID
 async def test_a_request_under_a_shared_id_is_compared_with_ones_own(bench: Bench, job: JobId) -> None:
     mine = NewJob(definition="email", id=job, payload={"to": "acme"})
-    assert [placed.created for placed in await bench.door.enqueue([mine])] == [True]
-    assert [placed.created for placed in await bench.door.enqueue([mine])] == [False]
+    assert [placed.created for placed in await bench.jobs.enqueue([mine])] == [True]
+    assert [placed.created for placed in await bench.jobs.enqueue([mine])] == [False]
 
 
 # Keys
@@ -133,7 +133,7 @@ async def test_a_key_that_others_hold_is_free(bench: Bench, mode: Mode, key: str
 @EACH_MODE
 async def test_a_key_is_held_by_the_tenants_own_job(bench: Bench, mode: Mode, key: str) -> None:
     mine = await bench.enqueue(dedupe=keyed(mode, key))
-    (placed,) = await bench.door.enqueue([NewJob(definition="report", dedupe=keyed(mode, key))])
+    (placed,) = await bench.jobs.enqueue([NewJob(definition="report", dedupe=keyed(mode, key))])
     assert (placed.id, placed.created) == (mine, False)
 
 
@@ -142,7 +142,7 @@ async def test_a_replace_changes_the_tenants_own_job_alone(bench: Bench, mode: M
     """The job that is replaced has an id that the bystanders' waiting job has, too."""
     await bench.enqueue(id=BROUGHT_ID, dedupe=keyed(mode, key))
     again = Dedupe(key, mode, OnConflict.REPLACE)
-    (placed,) = await bench.door.enqueue([NewJob(definition="email", payload={"to": "me"}, dedupe=again)])
+    (placed,) = await bench.jobs.enqueue([NewJob(definition="email", payload={"to": "me"}, dedupe=again)])
     assert (placed.id, placed.replaced) == (BROUGHT_ID, True)
     assert (await bench.job(BROUGHT_ID)).payload == {"to": "me"}
 
@@ -153,7 +153,7 @@ async def test_a_job_that_runs_is_not_replaced_by_anothers(bench: Bench, mode: M
     await bench.running(id=BROUGHT_ID, dedupe=keyed(mode, key))
     again = Dedupe(key, mode, OnConflict.REPLACE)
     with pytest.raises(DuplicateJob, match=r"\(running\)"):
-        await bench.door.enqueue([NewJob(definition="email", dedupe=again)])
+        await bench.jobs.enqueue([NewJob(definition="email", dedupe=again)])
 
 
 @pytest.mark.parametrize("conflict", [OnConflict.RAISE, OnConflict.REPLACE])
@@ -161,12 +161,12 @@ async def test_a_refusal_tells_the_state_of_ones_own_job(bench: Bench, conflict:
     """The bystanders' jobs of this id are dead letters."""
     await bench.running(id=DEAD_ID, dedupe=keyed())
     with pytest.raises(DuplicateJob, match=r"\(running\)"):
-        await bench.door.enqueue([NewJob(definition="report", dedupe=Dedupe(KEY, on_conflict=conflict))])
+        await bench.jobs.enqueue([NewJob(definition="report", dedupe=Dedupe(KEY, on_conflict=conflict))])
 
 
 async def test_a_duplicate_gives_back_its_brought_id(bench: Bench) -> None:
     await bench.enqueue(dedupe=keyed())
-    (placed,) = await bench.door.enqueue([NewJob(definition="email", id=RUNNING_ID, dedupe=keyed())])
+    (placed,) = await bench.jobs.enqueue([NewJob(definition="email", id=RUNNING_ID, dedupe=keyed())])
     assert not placed.created
     await bench.enqueue("report", id=RUNNING_ID, payload={"of": "acme"})
 
@@ -178,7 +178,7 @@ async def test_a_retry_asks_who_holds_the_key_of_its_tenant(bench: Bench, mode: 
     """The bystanders hold the key longer."""
     job = await bench.succeeded(dedupe=keyed(mode, key))
     await bench.move_clock(2 * HOUR)
-    assert await bench.door.retry({job: 1}) == {job: RetryAnswer.QUEUED}
+    assert await bench.jobs.retry({job: 1}) == {job: RetryAnswer.QUEUED}
 
 
 # Wakes
@@ -190,10 +190,10 @@ async def test_work_of_others_does_not_wake_a_tenants_worker(bench: Bench) -> No
         pytest.skip("this engine sends no wakes")
     registration = await bench.worker()
     running = await bench.running(registration=registration)
-    async with asleep(bench.store, registration) as ears:
+    async with asleep(bench.store, registration) as listener:
         await bench.store.limit(Scope(ScopeKind.TENANT, ACME), Limits(max_running=5))
-        await bench.door.cancel([running.job])
-        assert await ears.next() is Wake.CANCEL
+        await bench.jobs.cancel([running.job])
+        assert await listener.next() is Wake.CANCEL
 
 
 # Strict tenants

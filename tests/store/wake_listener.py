@@ -36,12 +36,12 @@ class WakeListener:
 @asynccontextmanager
 async def listening(store: Store, registration: Registration) -> AsyncIterator[WakeListener]:
     """Connected: the WORK that every connection begins with has been heard."""
-    ears = WakeListener()
+    listener = WakeListener()
     async with aclosing(store.wakes(registration)) as wakes:
-        task = asyncio.create_task(ears.listen(wakes))
+        task = asyncio.create_task(listener.listen(wakes))
         try:
-            assert await ears.next() is Wake.WORK
-            yield ears
+            assert await listener.next() is Wake.WORK
+            yield listener
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -65,6 +65,6 @@ async def fall_asleep(store: Store, registration: Registration) -> timedelta | N
 @asynccontextmanager
 async def asleep(store: Store, registration: Registration) -> AsyncIterator[WakeListener]:
     """A worker that listens and has fallen asleep."""
-    async with listening(store, registration) as ears:
+    async with listening(store, registration) as listener:
         await fall_asleep(store, registration)
-        yield ears
+        yield listener

@@ -60,11 +60,11 @@ class Driver(ABC):
     @abstractmethod
     async def execute(self, statement: str) -> None: ...
 
-    async def enqueue(self, door: Tenant, *jobs: NewJob, **how: Any) -> list[Enqueued[Any]]:
-        return list(await door.within(self.passed, **how).aenqueue_many(jobs))
+    async def enqueue(self, handle: Tenant, *jobs: NewJob, **how: Any) -> list[Enqueued[Any]]:
+        return list(await handle.within(self.passed, **how).aenqueue_many(jobs))
 
-    async def enqueue_until(self, door: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
-        await door.within(self.passed, atomic=False).aenqueue_many(failing(job, fails_at), chunk=chunk)
+    async def enqueue_until(self, handle: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
+        await handle.within(self.passed, atomic=False).aenqueue_many(failing(job, fails_at), chunk=chunk)
 
 
 class Asyncpg(Driver):
@@ -226,14 +226,14 @@ class _Blocking(Driver):
     @abstractmethod
     def _execute(self, statement: str) -> None: ...
 
-    async def enqueue(self, door: Tenant, *jobs: NewJob, **how: Any) -> list[Enqueued[Any]]:
-        return list(await self._call(self._enqueue, door, jobs, how))
+    async def enqueue(self, handle: Tenant, *jobs: NewJob, **how: Any) -> list[Enqueued[Any]]:
+        return list(await self._call(self._enqueue, handle, jobs, how))
 
-    def _enqueue(self, door: Tenant, jobs: tuple[NewJob, ...], how: dict[str, Any]) -> list[Enqueued[Any]]:
-        return list(door.within(self.passed, **how).enqueue_many(jobs))
+    def _enqueue(self, handle: Tenant, jobs: tuple[NewJob, ...], how: dict[str, Any]) -> list[Enqueued[Any]]:
+        return list(handle.within(self.passed, **how).enqueue_many(jobs))
 
-    async def enqueue_until(self, door: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
-        await self._call(door.within(self.passed, atomic=False).enqueue_many, failing(job, fails_at), chunk=chunk)
+    async def enqueue_until(self, handle: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
+        await self._call(handle.within(self.passed, atomic=False).enqueue_many, failing(job, fails_at), chunk=chunk)
 
 
 class Psycopg(_Blocking):

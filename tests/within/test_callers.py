@@ -27,10 +27,10 @@ async def test_each_verb_that_is_awaited_joins_the_transaction(
     observer: Raw, acme: Tenant, report: TypedDefinition[..., Any]
 ) -> None:
     async with observer.transaction():
-        door = acme.within(observer)
-        await door.aenqueue(report, number=1)
-        await door.aenqueue_key("report", {"number": 2})
-        await door.aenqueue_many([report.bind(3), report.bind(4)])
+        handle = acme.within(observer)
+        await handle.aenqueue(report, number=1)
+        await handle.aenqueue_key("report", {"number": 2})
+        await handle.aenqueue_many([report.bind(3), report.bind(4)])
         assert await waiting(acme) == 0
     assert await waiting(acme) == 4
 
@@ -40,10 +40,10 @@ async def test_each_verb_that_blocks_joins_the_transaction(
 ) -> None:
     def block() -> None:
         with psycopg.connect(database_url) as connection:
-            door = acme.within(connection)
-            door.enqueue(report, number=1)
-            door.enqueue_key("report", {"number": 2})
-            door.enqueue_many([report.bind(3), report.bind(4)])
+            handle = acme.within(connection)
+            handle.enqueue(report, number=1)
+            handle.enqueue_key("report", {"number": 2})
+            handle.enqueue_many([report.bind(3), report.bind(4)])
 
     await asyncio.to_thread(block)
     assert await waiting(acme) == 4
@@ -158,10 +158,10 @@ async def test_an_uncommitted_job_can_not_be_read(
     observer: Raw, acme: Tenant, report: TypedDefinition[..., Any]
 ) -> None:
     async with observer.transaction():
-        door = acme.within(observer)
-        placed = await door.aenqueue(report, number=1)
+        handle = acme.within(observer)
+        placed = await handle.aenqueue(report, number=1)
         with pytest.raises(UnknownJob):
-            await door.aget(placed.id)
+            await handle.aget(placed.id)
 
 
 NOTHING_MORE = """

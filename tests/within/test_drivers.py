@@ -260,13 +260,13 @@ async def test_the_warning_names_the_callers_own_line(database_url: str, acme: T
 
 
 async def test_the_wrong_verb_is_refused_and_names_its_twin(driver: Driver, acme: Tenant, job: NewJob) -> None:
-    door = acme.within(driver.passed)
+    handle = acme.within(driver.passed)
     if driver.blocking:
         with pytest.raises(InvalidInput, match=r"which blocks.*Call its twin: ….enqueue_many\("):
-            await door.aenqueue_many([job])
+            await handle.aenqueue_many([job])
     else:
         with pytest.raises(InvalidInput, match=r"which is awaited.*await ….aenqueue_many\("):
-            door.enqueue_many([job])
+            handle.enqueue_many([job])
     assert (await acme.jobs.counts(10))[Status.QUEUED] == 1
 
 

@@ -28,12 +28,12 @@ class Transaction:
     open: bool = False
     placed: dict[int, JobId] = field(default_factory=dict)
 
-    async def enqueue(self, door: Tenant, report: TypedDefinition[..., Any], jobs: int) -> None:
+    async def enqueue(self, handle: Tenant, report: TypedDefinition[..., Any], jobs: int) -> None:
         if not self.open:
             await self.driver.begin()
             self.open = True
         numbers = [next(NUMBERS) for _ in range(jobs)]
-        placed = await self.driver.enqueue(door, *(report.bind(number=number) for number in numbers))
+        placed = await self.driver.enqueue(handle, *(report.bind(number=number) for number in numbers))
         self.placed |= {number: each.id for number, each in zip(numbers, placed, strict=True)}
 
     async def end(self, *, commit: bool) -> dict[int, JobId]:
@@ -89,7 +89,7 @@ async def test_the_jobs_that_ran_are_those_committed(
     ran: list[int] = app.ran  # type: ignore[attr-defined]
     ran.clear()
     tenant = app.tenant(f"tenant-{next(NUMBERS)}")
-    door = shop.store.tenant(tenant.id)
+    handle = shop.store.tenant(tenant.id)
     left = [(Transaction(driver), list(steps(program))) for driver, program in zip(drivers, programs, strict=True)]
     committed: dict[int, JobId] = {}
     async with shop.working(app.handlers):
@@ -102,11 +102,11 @@ async def test_the_jobs_that_ran_are_those_committed(
                 await transaction.enqueue(tenant, report, step)
             left = [each for each in left if each[1]]
         for job in committed.values():
-            record = await door.wait_until_final(job, PATIENCE)
+            record = await handle.wait_until_final(job, PATIENCE)
             assert record is not None
             assert record.status is Status.SUCCEEDED
     assert sorted(ran) == sorted(committed)
-    counts = await door.counts(1000)
+    counts = await handle.counts(1000)
     assert {status: found for status, found in counts.items() if found} == (
         {Status.SUCCEEDED: len(committed)} if committed else {}
     )

@@ -58,13 +58,13 @@ async def test_repeating_an_enqueue_with_a_lost_answer_answers_it(
         await acme.options(id=uuid4(), delay="1d").aenqueue(definition, -1)
         for number in range(TIMES):
             ids.append(str(uuid4()))
-            door = acme.options(id=ids[-1])
+            handle = acme.options(id=ids[-1])
             done = break_at(proxy, number, ids[-1].encode())
             with pytest.raises(Unreachable, match="either wholly done or not at all"):
-                await door.aenqueue(definition, number)
-            again = await door.aenqueue(definition, number)
+                await handle.aenqueue(definition, number)
+            again = await handle.aenqueue(definition, number)
             assert (again.id, again.created) == (ids[-1], not done)
-            assert (await door.aenqueue(definition, number)).created is False
+            assert (await handle.aenqueue(definition, number)).created is False
     found = await jobs_by_id(observer)
     assert (proxy.swallowed, proxy.lost) == (134, 67)
     assert {job: found[job] for job in ids} == dict.fromkeys(ids, 1)
@@ -81,21 +81,21 @@ async def near(database_url: str) -> AsyncIterator[Leasehold]:
     await asyncio.to_thread(app.close)
 
 
-async def through_asyncpg(url: str, door: Tenant, definition: Report, number: int) -> Enqueued[None]:
+async def through_asyncpg(url: str, handle: Tenant, definition: Report, number: int) -> Enqueued[None]:
     connection = await asyncpg.connect(url)
     try:
         async with connection.transaction():
             await connection.execute("insert into own_rows values ($1)", number)
-            return await door.within(connection).aenqueue(definition, number)
+            return await handle.within(connection).aenqueue(definition, number)
     finally:
         connection.terminate()
 
 
-async def through_psycopg(url: str, door: Tenant, definition: Report, number: int) -> Enqueued[None]:
+async def through_psycopg(url: str, handle: Tenant, definition: Report, number: int) -> Enqueued[None]:
     def block() -> Enqueued[None]:
         with psycopg.connect(url) as connection:
             connection.execute("insert into own_rows values (%s)", [number])
-            return door.within(connection).enqueue(definition, number)
+            return handle.within(connection).enqueue(definition, number)
 
     return await asyncio.to_thread(block)
 
@@ -114,11 +114,11 @@ async def test_repeating_an_unknown_commit_answers_it(
     ids = []
     for number in range(TIMES // 2):
         ids.append(str(uuid4()))
-        door = near.tenant("acme").options(id=ids[-1])
+        handle = near.tenant("acme").options(id=ids[-1])
         done = break_at(proxy, number, b"COMMIT")
         with pytest.raises((OSError, asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.OperationalError)):
-            await through(proxy.url, door, definition, number)
+            await through(proxy.url, handle, definition, number)
         assert bool(await observer.fetchval("select count(*) from own_rows where number = $1", number)) == done
-        assert (await through(proxy.url, door, definition, number)).created is not done
+        assert (await through(proxy.url, handle, definition, number)).created is not done
     assert (proxy.swallowed, proxy.lost) == (67, 33)
     assert await jobs_by_id(observer) == dict.fromkeys(ids, 1)

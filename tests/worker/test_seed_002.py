@@ -69,14 +69,14 @@ async def enqueue(bench: Bench) -> AsyncGenerator[JobId, None]:
 async def manual_retry(bench: Bench) -> AsyncGenerator[JobId, None]:
     job = await bench.failed()
     yield job
-    await bench.door.retry({job: 1})
+    await bench.jobs.retry({job: 1})
     yield job
 
 
 async def run_now(bench: Bench) -> AsyncGenerator[JobId, None]:
     job = await bench.enqueue(delay=HOUR)
     yield job
-    await bench.door.reschedule([job], timedelta())
+    await bench.jobs.reschedule([job], timedelta())
     yield job
 
 

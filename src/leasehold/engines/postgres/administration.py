@@ -97,7 +97,10 @@ class PostgresAdministration:
         return Change(definition.key, version, differences(current.definition, definition), created=False)
 
     async def _made_current(self, connection: "Connection", definition: Definition) -> int:
-        """Old and new processes that restart in turn, as in a rolling deploy, must not add a version each time."""
+        """Makes an older version with this content current, or adds a version.
+
+        Old and new processes that restart in turn, as in a rolling deploy, must not add a version each time.
+        """
         versions = await self._database.fetch_on(connection, "administration/versions", key=definition.key)
         for row in versions:
             if definition_rows.read(row) == (definition, ()):

@@ -26,7 +26,7 @@ def registered(row: Record) -> Registered:
 
 
 def read(row: Record) -> tuple[Definition, tuple[str, ...]]:
-    """The definition, with defaults where this release can't read it, and what those places are."""
+    """Reads a definition, with defaults where this release can't read it. Also returns what it could not read."""
     unreadable: list[str] = []
 
     def part(name: str, reader: Callable[[Any], T], default: T) -> T:
@@ -53,14 +53,14 @@ def read(row: Record) -> tuple[Definition, tuple[str, ...]]:
 
 
 def why_unusable(key: str, version: int, unreadable: tuple[str, ...]) -> str | None:
-    """Why a job of this version must not run. Without a backoff or a retention it may; unchecked it may not."""
+    """Returns why a job of this version must not run. It may without a backoff or a retention, but not unchecked."""
     if not any(problem.startswith("schema ") for problem in unreadable):
         return None
     return f"version {version} of {key!r} can't be read by this release: {'; '.join(unreadable)}"
 
 
 def gone(key: str, version: int) -> tuple[Definition, str]:
-    """Stands for a version that the database does not have: somebody deleted it."""
+    """Returns a definition for a version that was deleted from the database, and why its jobs can't run."""
     name = key if 0 < len(key) <= 100 else "unknown"
     return Definition(name), f"version {version} of {key!r:.120} is not in the database any more"
 
@@ -90,16 +90,18 @@ def _schema(text: str | None) -> Mapping[str, Any] | None:
 
 
 def _timeout(stored: timedelta) -> timedelta:
-    """Ten years and 50 days are 3650 days to Postgres, which counts 360 days in a year, and more to Python."""
+    """Reads a timeout. Ten years and 50 days are 3650 days to Postgres, which counts 360 days in a year, and more to
+    Python.
+    """
     if stored <= timedelta():
         raise ValueError("it is not longer than zero")
     return min(stored, LONGEST)
 
 
 def _retention_seconds(retention: Retention) -> dict[str, str | None]:
-    """Each as text that Postgres reads as an interval: a plain decimal, since prune_after reads no 5e-05."""
-    kept: dict[str, timedelta | None] = asdict(retention)
-    return {status: None if keep is None else f"{_decimal(keep)} seconds" for status, keep in kept.items()}
+    """Writes each length as an interval of Postgres: a plain decimal, since prune_after reads no 5e-05."""
+    lengths: dict[str, timedelta | None] = asdict(retention)
+    return {status: None if keep is None else f"{_decimal(keep)} seconds" for status, keep in lengths.items()}
 
 
 def _decimal(length: timedelta) -> str:
@@ -108,10 +110,10 @@ def _decimal(length: timedelta) -> str:
 
 
 def _retention(stored: Mapping[str, str | None]) -> Retention:
-    """A time beyond the longest, as an earlier release took it, is as good as the longest."""
-    kept = {status: None if text is None else _kept(text) for status, text in stored.items()}
-    return Retention(**kept)
+    """Reads a retention. A time beyond the longest, as an earlier release took it, is read as the longest."""
+    lengths = {status: None if text is None else _length(text) for status, text in stored.items()}
+    return Retention(**lengths)
 
 
-def _kept(text: str) -> timedelta:
+def _length(text: str) -> timedelta:
     return timedelta(seconds=min(float(text.removesuffix(" seconds")), LONGEST_RETENTION.total_seconds()))

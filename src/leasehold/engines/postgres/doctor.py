@@ -58,7 +58,7 @@ async def _server(database: Database, server: Record) -> Finding:
 
 
 async def _round_trip(database: Database) -> float:
-    """In milliseconds; of a statement that is sent as it is, since to prepare it would be a trip of its own."""
+    """Measures a round trip in milliseconds, of a statement that is not prepared: preparing would be another trip."""
     with database.translated():
         async with database.connection() as connection:
             began = monotonic()
@@ -99,12 +99,12 @@ async def _listener(database: Database) -> Finding:
 
 
 async def _hears_itself(database: Database) -> bool:
-    heard = asyncio.Event()
+    arrived = asyncio.Event()
     channel = f"{database.schema}:{uuid4().hex}"
     connection = await database.listener.connect()
 
     def on_notify(*_: Any) -> None:
-        heard.set()
+        arrived.set()
 
     try:
         with database.translated():
@@ -112,16 +112,18 @@ async def _hears_itself(database: Database) -> bool:
                 await connection.add_listener(channel, on_notify)
             await database.fetch("doctor/notify", channel=channel)
             with suppress(TimeoutError):
-                await asyncio.wait_for(heard.wait(), PROBE_LIMIT)
-            if not heard.is_set():  # a slow link: what was sent before comes before the next answer
+                await asyncio.wait_for(arrived.wait(), PROBE_LIMIT)
+            if not arrived.is_set():  # a slow link: an earlier notification comes before the next answer
                 await connection.execute("select")
-        return heard.is_set()
+        return arrived.is_set()
     finally:
         await close_connection(connection)
 
 
 async def _clock(database: Database) -> Finding:
-    """The database answers at some moment between question and answer, so it is off by half of that at most."""
+    """Compares the clocks. The database answers between question and answer, so the skew is off by half of that at
+    most.
+    """
     asked = datetime.now(UTC)
     ((theirs,),) = await database.fetch("doctor/clock")
     doubt = (datetime.now(UTC) - asked) / 2

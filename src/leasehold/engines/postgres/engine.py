@@ -79,5 +79,5 @@ def _without_schema(url: str) -> tuple[str, str | None]:
     named = parse_qs(parts.query).get("schema")
     if not named:
         return url, None
-    kept = "&".join(each for each in parts.query.split("&") if each.partition("=")[0] != "schema")
-    return parts._replace(query=kept).geturl(), named[-1]
+    others = "&".join(each for each in parts.query.split("&") if each.partition("=")[0] != "schema")
+    return parts._replace(query=others).geturl(), named[-1]

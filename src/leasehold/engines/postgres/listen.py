@@ -26,12 +26,12 @@ async def wakes(database: Database, registration: Registration) -> AsyncGenerato
     pause, is_lost = FIRST_PAUSE, False
     while True:
         try:
-            async with _listening(database, registration) as heard:
+            async with _listening(database, registration) as queue:
                 if is_lost:
                     log.info("the listener of worker %s has a connection again", registration.worker)
                 pause, is_lost = FIRST_PAUSE, False
                 yield Wake.WORK
-                while (wake := await heard.next()) is not None:
+                while (wake := await queue.next()) is not None:
                     yield wake
             is_lost = True
             log.warning(
@@ -45,26 +45,26 @@ async def wakes(database: Database, registration: Registration) -> AsyncGenerato
 
 
 @asynccontextmanager
-async def _listening(database: Database, registration: Registration) -> AsyncIterator["_Heard"]:
-    heard, listener = _Heard(), database.listener
+async def _listening(database: Database, registration: Registration) -> AsyncIterator["_WakeQueue"]:
+    queue, listener = _WakeQueue(), database.listener
     connection = await listener.connect()
     try:
         with listener.translated():
-            connection.add_termination_listener(heard.on_termination)
+            connection.add_termination_listener(queue.on_termination)
             (channels,) = await database.fetch("fleet/channels", worker=registration.worker)
             async with listener.transaction(connection):  # a pooler may part what the driver sends for one statement
                 for channel in channels:
-                    await connection.add_listener(channel, heard.on_notify)
-            await _require_hearing(database, connection, registration, heard)
+                    await connection.add_listener(channel, queue.on_notify)
+            await _require_delivery(database, connection, registration, queue)
             # Producers see by this lock that somebody is really there; it ends with the connection.
             await listener.fetch_on(connection, "fleet/lock_listener", worker=registration.worker)
-        yield heard
+        yield queue
     finally:
         await close_connection(connection)
 
 
-async def _require_hearing(
-    database: Database, connection: OwnConnection, registration: Registration, heard: "_Heard"
+async def _require_delivery(
+    database: Database, connection: OwnConnection, registration: Registration, queue: "_WakeQueue"
 ) -> None:
     """Raises CannotListen behind a pooler in transaction mode, where LISTEN succeeds and nothing ever arrives (0 of
     3).
@@ -75,10 +75,10 @@ async def _require_hearing(
     await database.fetch("fleet/probe", worker=registration.worker)
     with suppress(TimeoutError):
         async with asyncio.timeout(PROBE_LIMIT):
-            await heard.probe.wait()
+            await queue.probe.wait()
             return
     await connection.execute("select")
-    if not heard.probe.is_set():
+    if not queue.probe.is_set():
         raise CannotListen(
             "a NOTIFY sent to ourselves did not arrive: this looks like a pooler in transaction mode. Wakes are "
             "replaced by polling; no job is lost.",
@@ -86,7 +86,7 @@ async def _require_hearing(
         )
 
 
-class _Heard:
+class _WakeQueue:
     """Wakes that came in and were not yet read; equal wakes fold into one."""
 
     def __init__(self) -> None:

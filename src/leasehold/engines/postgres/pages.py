@@ -61,12 +61,12 @@ def behind(cursor: str | None) -> UUID | None:
 
 
 def cursor_everywhere(job: JobRecord) -> str:
-    """Two tenants may have a job of the same id."""
+    """Returns a cursor of tenant and id: two tenants may have a job of the same id."""
     return f"{job.id}/{job.tenant}"
 
 
 def behind_everywhere(cursor: str | None) -> dict[str, Any]:
-    """Where each tenant goes on: those that come after the last one may still have a job of that very id."""
+    """Returns where each tenant goes on: tenants after the last one may still have a job of that very id."""
     if cursor is None:
         return {"last_tenant": "", "up_to": GREATEST_ID, "up_to_later": GREATEST_ID}
     try:

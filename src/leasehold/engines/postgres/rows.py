@@ -98,7 +98,7 @@ def _interval(span: timedelta | None) -> str:
 
 
 def _unless_all_null(values: list[Any]) -> list[Any]:
-    """`unnest` fills up with nulls."""
+    """Leaves an array of nulls empty: `unnest` fills up with nulls."""
     return [] if values.count(None) == len(values) else values
 
 
@@ -222,7 +222,7 @@ def _source(row: Record, unreadable: list[str]) -> Source:
 
 
 def _moments_beyond(row: Record) -> Iterator[str]:
-    """SQL shows a moment beyond the bounds as the nearest one outside of them (leasehold.shown)."""
+    """Yields the moments beyond the bounds, which SQL shows as the nearest one outside of them (leasehold.shown)."""
     for name in _MOMENTS:
         moment = row[name]
         if moment is not None and not EARLIEST <= moment < LATEST:

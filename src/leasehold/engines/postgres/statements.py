@@ -59,7 +59,7 @@ class Statement:
         return [values[name] for name in self.parameters]
 
     def written(self, values: Mapping[str, str]) -> str:
-        """The text with these values in it, each written as SQL: for messages that take no parameters."""
+        """Returns the text with these values in it, each written as SQL: for messages that take no parameters."""
         text = self.text
         for number, value in enumerate(self.arguments(values), 1):
             text = text.replace(f"${number}", value)
@@ -80,7 +80,7 @@ def parse(name: str, text: str, schema: str) -> Statement:
 
 @cache
 def statements(schema: str) -> Mapping[str, Statement]:
-    """Every statement of the engine, by its path below queries/ without the ending."""
+    """Reads every statement of the engine, by its path below queries/ without the ending."""
     return {name: parse(name, file.read_text("utf-8"), schema) for name, file in query_files()}
 
 

@@ -246,7 +246,7 @@ class PostgresStore(PostgresAdministration):
 
     async def append_log(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
         try:
-            return await self._say(lines)
+            return await self._append(lines)
         except ValueRefused as error:
             if len(lines) == 1:
                 claim, line = lines[0]
@@ -254,7 +254,7 @@ class PostgresStore(PostgresAdministration):
                 return frozenset()
         return frozenset().union(*[await self.append_log([each]) for each in lines])
 
-    async def _say(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
+    async def _append(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
         held = await self._finisher.fetch(
             "fleet/append_log",
             **rows.fences(claim for claim, _ in lines),
@@ -264,8 +264,8 @@ class PostgresStore(PostgresAdministration):
             texts=[made_storable(line.text, LONGEST_LINE) for _, line in lines],
             progresses=[line.progress and min(1.0, max(0.0, line.progress)) for _, line in lines],
         )
-        kept = {rows.fence(row) for row in held}
-        return frozenset(claim for claim, _ in lines if rows.fence_of(claim) not in kept)
+        holding = {rows.fence(row) for row in held}
+        return frozenset(claim for claim, _ in lines if rows.fence_of(claim) not in holding)
 
     @overload
     def transaction(self, claim: Claim, given: None) -> AsyncFinishingTransaction: ...

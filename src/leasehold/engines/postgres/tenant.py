@@ -75,7 +75,8 @@ class PostgresTenantJobs:
     # ----------------------------------------------------------------------------------------------------- enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[EnqueueResult]:
-        """A second caller with the same dedupe key waits for the first one's commit, then gets its job.
+        """Enqueues jobs. A second caller with the same dedupe key waits for the first one's commit, then gets its
+        job.
 
         Under REPEATABLE READ that raises TransactionConflict instead: run the transaction again.
         """

@@ -52,7 +52,7 @@ class Claiming:
         self._claims = claims
         self._monotonic = monotonic
         self._rotations: dict[WorkerId, TenantRotation] = {}
-        self._marks = ClaimPositions()
+        self._positions = ClaimPositions()
         self._capped_since_advance = 0
 
     def forget(self, registration: Registration) -> None:
@@ -75,7 +75,11 @@ class Claiming:
     def _are_few(self, registration: Registration, rotation: TenantRotation) -> bool:
         """Guesses no for named tenants, since others may have a backlog, and while full claims are slow."""
         now = self._monotonic()
-        return registration.serves.tenants is None and rotation.few.likely(now) and self._marks.full_claim_is_due(now)
+        return (
+            registration.serves.tenants is None
+            and rotation.few.likely(now)
+            and self._positions.full_claim_is_due(now)
+        )
 
     async def _claim_few(self, registration: Registration, rotation: TenantRotation, limit: int) -> Claimed | None:
         """Claims all ready jobs, if they are few. None: tenants have to take turns, or some job is held."""
@@ -96,7 +100,7 @@ class Claiming:
             return None
         rotation.few.guessed_right()
         found = sorted([row for row in answer if row["id"] is not None], key=_place)
-        self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        self._positions.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         # A row that another claimer holds, or that changed meanwhile, was passed over.
         more = len(found) < facts["waiting"] or len(found) == limit
         return Claimed(await self._claims(found, registration.worker), more, rotation.next_due)
@@ -123,7 +127,7 @@ class Claiming:
         return Claimed(await self._claims(found, registration.worker), more, rotation.next_due)
 
     async def _step(self, registration: Registration, rotation: TenantRotation, limit: int) -> "Step":
-        if self._marks.full_claim_is_due(self._monotonic()):
+        if self._positions.full_claim_is_due(self._monotonic()):
             rotation.forget()
             return await self._take(registration, rotation, limit)
         return await self._take_remembered(registration, rotation, limit)
@@ -136,9 +140,9 @@ class Claiming:
         ended = self._monotonic()
         facts, sharing = answer[0], answer[0]["tenants_sharing"] or 0
         found = sorted([row for row in answer if row["id"] is not None], key=_place)
-        if len(found) == limit or self._marks.slow:
-            self._marks.full_claim_took(ended - began, touched=max(1, limit + sharing), now=ended)
-        self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        if len(found) == limit or self._positions.slow:
+            self._positions.full_claim_took(ended - began, touched=max(1, limit + sharing), now=ended)
+        self._positions.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         if not sharing:
             return Step([], busy=False, filled=False, tried=False)
         rotation.had_turns_up_to(facts["last_served"])
@@ -220,9 +224,9 @@ class Claiming:
         found, busy, marked = await self._claim_from(registration, lanes, share, limit)
         ended = self._monotonic()
         if marked and len(found) == limit:
-            self._marks.marked_claim_took(ended - began, touched=limit + len(tenants), now=ended)
+            self._positions.positioned_claim_took(ended - began, touched=limit + len(tenants), now=ended)
         elif len(found) < limit:
-            self._marks.fell_short()
+            self._positions.fell_short()
         given = Counter(row["tenant_id"] for row in found)
         rotation.keep(lanes for lanes in tenants if given[lanes[0].tenant] >= share)
         return Step(found, busy=busy, filled=_filled(found, share), tried=True)
@@ -231,23 +235,23 @@ class Claiming:
         self, registration: Registration, lanes: Sequence[Lane], share: int, limit: int
     ) -> tuple[list[Record], bool, bool]:
         """Returns the rows, whether some scope was busy, and whether positions were enough to find the rows."""
-        marked = not self._marks.full_claim_is_due(self._monotonic())
-        found, busy = await self._claim_stretches(
-            registration, self._marks.stretches(lanes, full=not marked), share, limit
+        marked = not self._positions.full_claim_is_due(self._monotonic())
+        found, busy = await self._claim_ranges(
+            registration, self._positions.ranges(lanes, full=not marked), share, limit
         )
         if not found and marked:
             marked = False
-            found, busy = await self._claim_stretches(
-                registration, self._marks.stretches(lanes, full=True), share, limit
+            found, busy = await self._claim_ranges(
+                registration, self._positions.ranges(lanes, full=True), share, limit
             )
         # One that changed between being seen and being locked is missed: there is more.
         busy = busy or any(row["chosen"] > len(found) for row in found)
         found.sort(key=_place)
-        self._marks.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        self._positions.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         return found, busy, marked
 
-    async def _claim_stretches(
-        self, registration: Registration, stretches: Sequence[LaneRange], share: int, limit: int
+    async def _claim_ranges(
+        self, registration: Registration, ranges: Sequence[LaneRange], share: int, limit: int
     ) -> tuple[list[Record], bool]:
         """Claims by one statement; if a scope is capped, its lock comes first, in a statement and snapshot of its
         own.
@@ -257,15 +261,15 @@ class Claiming:
         values: dict[str, Any] = {
             "worker": registration.worker,
             "batch": next(_batches),
-            "definitions": [stretch.lane.definition for stretch in stretches],
-            "tenants": [stretch.lane.tenant for stretch in stretches],
-            "from_priorities": [stretch.from_priority for stretch in stretches],
-            "from_seqs": [stretch.from_seq for stretch in stretches],
-            "to_priorities": [stretch.to_priority for stretch in stretches],
+            "definitions": [lane_range.lane.definition for lane_range in ranges],
+            "tenants": [lane_range.lane.tenant for lane_range in ranges],
+            "from_priorities": [lane_range.from_priority for lane_range in ranges],
+            "from_seqs": [lane_range.from_seq for lane_range in ranges],
+            "to_priorities": [lane_range.to_priority for lane_range in ranges],
             "share": share,
             "limit": limit,
         }
-        if not any(stretch.lane.capped for stretch in stretches):
+        if not any(lane_range.lane.capped for lane_range in ranges):
             unlocked = {"locked_tenants": [], "locked_definitions": [], "advance": False}
             return await self._link.fetch("fleet/claim_from_lanes", **values, **unlocked), False
         advance = self._capped_since_advance >= CAPPED_BETWEEN_ADVANCES
@@ -308,5 +312,5 @@ _place = itemgetter("turn", "priority", "seq")
 
 
 def _filled(found: Sequence[Record], share: int) -> bool:
-    """Whether some tenant gave all that it was asked for."""
+    """Returns whether some tenant filled its share."""
     return any(given >= share for given in Counter(row["tenant_id"] for row in found).values())

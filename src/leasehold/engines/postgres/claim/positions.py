@@ -62,14 +62,14 @@ class ClaimPositions:
     def full_claim_is_due(self, now: float) -> bool:
         return not self._trials_left and now >= self._full_allowed_from
 
-    def stretches(self, lanes: Iterable[Lane], *, full: bool) -> list[LaneRange]:
-        stretches: list[LaneRange] = []
+    def ranges(self, lanes: Iterable[Lane], *, full: bool) -> list[LaneRange]:
+        ranges: list[LaneRange] = []
         for lane in lanes:
             marks = {} if full else self._seqs.get((lane.definition, lane.tenant), {})
             begins = sorted(({LOWEST: -1} | marks).items())
             ends = [*(priority - 1 for priority, _ in begins[1:]), HIGHEST]
-            stretches += [LaneRange(lane, *begin, end) for begin, end in zip(begins, ends, strict=True)]
-        return stretches
+            ranges += [LaneRange(lane, *begin, end) for begin, end in zip(begins, ends, strict=True)]
+        return ranges
 
     def claimed(self, positions: Iterable[tuple[str, str, int, int]]) -> None:
         """Notes (definition, tenant, priority, seq) of claimed jobs, in order. A position may go down again."""
@@ -96,7 +96,7 @@ class ClaimPositions:
                 self._trials_left = self.TRIAL
                 self._marked.clear()
 
-    def marked_claim_took(self, seconds: float, *, touched: int, now: float) -> None:
+    def positioned_claim_took(self, seconds: float, *, touched: int, now: float) -> None:
         self._marked.append(seconds / touched)
         if self._trials_left:
             self._trials_left -= 1
