@@ -1,10 +1,14 @@
-"""What the docs say is run, or looked up.
+"""Runs the code of the docs, and looks up the facts that they state.
 
-The Python blocks of a page run one after the other in an empty folder, on the embedded Postgres and without any
-setting: as a new user would run them. On a page with tests each block is a file, and the tests are run. The commands
-of a page run one after the other, in a folder with the page's own `app.py`.
+The Python blocks of a page run one after the other in a new folder, on its embedded Postgres and without any setting,
+as a new user would run them. On a page with tests each block is a file, and pytest runs the tests. The commands of a
+page run one after the other, in a folder with the page's own `app.py`.
+
+The test holds a reference to the folder's Postgres while the page runs: all processes of a home share one server, so
+initdb, start and stop happen once per page and not once per block. One block runs in a folder that is really empty.
 """
 
+import asyncio
 import os
 import re
 import shlex
@@ -13,17 +17,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import asyncpg
-import orjson
 import pytest
 from tests.conftest import DatabaseServer
 
 import leasehold
 import leasehold.testing
+from leasehold import embedded
 from leasehold.config import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +38,8 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PATIENCE = 60
 LEASEHOLD = "from leasehold.cli import main; main()"
 LASTING = ("dev", "worker")
+# A page's data does not have to survive a crash of the machine.
+UNSAFE_BUT_FAST = {"fsync": "off", "full_page_writes": "off"}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -45,6 +52,18 @@ def name_of(page: Path) -> str:
 
 def without_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
+
+
+def run_block(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    (folder / "example.py").write_text(code)
+    return subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=folder,
+        env=without_settings(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- Python
@@ -69,24 +88,26 @@ PLUGIN = [] if entry_points(group="pytest11", name="leasehold") else ["-p", "lea
 
 @pytest.mark.timeout(6 * PATIENCE)
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
-def test_the_python_examples_of_a_page_run_in_an_empty_folder(page: Path, tmp_path: Path) -> None:
-    for number, code in enumerate(EXAMPLES[page], 1):
-        (tmp_path / "example.py").write_text(code)
-        done = subprocess.run(
-            [sys.executable, "example.py"],
-            cwd=tmp_path,
-            env=without_settings(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == 0, f"block {number}: {done.stderr}"
-        assert done.stdout, f"block {number} prints nothing"
+def test_python_examples_of_a_page_run_and_print(page: Path, tmp_path: Path) -> None:
+    with ExitStack() as held:
+        if len(EXAMPLES[page]) > 1:  # a single block shares its server with nothing
+            held.enter_context(embedded.postgres(tmp_path / ".leasehold", settings=UNSAFE_BUT_FAST))
+        for number, code in enumerate(EXAMPLES[page], 1):
+            done = run_block(code, tmp_path)
+            assert done.returncode == 0, f"block {number}: {done.stderr}"
+            assert done.stdout, f"block {number} prints nothing"
+
+
+def test_first_example_runs_in_an_empty_folder(tmp_path: Path) -> None:
+    done = run_block(EXAMPLES[README][0], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert (tmp_path / ".leasehold").is_dir()
 
 
 @pytest.mark.timeout(6 * PATIENCE)
 @pytest.mark.parametrize("page", WITH_TESTS, ids=name_of)
-def test_the_tests_of_a_page_pass_beside_its_other_files_and_print_what_it_says(
+def test_tests_of_a_page_pass_and_print_its_text_blocks(
     page: Path, tmp_path: Path, database_server: DatabaseServer
 ) -> None:
     files = files_of(page)
@@ -94,18 +115,25 @@ def test_the_tests_of_a_page_pass_beside_its_other_files_and_print_what_it_says(
     for name, code in files.items():
         (tmp_path / name).write_text(code)
     printed = ""
-    for name in filter(lambda name: name.startswith("test_"), files):
+    for tests in runs_of_tests(files):
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", *PLUGIN, "-s", "-p", "no:cacheprovider", name],
+            [sys.executable, "-m", "pytest", *PLUGIN, "-s", "-p", "no:cacheprovider", *tests],
             cwd=tmp_path,
             env=without_settings() | {"LEASEHOLD_TEST_URL": database_server.url},
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=4 * PATIENCE,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         printed += done.stdout
     assert [text for text in blocks(page, "text") if text not in printed] == []
+
+
+def runs_of_tests(files: dict[str, str]) -> list[list[str]]:
+    """Groups a page's test files: one with a fixture for the whole session, such as a template, runs separately."""
+    tests = [name for name in files if name.startswith("test_")]
+    separate = [name for name in tests if 'scope="session"' in files[name]]
+    return [[name for name in tests if name not in separate], *([name] for name in separate)]
 
 
 @pytest.mark.parametrize(("page", "code"), EXCERPTS, ids=[name_of(page) for page, _ in EXCERPTS])
@@ -158,11 +186,22 @@ def session_of(pid: int) -> int | None:
         return None
 
 
-class Terminal:
-    """A folder in which a page's commands are typed. What lasts is ended by Ctrl-C before its like begins."""
+async def worker_pids(url: str) -> list[int]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [row["pid"] for row in await connection.fetch("select pid from leasehold.workers")]
+    except asyncpg.UndefinedTableError:  # the worker has not prepared the schema yet
+        return []
+    finally:
+        await connection.close()
 
-    def __init__(self, folder: Path) -> None:
+
+class Terminal:
+    """Types a page's commands in a folder. Ends a `dev` or `worker` by Ctrl-C before the page's next one begins."""
+
+    def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
+        self._url = url
         self._lasting: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
 
     def type(self, command: Command) -> None:
@@ -207,19 +246,11 @@ class Terminal:
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
 
-    def _works(self, command: Command, session: int, said: str) -> bool:
-        """`dev` says when its workers are there; of `worker` the database knows, and each has the session's id."""
+    def _works(self, command: Command, session: int, output: str) -> bool:
+        """`dev` prints that its workers run; the database lists the workers of `worker`, by the session's id."""
         if command.words[1] == "dev":
-            return " topic=worker " in said
-        listed = subprocess.run(
-            [sys.executable, "-c", LEASEHOLD, "workers", "--json"],
-            cwd=self._folder,
-            env=without_settings() | command.settings,
-            capture_output=True,
-            timeout=PATIENCE,
-        )
-        pids = [worker["pid"] for worker in orjson.loads(listed.stdout)] if listed.returncode == 0 else []
-        return sum(session_of(pid) == session for pid in pids) == command.processes
+            return " topic=worker " in output
+        return sum(session_of(pid) == session for pid in asyncio.run(worker_pids(self._url))) == command.processes
 
     def end(self, kind: str) -> None:
         if kind in self._lasting:
@@ -247,12 +278,13 @@ WITH_COMMANDS = [page for page in PAGES if list(commands(page)) and page != IN_A
 def test_the_commands_of_a_page_work_in_their_order(page: Path, tmp_path: Path) -> None:
     apps = [code for code in blocks(page, "python") if code.startswith("# app.py")] or blocks(README, "python")
     (tmp_path / "app.py").write_text(apps[0])
-    terminal = Terminal(tmp_path)
-    try:
-        for command in commands(page):
-            terminal.type(command)
-    finally:
-        terminal.end_all()
+    with embedded.postgres(tmp_path / ".leasehold") as server:
+        terminal = Terminal(tmp_path, server.url)
+        try:
+            for command in commands(page):
+                terminal.type(command)
+        finally:
+            terminal.end_all()
 
 
 # -------------------------------------------------------------------------------------------------- what must agree
