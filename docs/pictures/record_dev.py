@@ -171,7 +171,7 @@ def look(style: Style) -> str:
 
 
 class _Plain:
-    """What `Text.render` asks of a console."""
+    """The part of a console that `Text.render` uses."""
 
     def get_style(self, style: object, *, default: object = None) -> Style:
         return style if isinstance(style, Style) else Style.parse(str(style)) if style else Style()

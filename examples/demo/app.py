@@ -48,10 +48,10 @@ async def hand_to_courier(job: Job, order: int) -> None:
 
 @app.job
 async def check_paper(job: Job, kind: str) -> None:
-    """Fails by decision: no retry brings back a paper that is no longer made."""
+    """Fails at once: no retry brings back a discontinued paper."""
     await asyncio.sleep(0.1)
     if kind == "velvet":
-        raise Fail("velvet paper is no longer made")
+        raise Fail("velvet paper is discontinued")
 
 
 @app.job(max_attempts=3)

@@ -113,7 +113,7 @@ async def fate(job: Enqueued[Any]) -> str:
 
 
 def forget_settings() -> None:
-    """What is exported here may name a database that others use; the demo has one of its own, always."""
+    """An exported LEASEHOLD_URL may name a shared database; the demo uses its own, always."""
     for name in list(os.environ):
         if name.startswith("LEASEHOLD_") and name != "LEASEHOLD_HOME":
             del os.environ[name]

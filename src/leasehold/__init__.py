@@ -1,6 +1,6 @@
 """Durable background jobs for multi-tenant Python apps, in the Postgres you already run.
 
-Everything here is public and stays; everything else may move.
+Names in `__all__` are public and stable; all other modules may change.
 """
 
 from leasehold.app import Enqueued, EnqueuedMany, EnqueueJobInput, JobsRepository, Leasehold, Tenant, TypedDefinition

@@ -1,4 +1,4 @@
-"""Settings: one frozen object, from the environment unless said otherwise."""
+"""Settings: one frozen object, read from the environment by default."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,11 +23,11 @@ class Settings:
     schema    the schema in it
     home      where the embedded Postgres keeps its data
     notify    whether workers listen for wakes; off, they poll
-    fallback  how often a worker looks without being woken, as in 30s or 2m; default 60s with wakes, 2s without
+    fallback  how often a worker claims without a wake, as in 30s or 2m; default 60s with wakes, 2s without
 
-    listen_url         a direct way to the same database, for the listener alone, where url leads through a pooler
+    listen_url         a direct URL of the same database, only for the listener, if url leads through a pooler
     statement_timeout  how long one statement may take before a call raises Unreachable; default 30s
-    embedded           whether the embedded Postgres may be used where there is no url; off: that is an error
+    embedded           whether the embedded Postgres may be used if url is not set; off: raises EmbeddedError
     """
 
     url: str | None = None
@@ -45,7 +45,7 @@ class Settings:
         return cls(**{name: _read(name, text) for name, text in given.items() if text})
 
     def require_embedded(self, missing: str = "LEASEHOLD_URL") -> None:
-        """Raises EmbeddedError if the embedded Postgres is forbidden; for code that has no URL and would start it."""
+        """Raises EmbeddedError if the embedded Postgres is forbidden; callers without a URL call it first."""
         if not self.embedded:
             raise EmbeddedError(
                 f"{missing} is not set, and LEASEHOLD_EMBEDDED=off forbids the embedded Postgres. "
@@ -64,11 +64,11 @@ def _read(name: str, text: str) -> Any:
 
 
 def read_timeout(text: str) -> timedelta:
-    """A duration that the database can hold as a time limit."""
+    """Returns a duration that the database accepts as a time limit."""
     timeout = read_duration(text)
     if not SHORTEST_TIMEOUT <= timeout <= LONGEST_TIMEOUT:
         raise InvalidInput(
-            f"{text[:60]!r} is not between 100ms and 1d.", fix="Write a duration in between. Nothing was changed."
+            f"{text[:60]!r} is not between 100ms and 1d.", fix="Write a duration between them. Nothing was changed."
         )
     return timeout
 

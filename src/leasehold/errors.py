@@ -1,37 +1,37 @@
-"""Everything Leasehold raises, as one tree. A class exists only where a caller would act differently.
+"""The tree of errors. A class exists only if a caller would act differently.
 
 LeaseholdError
-├── InvalidInput              LH-1000  what you passed cannot be used; nothing was changed
+├── InvalidInput              LH-1000  a value that you passed can't be used; nothing was changed
 │   ├── PayloadInvalid        LH-1001  the arguments don't fit the handler or its schema, or are too large
 │   │   └── NotJson           LH-1003  JSON can't hold this, or would give it back as something else
 │   ├── UnknownDefinition     LH-1002  no such definition
 │   ├── NoTenant              LH-1004  an enqueue without a tenant
-│   ├── InactiveDefinition    LH-1005  the definition takes nothing new
+│   ├── InactiveDefinition    LH-1005  the definition accepts no new jobs
 │   ├── UnknownTenant         LH-1006  strict tenants: this one was never registered
 │   ├── UnusableHandler       LH-1007  a handler whose arguments can't be taken from JSON
 │   ├── UnknownJob            LH-1008  the tenant has no such job
 │   ├── ValueRefused          LH-1014  the database can't hold one of the values
 │   └── CannotLoad            LH-5001  the file or module that holds the handlers can't be imported
-├── Conflict                           what is there does not allow it; nothing was changed
+├── Conflict                           the state of the job does not allow it; nothing was changed
 │   ├── WrongState            LH-1009  the job is not in a state for this
 │   ├── DuplicateJob          LH-1010  another job holds the dedupe key
-│   └── IdReused              LH-1013  the id was brought before, for another request
-├── JobFailed                 LH-1011  the job whose result you wait for failed, was given up, or was canceled
-├── ResultTimeout             LH-1012  it has not ended in the time that you wait; a TimeoutError, too
-├── SchemaMismatch            LH-2000  the database schema is not what it was when the store was opened
+│   └── IdReused              LH-1013  the id was used before, for another request
+├── JobFailed                 LH-1011  the job whose result you wait for failed, became a dead letter, or was canceled
+├── ResultTimeout             LH-1012  the job did not end within the timeout; a TimeoutError, too
+├── SchemaMismatch            LH-2000  the database schema changed after the store was opened
 │                             LH-2001  … is missing or older than this code
 │                             LH-2002  … is newer than this code can work with
 │                             LH-2003  … is in use: a migration got no lock
-├── Unreachable               LH-3001  the database cannot be reached
+├── Unreachable               LH-3001  the database can't be reached
 │                             LH-3005  … can be reached, but a lock of ours stays held: try again
 ├── CannotListen              LH-3002  LISTEN is accepted but nothing arrives, as behind a pooler: poll instead
 ├── BlockingCall              LH-3003  a blocking call on a running event loop: await its async twin instead
-├── EmbeddedError             LH-3010  the embedded Postgres cannot be started
-├── RegistrationLost                  LH-4001  this worker was evicted: stop its runs, join again
+├── EmbeddedError             LH-3010  the embedded Postgres can't be started
+├── RegistrationLost          LH-4001  this worker was evicted: stop its runs, join again
 ├── TransactionConflict       LH-4002  your transaction lost a race: run it again
-└── PartlyEnqueued            LH-4003  some chunks of a call that was not atomic are there, the rest is not
+└── PartlyEnqueued            LH-4003  some chunks of a call with atomic=False are enqueued, the rest is not
 
-Every message says what happened, with values, why, what to do, and whether anything was changed.
+Every message contains the event with its values, the cause, the fix, and whether anything was changed.
 """
 
 from collections.abc import Sequence
@@ -39,11 +39,11 @@ from typing import Any
 
 
 class NotInTransaction(UserWarning):
-    """LH-1020: `within(…)` got a connection in autocommit, so the job is committed by itself."""
+    """LH-1020: `within(…)` got a connection in autocommit, so the job is committed separately."""
 
 
 class LeaseholdError(Exception):
-    """The root. `code` is stable and documented; `fix` says what to do next."""
+    """The base class. `code` is stable and documented; `fix` names the next step."""
 
     code = "LH-0000"
 
@@ -59,7 +59,7 @@ class LeaseholdError(Exception):
 
 
 class InvalidInput(LeaseholdError):
-    """`number` says which of several jobs it is about, from 1 on; None: there was only one, or it is about all."""
+    """A value can't be used. `number` is the job of a bulk call, counted from 1; None if it concerns the call."""
 
     code = "LH-1000"
     number: int | None = None
@@ -119,7 +119,7 @@ class WrongState(Conflict):
 
 
 class DuplicateJob(Conflict):
-    """`job` is the id of the one that holds the key, where an enqueue raised it."""
+    """Another job holds the dedupe key. `job` is its id if an enqueue raised the error."""
 
     code = "LH-1010"
     job: str | None = None
@@ -130,7 +130,7 @@ class IdReused(Conflict):
 
 
 class JobFailed(LeaseholdError):
-    """`status` says how it ended; `error` and `error_code` are those of its last attempt that had one."""
+    """The job ended without success. `error` and `error_code` are those of its last failed attempt."""
 
     code = "LH-1011"
 
@@ -160,7 +160,7 @@ class SchemaMismatch(LeaseholdError):
 
 
 class Unreachable(LeaseholdError):
-    """`too_slow`: one statement had no answer in its time; others may well be answered."""
+    """The database can't be reached. `too_slow`: one statement timed out; other statements may succeed."""
 
     code = "LH-3001"
     too_slow = False
@@ -183,7 +183,7 @@ class TransactionConflict(LeaseholdError):
 
 
 class PartlyEnqueued(LeaseholdError):
-    """`placed` is the answer for those that are there; what went wrong then is its cause."""
+    """A call with atomic=False failed halfway. `placed` has the results of the enqueued jobs."""
 
     code = "LH-4003"
 

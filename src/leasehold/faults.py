@@ -1,13 +1,13 @@
-"""Fault points, for tests only: named places at which a worker can be made to stop, exit or raise.
+"""Fault points, for tests only: named places where a test can stop or kill the process, or raise an error.
 
     LEASEHOLD_FAULT=before_finish:stop leasehold worker
 
-stop    the process stops itself (SIGSTOP) until somebody sends SIGCONT
+stop    the process stops itself (SIGSTOP) until a test sends SIGCONT
 exit    the process ends at once, as by kill -9
 raise   InjectedFault is raised
 
-A fault strikes the first time its point is reached, once. Several are separated by commas. The variable is read when
-this module is imported; without it, as in production, reaching a point costs a look at an empty dictionary.
+A fault happens once, when its point is reached for the first time. Commas separate several faults. The variable is
+read when this module is imported; without it, as in production, reaching a point costs one check of an empty dict.
 """
 
 import os
@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 
 class InjectedFault(Exception):
-    """What `raise` raises."""
+    """The error of a `raise` fault."""
 
 
 def reach(point: str) -> None:
@@ -25,14 +25,14 @@ def reach(point: str) -> None:
 
 
 def arm(faults: str) -> None:
-    """As if LEASEHOLD_FAULT had been set to this: for a test whose handler decides when."""
+    """Arms faults as LEASEHOLD_FAULT does, for a test whose handler decides when."""
     for fault in filter(None, faults.split(",")):
         point, _, action = fault.partition(":")
         _armed[point] = _ACTIONS[action]
 
 
 def on(point: str, strike: Callable[[], None]) -> None:
-    """Has something of the test's own done there, once."""
+    """Calls a function of the test when the point is reached for the first time."""
     _armed[point] = strike
 
 

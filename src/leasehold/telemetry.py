@@ -1,16 +1,16 @@
-"""What happens in a worker, as typed events for whoever observes it: the terminal now, metrics and traces later.
+"""Typed events of a worker, for observers such as the terminal, metrics and traces.
 
     worker = Worker(engine_for(url).open, handlers, observe=lambda event: print(event.as_json()))
 
-definition.changed   what the code says of a job is new or different; said before the worker joins
-worker.joined ──▶ job.started ──▶ job.said … ──┬──▶ job.ended        its verdict is written
-                                               ├──▶ job.given_back   the worker stops; it costs no attempt
-                                               └──▶ job.discarded    nothing is written: a lost lease, mostly
-                  job.reclaimed                      a dead worker's attempt, ended by a living one
-worker.listening  it listens for wakes again, or can't and polls
-worker.left, worker.registration_lost                        how a registration ends
+definition.changed   a definition in the code is new or different; emitted before the worker joins
+worker.joined ──▶ job.started ──▶ job.said … ──┬──▶ job.ended        the verdict is written
+                                               ├──▶ job.given_back   the worker stops; uses no try
+                                               └──▶ job.discarded    nothing is written, usually after a lost lease
+                  job.reclaimed                      another worker ended the attempt of a dead worker
+worker.listening  the worker listens for wakes again, or can't listen and polls
+worker.left, worker.registration_lost                the registration has ended
 
-Times are this machine's, for people; only the database's clock decides anything.
+Times are those of this machine, for people; every decision uses the database's clock.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Happened:
     at: datetime
 
     def as_json(self) -> str:
-        """One object on one line: its `event` names it, times are ISO 8601 in UTC, lengths of time are seconds."""
+        """Returns one line of JSON: `event` is the name, times are ISO 8601 in UTC, durations are seconds."""
         return orjson.dumps(self, option=orjson.OPT_UTC_Z).decode()
 
 
@@ -40,9 +40,7 @@ class OfWorker(Happened):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerJoined(OfWorker):
-    """It has a registration. `listens`: it means to be woken; one that finds that it can't says so by
-    `WorkerListening`.
-    """
+    """The worker has a registration. `listens`: it expects wakes; if it can't listen, `WorkerListening` follows."""
 
     event: Literal["worker.joined"] = "worker.joined"
     pid: int
@@ -53,7 +51,7 @@ class WorkerJoined(OfWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerListening(OfWorker):
-    """This has changed: it listens again, or it can't listen and polls."""
+    """The worker listens again, or can't listen and polls."""
 
     event: Literal["worker.listening"] = "worker.listening"
     listens: bool
@@ -66,7 +64,7 @@ class WorkerLeft(OfWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSeatLost(OfWorker):
-    """Its runs are stopped, and it joins again under a new id."""
+    """The worker lost its registration: it stops its runs, and joins again with a new id."""
 
     event: Literal["worker.registration_lost"] = "worker.registration_lost"
     why: str
@@ -74,7 +72,7 @@ class WorkerSeatLost(OfWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionChanged(OfWorker):
-    """`worker`, which is about to join, has registered what its code says; `text` has the difference, for people."""
+    """`worker`, which is about to join, has registered a definition of its code; `text` shows the difference."""
 
     event: Literal["definition.changed"] = "definition.changed"
     definition: str
@@ -85,7 +83,7 @@ class DefinitionChanged(OfWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfJob(OfWorker):
-    """About one attempt, by its claim: `worker` is who holds it or held it."""
+    """An event of one attempt: `worker` holds its claim, or held it."""
 
     tenant: TenantId
     job: JobId
@@ -97,7 +95,7 @@ class OfJob(OfWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted(OfJob):
-    """Its handler is called now. `waited`: from enqueue to its first claim; None for later ones."""
+    """The handler is called now. `waited`: seconds from the enqueue to the first claim; None for later claims."""
 
     event: Literal["job.started"] = "job.started"
     queued_at: datetime
@@ -106,7 +104,7 @@ class JobStarted(OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSaid(OfJob):
-    """A log line or progress, as soon as it is said."""
+    """A log line or progress of the handler, at once."""
 
     event: Literal["job.said"] = "job.said"
     text: str
@@ -116,10 +114,10 @@ class JobSaid(OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded(OfJob):
-    """The attempt's verdict is written. `status` queued: the job runs again, `retry_in` seconds later.
+    """The attempt's verdict is written. If `status` is queued, the job runs again after `retry_in` seconds.
 
-    Such a job ends as canceled instead when someone asks for that in the very moment of its verdict. `where` is the
-    place in the app's code that an error came from: `app.py:14 in fetch`.
+    Such a job ends as canceled instead if a cancel request arrives together with its verdict. `where` is the place of
+    the error in the app's code: `app.py:14 in fetch`.
     """
 
     event: Literal["job.ended"] = "job.ended"
@@ -134,21 +132,21 @@ class JobEnded(OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobGivenBack(OfJob):
-    """Its worker stops; the job is queued again and the attempt has cost nothing."""
+    """The worker stops; the job is queued again and the attempt uses no try."""
 
     event: Literal["job.given_back"] = "job.given_back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDiscarded(OfJob):
-    """Nothing of this attempt is written: its lease was lost, or its worker ended before it could write the end."""
+    """No verdict is written: the lease was lost, or the worker ended before it could write one."""
 
     event: Literal["job.discarded"] = "job.discarded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReclaimed(OfJob):
-    """`worker` was not heard of for a whole lease; another has written the verdict on its attempt."""
+    """`worker` did not renew its lease in time; the worker `by` has written the verdict on its attempt."""
 
     event: Literal["job.reclaimed"] = "job.reclaimed"
     by: WorkerId
@@ -172,8 +170,8 @@ Event = (
     | JobReclaimed
 )
 Observer = Callable[[Event], None]
-"""Called on the worker's event loop, so it must be quick. What it raises does the worker no harm."""
+"""Called on the worker's event loop, so it must be quick. The worker ignores its exceptions."""
 
 
 def nobody(event: Event) -> None:
-    """Observes nothing; for a worker that has no other observer, no events are made."""
+    """Ignores events; a worker with this observer creates none."""

@@ -99,7 +99,7 @@ def test_a_job_of_other_code_is_checked_by_its_schema(app: Leasehold, other: Lea
 
 
 def test_a_hand_made_job_of_an_unknown_definition_is_refused(app: Leasehold, other: Leasehold) -> None:
-    with pytest.raises(UnknownDefinition, match=r'LH-1002: there is no definition "thiers". Did you mean "theirs"'):
+    with pytest.raises(UnknownDefinition, match=r'no definition has the key "thiers". Did you mean "theirs"'):
         app.tenant("acme").enqueue_many([hand_made({}, "thiers")])
 
 

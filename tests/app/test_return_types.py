@@ -80,7 +80,7 @@ def test_a_result_of_another_type_fails_the_job_at_once(app: Leasehold) -> None:
     assert (job.status, job.last_error_code, job.result, runs) == (Status.FAILED, "result_invalid", None, [1])
     assert job.last_error == (
         'result: measure is declared to return int, and returned "far" (str): input should be a valid integer. '
-        "The handler ran to its end and is not run again: what it did may have happened."
+        "The handler ran to its end and is not run again: its effects may have happened."
     )
     with pytest.raises(JobFailed, match="result_invalid: result: measure is declared to return int"):
         placed.result(timeout=0)

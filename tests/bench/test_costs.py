@@ -137,7 +137,7 @@ async def test_a_call_with_many_jobs_costs_one_statement(meter: Meter, handlers:
     assert meter.statements == {"tenant/enqueue_plain_jobs": 1}
 
 
-async def test_a_transaction_of_many_calls_costs_a_statement_for_each_and_one_for_its_wake(
+async def test_calls_in_a_transaction_cost_one_statement_each_and_one_wake(
     meter: Meter, commits: Commits, handlers: Handlers
 ) -> None:
     async with meter.open() as store:
@@ -165,7 +165,7 @@ async def test_a_call_costs_one_commit(meter: Meter, commits: Commits, handlers:
 # Getting them done
 
 
-async def test_a_drain_costs_a_few_statements_and_commits_for_hundreds_of_jobs(
+async def test_a_drain_of_hundreds_of_jobs_costs_few_statements(
     shop: Shop, meter: Meter, commits: Commits, handlers: Handlers
 ) -> None:
     await enqueue_for_each_tenant(shop.store, DRAINED // len(TENANTS))
@@ -177,7 +177,7 @@ async def test_a_drain_costs_a_few_statements_and_commits_for_hundreds_of_jobs(
     assert await commits.since_last(staying=OWN_SESSIONS) <= 0.05 * DRAINED
 
 
-async def test_a_job_that_comes_alone_costs_an_idle_worker_seven_statements_at_most(
+async def test_a_single_job_costs_an_idle_worker_at_most_seven_statements(
     shop: Shop, meter: Meter, handlers: Handlers
 ) -> None:
     costs = []

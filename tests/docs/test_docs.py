@@ -82,7 +82,7 @@ SHOWN = {page: blocks(page, "python") for page in PAGES if page not in WITH_TEST
 EXAMPLES = {page: [code for code in shown if not EXCERPT.match(code)] for page, shown in SHOWN.items()}
 WITH_EXAMPLES = [page for page, examples in EXAMPLES.items() if examples]
 EXCERPTS = [(page, code) for page, shown in SHOWN.items() for code in shown if EXCERPT.match(code)]
-# Where it is installed anew, pytest finds the plugin by itself, and twice would be an error.
+# An installed package registers the plugin; loading it twice would be an error.
 PLUGIN = [] if entry_points(group="pytest11", name="leasehold") else ["-p", "leasehold.testing.plugin"]
 
 
@@ -307,7 +307,7 @@ def test_the_python_reference_lists_exactly_what_is_public_for_tests() -> None:
     assert [name for name in leasehold.testing.__all__ if not getattr(leasehold.testing, name).__doc__] == []
 
 
-def test_everything_public_has_a_docstring_and_errors_have_their_place_in_the_tree() -> None:
+def test_public_names_have_docstrings_and_errors_are_in_the_tree() -> None:
     public = {name: getattr(leasehold, name) for name in leasehold.__all__ if name != "__version__"}
     raised = {
         name
@@ -324,7 +324,7 @@ def test_every_setting_is_documented(page: str) -> None:
     assert named == {field.name.upper() for field in fields(Settings)}
 
 
-def test_the_variable_that_only_the_command_line_reads_is_documented_beside_the_settings() -> None:
+def test_the_variable_of_the_command_line_is_documented() -> None:
     page = (ROOT / "docs/reference/settings.md").read_text()
     assert "The command line also reads `LEASEHOLD_TENANT`" in page
 
@@ -350,7 +350,7 @@ FIGURES = re.compile(r"\d(?:[\d,]*\d)?(?:\.\d+)?")
 
 def test_the_figures_of_the_readme_stand_in_the_results() -> None:
     results = set(FIGURES.findall((ROOT / "bench" / "RESULTS.md").read_text()))
-    table = README.read_text().partition("## What it costs")[2].partition("\n\nAll of it")[0]
+    table = README.read_text().partition("## Measured")[2].partition("\n\nAll of it")[0]
     cells = [line.split("|")[2] for line in table.splitlines() if line.startswith("| ") and "measured" not in line]
     figures = {figure for cell in cells for figure in FIGURES.findall(re.sub(r"p\d+", "", cell))}
 

@@ -1,6 +1,6 @@
-"""Errors, the tree that draws them, their pages, and the places that raise them: all agree.
+"""Checks that errors, the tree in their docstring, their pages and their messages agree.
 
-What is raised is read from the source, not run: so a message that only a rare crash brings out obeys the same rules.
+The tests read the messages from the source, so a message that only a rare crash raises obeys the same rules.
 """
 
 import ast
@@ -30,7 +30,7 @@ ROOT_CODE = LeaseholdError.code
 
 CODE = re.compile(r"LH-\d{4}")
 GAP = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""Where a value stands in a message, as far as the source tells."""
+"""Marks a value in a message that the source does not show."""
 
 
 # ------------------------------------------------------------------------------------------------ what is raised
@@ -107,7 +107,7 @@ def sites() -> Iterator[Site]:
 
 
 def findings() -> Iterator[str]:
-    """What a checkup finds, as it is printed: a mark, the check, what was found, the code, what to do."""
+    """Yields the findings of `leasehold doctor` as they are printed: mark, check, finding, code, fix."""
     for _, tree in trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and named(node.func) == "Finding" and "code" in (given := given_to(node)):
@@ -116,7 +116,7 @@ def findings() -> Iterator[str]:
 
 
 def refusals_in_sql() -> Iterator[Site]:
-    """What the public functions refuse: `leasehold.refuse('LH-…', what happened, what to do)`. Gaps: % and ||."""
+    """Yields the errors of the public SQL functions: `leasehold.refuse('LH-…', message, fix)`. Gaps: % and ||."""
     kinds = {kind.code: kind for kind in KINDS.values() if "code" in vars(kind)}
     for file in sorted(SOURCE.rglob("migrations/*.sql")):
         text = file.read_text()
@@ -139,15 +139,15 @@ def strings() -> Iterator[str]:
                 yield node.value
 
 
-# What another process raised, whole: its text is judged where it was made.
+# Errors of another process: their text is checked where it is made.
 PASSED_ON = [site for site in sites() if (site.happened, site.fix) == (GAP, GAP)]
 SITES = [*(site for site in sites() if site not in PASSED_ON), *refusals_in_sql()]
 LOGGED = [re.sub(r"%[sdg]", GAP, text) for text in strings() if CODE.match(text) and ": " in text]
 SAID = [*(site.message for site in SITES), *LOGGED, *findings()]
-"""Every text with a code that the source can say."""
+"""Every message with a code in the source."""
 
 
-def test_every_class_is_raised_somewhere_but_those_that_only_gather_others() -> None:
+def test_every_class_except_base_classes_is_raised_somewhere() -> None:
     assert len(SITES) > 80
     assert {site.kind for site in SITES} == set(KINDS.values()) - {LeaseholdError, Conflict}
 

@@ -1,4 +1,4 @@
-"""What people see when they type `make` in a fresh checkout."""
+"""Checks the output of `make` in a fresh checkout."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
-# Stands for uv: says that it was called, and makes what later steps call.
+# Replaces uv: prints its arguments, and makes the programs of later steps.
 UV = """#!/bin/sh
 echo "uv $1 $2"
 mkdir -p .venv/bin && echo "#!/bin/sh" > .venv/bin/python && chmod +x .venv/bin/python

@@ -17,7 +17,7 @@ collect_ignore_glob = [] if sys.platform == "linux" else ["test_*.py"]  # they l
 
 @pytest.fixture
 def new_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home that does not exist yet; after the test nothing may run there any more."""
+    """A home that does not exist yet; after the test none of its processes may run."""
     monkeypatch.delenv("LEASEHOLD_POSTGRES_BIN", raising=False)
     yield folder / "home"
     eventually(lambda: no_process_of(folder / "home"))
@@ -25,7 +25,7 @@ def new_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def home(new_home: Path, cluster: Path) -> Path:
-    """The same, but it was in use before and stopped: five times faster, for initdb is most of a first start."""
+    """A home whose server ran before and was stopped: five times faster, because initdb dominates a first start."""
     new_home.mkdir()
     subprocess.run(["cp", "-a", cluster, new_home / "pgdata"], check=True)
     return new_home

@@ -1,4 +1,4 @@
-"""What these tests need to see and do from outside: other client processes, and who still runs."""
+"""Tools of these tests: other client processes, and the processes of a server."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ sys.stdin.read()
 
 
 def eventually(answer: Callable[[], T], within: float = 30) -> T:
-    """The first true answer. The deadline guards against hanging, it measures nothing."""
+    """Returns the first true answer. The deadline only prevents hanging."""
     deadline = time.monotonic() + within
     while not (given := answer()):
         assert time.monotonic() < deadline, f"did not come true within {within} s, last answer: {given!r}"
@@ -59,7 +59,7 @@ def query(url: str, statement: str, *values: str) -> Any:
 
 
 def keep(url: str, word: str) -> None:
-    """Commit a word that must still be there after whatever comes."""
+    """Commits a word that must still be stored at the end of the test."""
     query(url, "create table if not exists kept (word text)")
     query(url, "insert into kept values ($1)", word)
 
@@ -135,7 +135,7 @@ def client(home: Path, **how: Any) -> Iterator[Client]:
 
 
 def processes_of(home: Path) -> dict[int, str]:
-    """Guard, initdb and every postgres process of the server that lives in this folder."""
+    """Returns the guard, initdb and every postgres process of the server in this folder."""
     title = f"postgres: leasehold-{mark_of(home)}: "
     found = {}
     for entry in Path("/proc").iterdir():
@@ -159,7 +159,7 @@ def no_process_of(home: Path) -> bool:
 
 
 def kill(*pids: int) -> None:
-    """Returns when they are dead: until then a killed guard still looks alive to whoever starts."""
+    """Returns when the processes have ended: until then a starting client would still see the killed guard."""
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: all(is_dead(pid) for pid in pids))

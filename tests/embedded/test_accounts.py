@@ -1,4 +1,4 @@
-"""Who runs postgres, and what happens where that account can't go."""
+"""The account that runs postgres, and homes that it can't enter."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""Where Postgres comes from, and which one existing data gets."""
+"""The choice of the Postgres binaries, also for existing data."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ def test_a_wheel_that_does_not_run_here_is_passed_over(
     assert next(binaries.installed()).folder == system_postgres.resolve()
 
 
-def test_without_wheel_and_packages_initdb_of_the_path_is_followed_to_its_folder(
+def test_without_wheel_and_packages_initdb_of_the_path_is_used(
     new_home: Path, system_postgres: Path, no_wheel: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "initdb").symlink_to(system_postgres / "initdb")
@@ -61,7 +61,7 @@ def test_without_any_the_message_says_how_to_get_one(
         embedded.start(new_home)
 
 
-def test_a_variable_that_names_no_postgres_is_reported_and_not_passed_over(
+def test_a_variable_that_names_no_postgres_is_an_error(
     new_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEASEHOLD_POSTGRES_BIN", str(tmp_path))

@@ -1,4 +1,4 @@
-"""kill -9 of anyone: committed data stays, the next start works, no process is left behind."""
+"""After kill -9 of any process, committed data stays, the next start works, and no process is left."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_a_killed_guard_takes_the_server_along(home: Path) -> None:
     assert still_has(home, "word")
 
 
-def test_a_client_that_outlived_the_guard_gets_a_new_server_by_starting_again(home: Path) -> None:
+def test_after_the_guards_death_a_client_starts_a_new_server(home: Path) -> None:
     server = embedded.start(home, settings=QUICK)
     keep(server.url, "word")
     kill(guard_of(home))
@@ -73,7 +73,7 @@ def test_a_dead_postmaster_is_started_again_on_the_same_url(home: Path, blow: si
         assert kept(server.url) == "word"
 
 
-def test_a_busy_backend_does_not_keep_a_dead_postmaster_from_coming_back(home: Path) -> None:
+def test_a_busy_backend_does_not_prevent_a_restart(home: Path) -> None:
     with embedded.postgres(home, settings=QUICK) as server, client(home, statement=BUSY_FOREVER) as busy:
         eventually(lambda: is_busy(server.url))
         kill(busy.postmaster)
@@ -90,7 +90,7 @@ def test_client_guard_and_postmaster_killed_together_leave_nothing(home: Path) -
     assert still_has(home, "word")
 
 
-def test_a_backend_that_outlived_everyone_does_not_hinder_the_next_start(home: Path) -> None:
+def test_a_surviving_backend_does_not_prevent_the_next_start(home: Path) -> None:
     with client(home, statement=BUSY_FOREVER) as busy:
         keep(busy.url, "word")
         eventually(lambda: is_busy(busy.url))
@@ -98,7 +98,7 @@ def test_a_backend_that_outlived_everyone_does_not_hinder_the_next_start(home: P
         assert still_has(home, "word")
 
 
-def test_a_guard_killed_while_making_the_cluster_leaves_a_home_that_starts(new_home: Path) -> None:
+def test_a_home_starts_after_its_guard_was_killed_in_initdb(new_home: Path) -> None:
     with client_on_its_way(new_home) as unlucky:
         eventually(lambda: (new_home / "pgdata.new" / "PG_VERSION").exists())
         kill(guard_of(new_home), unlucky.pid)
@@ -145,7 +145,7 @@ def test_a_server_that_somebody_started_by_hand_is_ended_first(home: Path) -> No
         try:
             pid_file = server.data / "postmaster.pid"
             eventually(lambda: pid_file.exists() and "ready" in pid_file.read_text())
-            if not guard.can_look_into(stray.pid):
+            if not guard.can_inspect(stray.pid):
                 pytest.skip("without CAP_SYS_PTRACE root does not see in which folder a process works")
             assert still_has(home, "word")
             assert stray.wait() == 0  # a shutdown in good order
@@ -169,8 +169,8 @@ def is_busy(url: str) -> bool:
     return bool(busy)
 
 
-def test_a_postmaster_that_was_ready_for_less_than_a_tick_is_known_by_its_log(home: Path) -> None:
-    """SIGQUIT lets it remove its pid file; without its log the guard would take it for one that can't start."""
+def test_the_log_shows_a_postmaster_that_was_ready_for_a_moment(home: Path) -> None:
+    """After SIGQUIT postgres removes its pid file; without its log the guard would count a failed start."""
     with embedded.postgres(home, settings=QUICK) as server:
         guard = Guard.__new__(Guard)
         guard.plan = server._plan

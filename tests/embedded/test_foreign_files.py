@@ -1,4 +1,4 @@
-"""Root in a folder of another user follows no link, waits for no FIFO and believes no file of that user."""
+"""In a folder of another user, root follows no link, waits for no FIFO and trusts no file of that user."""
 
 import fcntl
 import os
@@ -128,7 +128,7 @@ def test_root_may_use_a_home_behind_its_own_link(home: Path, victim: Path) -> No
 
 
 def test_root_joins_no_server_by_a_fifo(foreign_home: Path) -> None:
-    """Another user holds the lock of a guard, and so can have root read what tells where the server is."""
+    """Another user holds the lock of a guard, and so can make root read a forged server.json."""
     with open(foreign_home / "guard.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         (foreign_home / "pgdata").mkdir()
@@ -146,7 +146,7 @@ def test_a_folder_of_another_user_is_not_taken_for_a_lost_home(folder: Path, mon
     fifo(folder, place / "belongs-to")
     for owner in (NOBODY.uid, 0):
         os.chown(place, owner, 0)
-        places.remove_what_lost_homes_left(folder)
+        places.remove_lost_homes(folder)
         assert place.exists()
 
 

@@ -1,4 +1,4 @@
-"""A server whose disk is full comes back on the same URL when there is space again."""
+"""A server whose disk was full returns on the same URL when the disk has space again."""
 
 import contextlib
 import os
@@ -99,7 +99,7 @@ def test_a_server_comes_back_when_its_disk_has_space_again(disk: SmallDisk, home
 
 
 @pytest.mark.faults
-def test_a_postmaster_that_stands_still_is_replaced(home: Path) -> None:
+def test_a_stuck_postmaster_is_replaced(home: Path) -> None:
     with embedded.postgres(home, settings=QUICK) as server:
         keep(server.url, "word")
         before = server.postmaster_pid()
@@ -119,16 +119,14 @@ def test_a_server_that_runs_has_a_vital_process(home: Path) -> None:
 
 
 @pytest.mark.parametrize(("vital", "verdict"), [(None, True), (1, False)])
-def test_three_looks_in_vain_are_a_standstill(
-    vital: int | None, verdict: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_three_failed_checks_mean_stuck(vital: int | None, verdict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "vital_process", lambda plan: vital)
-    monkeypatch.setattr(guard, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(guard, "CHECK_EVERY", 0.0)
     watching = guard.Guard.__new__(guard.Guard)
-    watching.vital, watching.next_look, watching.looks_in_vain = None, 0.0, 0
+    watching.vital, watching.next_check, watching.failed_checks = None, 0.0, 0
     monkeypatch.setattr(guard, "is_vital", lambda title, plan: False)
     watching.plan = None  # type: ignore[assignment]
-    assert [watching.stands_still() for _ in range(guard.LOOKS)] == [False, False, verdict]
+    assert [watching.is_stuck() for _ in range(guard.CHECKS)] == [False, False, verdict]
 
 
 @pytest.mark.faults

@@ -1,4 +1,4 @@
-"""One server for all who name the same home; it lives as long as the last of them."""
+"""All processes that name the same home share one server, which runs as long as the last of them."""
 
 import os
 import stat
@@ -122,7 +122,7 @@ def test_a_setting_postgres_refuses_is_reported_with_its_own_words(home: Path) -
         assert query(server.url, "select 1") == 1
 
 
-def test_only_the_owner_of_a_private_socket_folder_gets_in_and_nothing_listens_on_the_network(home: Path) -> None:
+def test_only_the_owner_enters_the_socket_folder_and_no_port_is_open(home: Path) -> None:
     with embedded.postgres(home, settings=QUICK) as server:
         folder = Path(unquote(urlsplit(server.url).query.split("host=")[1].split("&")[0]))
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -142,7 +142,7 @@ def test_a_home_with_a_long_and_strange_path_gets_a_short_socket(new_home: Path)
     assert not folder.exists()
 
 
-def test_a_client_killed_while_it_was_first_leaves_the_server_to_the_others(home: Path) -> None:
+def test_other_clients_keep_the_server_if_the_first_is_killed(home: Path) -> None:
     with client(home) as first, client(home) as second:
         first.kill()
         assert query(second.url, "select 1") == 1

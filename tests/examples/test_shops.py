@@ -117,9 +117,7 @@ async def test_an_order_and_its_job_are_committed_together_and_the_job_runs(
     assert await worker.code() == 0
 
 
-async def test_killed_between_insert_and_commit_it_leaves_neither_order_nor_job(
-    example: Example, database_url: str
-) -> None:
+async def test_a_kill_before_the_commit_leaves_neither_order_nor_job(example: Example, database_url: str) -> None:
     await example.must(database_url, *COMMANDS[example.name])
     before = await counted(database_url, example)
     async with Proxy(database_url).open() as network:
@@ -134,9 +132,7 @@ async def test_killed_between_insert_and_commit_it_leaves_neither_order_nor_job(
     assert await counted(database_url, example) == before
 
 
-async def test_the_web_shop_places_orders_and_runs_their_jobs_in_one_process(
-    web_shop: Example, database_url: str
-) -> None:
+async def test_the_web_shop_runs_the_jobs_of_its_orders_in_one_process(web_shop: Example, database_url: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

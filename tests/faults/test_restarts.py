@@ -112,10 +112,10 @@ async def test_no_acknowledged_job_is_lost_over_twelve_crashes() -> None:
     assert await lost_over_crashes({}) == set()
 
 
-async def test_none_is_lost_either_where_the_database_is_set_not_to_wait_for_the_disk() -> None:
+async def test_no_job_is_lost_although_the_database_has_async_commits() -> None:
     assert await lost_over_crashes(NOT_DURABLE) == set()
 
 
-async def test_with_synchronous_commit_off_and_nobody_insisting_some_are_lost() -> None:
+async def test_with_async_commits_and_no_forced_sync_jobs_are_lost() -> None:
     """The control: the tests above can fail."""
     assert await lost_over_crashes(NOT_DURABLE, insist=False)

@@ -1,4 +1,4 @@
-"""A claim as the tests of the rules need it: only what a test speaks of has to be named."""
+"""Makes claims for the tests of the rules: a test names only the fields that matter to it."""
 
 from datetime import UTC, datetime
 

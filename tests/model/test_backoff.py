@@ -1,4 +1,4 @@
-"""How long a failed job waits: the seeds' tables number by number, jitter, bounds, and the stored form."""
+"""Backoffs: the delays of the presets, jitter, bounds, and the stored form."""
 
 import json
 from datetime import timedelta
@@ -74,7 +74,7 @@ def test_the_default_has_full_jitter() -> None:
     assert DEFAULT.backoff.delay(1, jitter=0.75) == timedelta(seconds=1.25)
 
 
-def test_a_job_is_executed_five_times_by_default_and_a_command_three_times() -> None:
+def test_a_job_has_five_tries_by_default_and_a_command_three() -> None:
     assert (DEFAULT.max_attempts, COMMAND.max_attempts) == (5, 3)
 
 
@@ -94,7 +94,7 @@ def test_jitter_is_the_share_that_chance_may_take_away(share: float, jitter: flo
 
 
 @given(exponentials(), st.integers(1, 10**9), LUCK)
-def test_a_delay_never_exceeds_the_cap_nor_falls_below_its_jittered_share(
+def test_a_delay_stays_between_its_jittered_share_and_the_cap(
     backoff: Exponential, execution: int, jitter: float
 ) -> None:
     rounding = timedelta(microseconds=1)
@@ -153,7 +153,7 @@ def test_a_preset_comes_back_from_its_stored_json(preset: Preset) -> None:
     ],
     ids=str,
 )
-def test_an_exponential_backoff_that_makes_no_sense_is_refused_with_its_values(values: dict[str, float]) -> None:
+def test_an_invalid_exponential_backoff_is_refused_with_its_values(values: dict[str, float]) -> None:
     with pytest.raises(InvalidInput) as refusal:
         Exponential(**values)
 

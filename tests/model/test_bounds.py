@@ -1,4 +1,4 @@
-"""Every value is refused where it comes in if a machine can't hold it: moments, durations, numbers, texts."""
+"""Values that can't be stored are refused at once: moments, durations, numbers, texts."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -178,7 +178,7 @@ def test_a_schema_that_cannot_be_stored_is_refused(schema: Any) -> None:
 
 @pytest.mark.parametrize("text", [r'"\\u0000"', r'{"regex": "[\\u0000-\\u001f]"}', r'"\\\\\\u0000"'])
 def test_a_result_may_have_the_text_of_an_escaped_nul(text: str) -> None:
-    """Issue 13.12: these are a backslash and five letters, which Postgres stores."""
+    """These are a backslash and five letters, which Postgres stores."""
     assert Succeeded(text).result == text
 
 

@@ -58,7 +58,7 @@ def test_the_order_of_a_list_changes_the_canonical_key() -> None:
     ("definition", "tenant", "payload"),
     [("sinc", "acme", {"a": 1}), ("sync", "acne", {"a": 1}), ("sync", "acme", {})],
 )
-def test_another_definition_tenant_or_payload_has_another_canonical_key(
+def test_definition_tenant_and_payload_change_the_canonical_key(
     definition: str, tenant: str, payload: dict[str, Any]
 ) -> None:
     assert canonical_key(definition, tenant, payload) != canonical_key("sync", "acme", {"a": 1})

@@ -1,4 +1,4 @@
-"""A definition refuses what it can't be, and a payload that does not fit its schema, field by field."""
+"""Definitions refuse invalid values, and payloads that don't fit their schema, field by field."""
 
 import threading
 from collections.abc import Iterator
@@ -215,7 +215,7 @@ def test_formats_are_checked(format_: str, wrong: str, right: str) -> None:
 
 @pytest.fixture
 def canary() -> Iterator[tuple[str, list[str]]]:
-    """A web server that would be glad to serve a schema, and the paths that it was asked for."""
+    """A web server that would serve a schema, and the paths that were requested."""
     hits: list[str] = []
 
     class Canary(BaseHTTPRequestHandler):
@@ -289,7 +289,7 @@ def test_a_catastrophic_pattern_does_not_hang(place: str) -> None:
     ],
     ids=str,
 )
-def test_a_broken_schema_is_refused_as_the_schema_and_not_as_the_payload(schema: dict[Any, Any]) -> None:
+def test_the_error_of_a_broken_schema_names_the_schema(schema: dict[Any, Any]) -> None:
     message = refusal_of_schema(schema)
     assert message.startswith("LH-1000: The schema can't be used: ")
     assert message.endswith("Nothing was changed. Correct the schema.")
@@ -305,9 +305,7 @@ def test_a_broken_schema_is_refused_as_the_schema_and_not_as_the_payload(schema:
         (Status.DEAD_LETTER, None),
     ],
 )
-def test_successes_and_cancels_are_kept_for_30_days_and_failures_for_ever(
-    status: Status, kept: timedelta | None
-) -> None:
+def test_successes_and_cancels_are_kept_30_days_and_failures_forever(status: Status, kept: timedelta | None) -> None:
     assert Definition("send_mail").retention.keep(status) == kept
 
 

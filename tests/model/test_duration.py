@@ -1,4 +1,4 @@
-"""Durations are written in one way wherever one is taken, and refused with the same words."""
+"""Every parameter that is a duration accepts the same forms and refuses others with the same message."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Ids that are accepted and refused, what may be enqueued, and when two claims are the same right."""
+"""Ids that are accepted or refused, checks of new jobs, and equality of claims."""
 
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
@@ -133,7 +133,7 @@ def test_a_job_within_the_bounds_keeps_its_values(values: dict[str, Any]) -> Non
     assert {name: getattr(job, name) for name in values} == values
 
 
-def test_a_new_job_has_no_tenant_because_the_door_it_is_handed_to_has_one() -> None:
+def test_a_new_job_has_no_tenant() -> None:
     assert not [field.name for field in fields(NewJob) if "tenant" in field.name]
 
 
@@ -167,7 +167,7 @@ def test_claims_with_different_fences_differ(other: Claim) -> None:
     ],
     ids=["payload", "version", "max_attempts", "free_attempts", "definition"],
 )
-def test_claims_with_the_same_fence_are_equal_whatever_else_they_carry(other: Claim) -> None:
+def test_claims_with_the_same_fence_are_equal(other: Claim) -> None:
     assert other == a_claim()
     assert len({other, a_claim()}) == 1
 

@@ -1,4 +1,4 @@
-"""Limits that let nothing run are refused: to stop a scope, it is paused."""
+"""Limits that let nothing run are refused: a pause stops a scope."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +8,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model.limits import Limits, Pause, Rate
 
 
-def test_without_words_nothing_is_limited() -> None:
+def test_nothing_is_limited_by_default() -> None:
     assert (Limits().max_running, Limits().rate) == (None, None)
 
 
@@ -22,7 +22,7 @@ def test_a_rate_is_refused_as_long_as_it_is_not_enforced() -> None:
 
 
 @pytest.mark.parametrize("max_running", [0, -1])
-def test_a_limit_that_lets_nothing_run_is_refused_in_favour_of_a_pause(max_running: int) -> None:
+def test_a_limit_that_lets_nothing_run_is_refused(max_running: int) -> None:
     with pytest.raises(InvalidInput, match=rf"max_running={max_running} .*Nothing was changed.*pause it"):
         Limits(max_running=max_running)
 

@@ -1,4 +1,4 @@
-"""What happened → what is written: for each outcome, with attempts left and without."""
+"""The verdict on each outcome, with and without tries left."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -50,12 +50,12 @@ def judge(outcome: Outcome, claim: Claim | None = None) -> Verdict:
 
 
 def next_claim(claim: Claim, verdict: Verdict) -> Claim:
-    """What an engine makes of a verdict that queues again: the number goes up, the allowance is raised."""
+    """Claims a job again after a verdict, as an engine does: the number goes up, the allowance is raised."""
     return replace(claim, attempt=claim.attempt + 1, free_attempts=claim.free_attempts + verdict.free_attempts)
 
 
 def after_manual_retry(claim: Claim) -> Claim:
-    """A fresh allowance: all attempts so far are free_attempts, and the next one has the next number."""
+    """Retries a job by hand: all attempts so far become free, and the next one has the next number."""
     return replace(claim, attempt=claim.attempt + 1, free_attempts=claim.attempt)
 
 
@@ -101,7 +101,7 @@ def test_with_attempts_left_the_job_is_queued_again_with_its_error(
 
 
 @pytest.mark.parametrize(("outcome", "attempt", "code"), COSTLY)
-def test_without_attempts_left_the_job_is_a_dead_letter_with_its_error(
+def test_without_tries_left_the_job_becomes_a_dead_letter(
     outcome: Outcome, attempt: AttemptStatus, code: str
 ) -> None:
     verdict = judge(outcome, a_claim(attempt=3, max_attempts=3))
@@ -156,12 +156,12 @@ def test_a_snooze_and_a_hand_back_cost_no_attempt(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("outcome", FREE, ids=repr)
-def test_a_snooze_and_a_hand_back_queue_the_job_again_even_in_its_last_execution(outcome: Outcome) -> None:
+def test_a_snooze_or_hand_back_in_the_last_try_queues_the_job_again(outcome: Outcome) -> None:
     assert judge(outcome, a_claim(attempt=3, max_attempts=3)).status is Status.QUEUED
 
 
 @pytest.mark.parametrize("outcome", FREE, ids=repr)
-def test_what_costs_nothing_raises_the_allowance_and_never_lowers_the_number(outcome: Outcome) -> None:
+def test_a_free_attempt_raises_the_allowance_and_keeps_the_number(outcome: Outcome) -> None:
     claim = a_claim(attempt=4, free_attempts=1)
     following = next_claim(claim, judge(outcome, claim))
 
@@ -187,9 +187,7 @@ def test_a_chosen_delay_grants_no_further_attempt() -> None:
     ids=["a moment ago", "before all dates", "beyond all dates"],
 )
 @pytest.mark.parametrize("by", ["a snooze", "an error"])
-def test_a_delay_that_no_clock_could_add_is_bounded_so_that_the_finish_cannot_fail(
-    by: str, asked: timedelta, written: timedelta
-) -> None:
+def test_a_delay_beyond_all_dates_is_bounded(by: str, asked: timedelta, written: timedelta) -> None:
     outcome = Snoozed(asked) if by == "a snooze" else Raised("E", "e", retry_in=asked)
     assert judge(outcome).delay == written
 
@@ -245,7 +243,7 @@ outcomes = st.one_of(
 
 
 @given(st.lists(outcomes, max_size=40), st.integers(1, 6), st.floats(0, 1, exclude_max=True))
-def test_no_sequence_of_outcomes_executes_a_job_more_often_than_max_attempts(
+def test_no_sequence_of_outcomes_uses_more_than_max_attempts(
     happened: list[Outcome], max_attempts: int, jitter: float
 ) -> None:
     claim, cost, queued = a_claim(max_attempts=max_attempts), 0, True
@@ -333,6 +331,6 @@ def test_any_trace_is_json_that_can_be_stored_and_bounded(text: str, times: int)
 
 
 @pytest.mark.parametrize("text", ["nope", "", "{", '"\\u0000"', "NaN"])
-def test_a_result_that_is_no_json_is_refused_before_it_can_spoil_a_batch(text: str) -> None:
+def test_a_result_that_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(PayloadInvalid, match="Nothing was written"):
         Succeeded(text)

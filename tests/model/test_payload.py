@@ -1,4 +1,4 @@
-"""Payloads are plain JSON: what is refused, with the field that is wrong, and what comes back as it went in."""
+"""Payloads are plain JSON: other values are refused with their field, and plain values come back unchanged."""
 
 import json
 from collections import OrderedDict
@@ -189,7 +189,7 @@ KEYED = dict.fromkeys(map(str, range(100_000)), ROW)
 
 @pytest.mark.parametrize("huge", [[ROW] * 100_000, [KEYED] * 10_000, ["é" * 200_000] * 100_000])
 def test_a_huge_result_is_refused_before_all_of_it_is_seen(huge: Any) -> None:
-    """Each has ten billion items or letters: looking at all of them would take an hour."""
+    """Each value has ten billion items or letters: visiting all of them would take an hour."""
     with pytest.raises(PayloadInvalid, match="far more than 262,144 bytes of JSON"):
         encode_result(huge)
 

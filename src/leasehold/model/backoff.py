@@ -1,4 +1,4 @@
-"""How long a failed job waits before its next attempt. A value: stored with the definition, compared by content."""
+"""Backoffs: how long a failed job waits before its next try. Stored with the definition, compared by content."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Exponential:
 
     `base` and `cap` are durations ("5s", a timedelta, seconds), kept as seconds.
 
-    `jitter` is the share of the delay that chance may take away: 0 none, 1 "full jitter", anything down to zero.
+    `jitter` is the share of the delay that chance may remove: 0 for none, 1 for "full jitter", down to no delay.
     """
 
     base: float = 5
@@ -35,7 +35,7 @@ class Exponential:
             ("jitter", jitter),
         ):
             object.__setattr__(self, name, value)
-        # Written as what must hold, so that NaN, which compares as false, is refused too.
+        # States the conditions that must hold, so that NaN, which compares as false, is refused too.
         numbers = all(map(_is_number, (self.base, self.factor, self.cap, self.jitter)))
         in_range = numbers and 0 <= self.base <= self.cap <= LONGEST.total_seconds() and 0 <= self.jitter <= 1
         if not (in_range and 1 <= self.factor <= MAX_FACTOR):
@@ -51,7 +51,7 @@ class Exponential:
         """Returns the wait after so many tries (from 1), with `jitter` drawn from [0, 1) by the caller."""
         try:
             delay = min(self.cap, self.base * float(self.factor) ** (tries - 1))
-        except OverflowError:  # 2.0 ** 1024; whatever grows that far has long reached its cap
+        except OverflowError:  # 2.0 ** 1024: a delay that large reached its cap long before
             delay = self.cap if self.base else 0
         return timedelta(seconds=delay * (1 - self.jitter * jitter))
 
@@ -92,7 +92,7 @@ def _is_number(value: object) -> bool:
 
 
 def _shown(values: object) -> str:
-    """Python refuses to write out a whole number of more than 4,300 digits."""
+    """Returns the start of the repr; Python refuses to write a whole number of more than 4,300 digits."""
     try:
         return f"{values!r:.200}"
     except ValueError:
@@ -121,7 +121,7 @@ class Preset:
 DEFAULT = Preset(Exponential(), max_attempts=5)
 COMMAND = Preset(Exponential(), max_attempts=3)
 
-# Three queues that people move from, number by number; none of them had jitter.
+# The numbers of three queues that users migrate from; none of them had jitter.
 OUTBOX = Preset(Steps(30, 300), max_attempts=3)
 SCHEDULED = Preset(Exponential(base=60, cap=86_400, jitter=0), max_attempts=5)
 SMALL_TEAM = Preset(Exponential(base=1, cap=60, jitter=0), max_attempts=5)

@@ -1,8 +1,8 @@
-"""Bounds of the values that Leasehold takes: moments, durations, whole numbers and texts.
+"""Bounds of the values that Leasehold accepts: moments, durations, whole numbers and texts.
 
 Every constructor of the model checks its values here, and migration 0001 checks the same bounds in SQL. A value
 within them can be written by every driver, added to the database's clock, and read back by Python. A value beyond
-them can not: `datetime.max` is stored as `infinity`, and no claim can tell how long that still is.
+them cannot: `datetime.max` is stored as `infinity`, and no claim can calculate the time until then.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from typing import Any
 from leasehold.model.duration import HOW_TO_WRITE, LONGEST_DURATION
 
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
-"""The first moment that is taken."""
+"""The first moment that is accepted."""
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
-"""The first moment that is not taken. A stored moment beyond it is shown as this one."""
+"""The first moment that is not accepted. A stored moment beyond it is shown as this one."""
 
 LONGEST = timedelta(days=3650)
-"""The longest delay, timeout, lease, window and pause between two looks: now + LONGEST is a date on every engine."""
+"""The longest delay, timeout, lease, window and fallback interval: now + LONGEST is a date on every engine."""
 LONGEST_RETENTION = LONGEST_DURATION
 
 MAX_INTEGER = 2**31 - 1
@@ -28,7 +28,7 @@ MAX_DESCRIPTION = 10_000
 
 
 def storable(text: str) -> bool:
-    """Whether Postgres can hold it: no NUL character, no lone surrogate."""
+    """Returns whether Postgres can store the text: no NUL character, no lone surrogate."""
     return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))
 
 
@@ -68,6 +68,7 @@ def problems_of_integer(name: str, value: Any, least: int, most: int = MAX_INTEG
 
 
 def problems_of_text(name: str, value: Any, most: int = MAX_TEXT, least: int = 0) -> Iterator[str]:
+    """Yields why this value is not a text of `least` to `most` characters that can be stored."""
     if not isinstance(value, str):
         yield f"{name}={value!r:.80} is not text"
     elif not storable(value):
@@ -79,7 +80,7 @@ def problems_of_text(name: str, value: Any, most: int = MAX_TEXT, least: int = 0
 
 
 def within_bounds(moment: datetime) -> datetime:
-    """The nearest moment that can be shown."""
+    """Returns the nearest moment that can be shown."""
     return min(max(moment, EARLIEST), LATEST)
 
 
@@ -103,5 +104,5 @@ def _shown(value: object) -> str:
 
 
 def _short(value: int) -> str:
-    """Python refuses to write out a whole number of more than 4,300 digits."""
+    """Returns the number, or its size: Python refuses to write a whole number of more than 4,300 digits."""
     return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"

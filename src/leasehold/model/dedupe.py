@@ -1,16 +1,16 @@
-"""Asking for a job at most once: by key, per tenant, enforced by a unique key in the enqueuing transaction.
+"""Dedupe keys: at most one job per key and tenant, enforced by a unique key in the enqueuing transaction.
 
-Three modes, which differ in how long a key is held:
+Three modes differ in how long a key is held:
 
     WhileActive()        as long as a job with this key is queued, running or blocked
-    Within(window)       for `window`, counted from the enqueue, whatever becomes of the job
-    Always(expires)      for ever, or until `expires` after the enqueue, whatever becomes of the job
+    Within(window)       for `window`, counted from the enqueue, even if the job ends earlier
+    Always(expires)      forever, or for `expires` after the enqueue, even if the job ends earlier
 
-And three answers to a second request, while the key is held:
+Three ways to answer a second request while the key is held:
 
     return     the job that holds the key (the default)
     raise      DuplicateJob, which names it
-    replace    that job becomes what is asked for now, if it still waits; else as raise
+    replace    replaces that job by the new request if it still waits; otherwise raises DuplicateJob
 """
 
 import re
@@ -31,9 +31,9 @@ from leasehold.model.duration import Duration, as_duration
 from leasehold.model.hidden import escaped, problem_of_name
 
 MAX_KEY = 1000
-# A key that `canonical_key` made holds a payload, whose texts may have any character.
+# A key of `canonical_key` contains a payload, whose texts may have any character.
 _CANONICAL = re.compile(r"::\{.*\}\Z", re.DOTALL)
-# The tenant of jobs that name none.
+# The tenant of jobs that were enqueued without one.
 DEFAULT_TENANT = "default"
 
 
@@ -51,7 +51,7 @@ class Within:
         if problems := list(problems_of_duration("window", self.window, above=True)):
             raise InvalidInput(
                 f"The dedupe window can't be used: {problems[0]}.",
-                fix="Nothing was changed. Use Always() to hold a key for ever.",
+                fix="Nothing was changed. Use Always() to hold a key forever.",
             )
 
 
@@ -63,7 +63,7 @@ class Always:
         object.__setattr__(self, "expires", as_duration(expires))
         if expires is not None and (problems := list(problems_of_duration("expires", self.expires, above=True))):
             raise InvalidInput(
-                f"The dedupe key can't expire so: {problems[0]}.", fix="Nothing was changed. None holds it for ever."
+                f"The dedupe key can't expire: {problems[0]}.", fix="Nothing was changed. None holds it forever."
             )
 
 
@@ -78,7 +78,7 @@ class OnConflict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dedupe:
-    """`key` None means the canonical key, made from definition, tenant and payload."""
+    """A dedupe key with its mode. Without `key`, the canonical key of definition, tenant and payload is used."""
 
     key: str | None = None
     mode: Mode = WhileActive()
@@ -87,8 +87,8 @@ class Dedupe:
     def __post_init__(self) -> None:
         if not isinstance(self.mode, WhileActive | Within | Always):
             raise InvalidInput(
-                f"{self.mode!r:.80} is no way to dedupe.",
-                fix="Nothing was enqueued. There are WhileActive(), Within(window) and Always().",
+                f"{self.mode!r:.80} is not a dedupe mode.",
+                fix="Nothing was enqueued. Use WhileActive(), Within(window) or Always().",
             )
         if self.key is not None and not isinstance(self.key, str):
             raise InvalidInput(
@@ -117,7 +117,7 @@ class Dedupe:
 
     @property
     def held_for(self) -> timedelta | None:
-        """How long the key is held after the enqueue; None: without end (or, while active, as the job lives)."""
+        """How long the key is held after the enqueue; None: forever, or with WhileActive until the job ends."""
         match self.mode:
             case Within(window):
                 return window
@@ -128,11 +128,11 @@ class Dedupe:
 
 
 def canonical_key(definition: str, tenant: str | None, payload: Mapping[str, Any]) -> str:
-    """`<definition>::<tenant or global>::<payload as JSON with sorted keys>`, character by character.
+    """Returns `<definition>::<tenant or global>::<payload as JSON with sorted keys>`.
 
-    A job without a tenant is a job of `default`, so both are written as `global`. If the key would be longer than a
-    dedupe key may be, `sha256:` and its hash stand for the JSON. `leasehold.canonical_key` in SQL writes the same, so
-    that a job from either is the other's duplicate.
+    A job without a tenant belongs to `default`, so both are written as `global`. If the key would be longer than
+    MAX_KEY, `sha256:` and a hash replace the JSON. `leasehold.canonical_key` in SQL returns the same characters, so
+    that jobs enqueued from Python and from SQL are duplicates of each other.
     """
     payloads.encode(payload)
     text = orjson.dumps(_as_stored(payload), option=orjson.OPT_SORT_KEYS)
@@ -142,7 +142,7 @@ def canonical_key(definition: str, tenant: str | None, payload: Mapping[str, Any
 
 
 def _as_stored(value: Any) -> Any:
-    """Postgres keeps a number's digits, without an exponent and without the sign of zero."""
+    """Returns the value as Postgres stores it: numbers by their digits, without an exponent or the sign of zero."""
     if isinstance(value, dict):
         return {name: _as_stored(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

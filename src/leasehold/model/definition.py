@@ -1,4 +1,4 @@
-"""A definition: an allow-listed kind of job. Jobs pin the version they were enqueued under."""
+"""Definitions: the kinds of jobs that may be enqueued. Each job pins the version that it was enqueued with."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -37,7 +37,7 @@ SHOWN_VALUE = 120
 
 
 class OnExhausted(StrEnum):
-    """What a job becomes when its attempts are used up."""
+    """The status of a job whose tries are used up."""
 
     DEAD_LETTER = "dead_letter"
     FAILED = "failed"
@@ -48,7 +48,7 @@ _RETAINED = ("succeeded", "canceled", "failed", "dead_letter")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long ended jobs are kept, as in Retention("7d"); None: for ever."""
+    """How long ended jobs are kept, as in Retention("7d"); None: forever."""
 
     succeeded: timedelta | None = timedelta(days=30)
     canceled: timedelta | None = timedelta(days=30)
@@ -72,7 +72,7 @@ class Retention:
         ]:
             raise InvalidInput(
                 f"The retention can't be used: {'; '.join(problems)}.",
-                fix='Nothing was registered. Use "0s" to keep nothing, None to keep for ever.',
+                fix='Nothing was registered. Use "0s" to keep nothing, None to keep forever.',
             )
         for name, length in kept.items():
             object.__setattr__(self, name, length)
@@ -84,7 +84,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What the code says about a kind of job. Equal content is the same version."""
+    """A kind of job as the code declares it. Definitions with equal content are the same version."""
 
     key: str
     description: str = ""
@@ -106,7 +106,7 @@ class Definition:
                 f"The definition {self.key!r:.120} can't be used: {'; '.join(problems)}.",
                 fix="Nothing was registered. Correct the definition.",
             )
-        # People write on_exhausted="failed".
+        # Callers may write on_exhausted="failed".
         object.__setattr__(self, "on_exhausted", OnExhausted(self.on_exhausted))
 
     def _wrong_types(self) -> Iterator[str]:
@@ -125,7 +125,7 @@ class Definition:
             yield f"on_exhausted={self.on_exhausted!r} is neither 'dead_letter' nor 'failed'"
 
     def check_registrable(self) -> None:
-        """Raises InvalidInput for a key or a schema that can't be registered. Stored ones are read without it."""
+        """Raises InvalidInput for a key or a schema that can't be registered. Stored definitions are not checked."""
         if hidden := problem_of_name(self.key):
             raise InvalidInput(
                 f"The definition {escaped(self.key):.120} can't be used: {hidden}.",
@@ -136,14 +136,14 @@ class Definition:
             self._validator()
 
     def _validator(self) -> jsonschema_rs.Draft202012Validator:
-        """Made once: finding it by the schema's text took as long as the check itself."""
+        """Returns the validator, created once: a lookup by the schema's text took as long as the check itself."""
         if self._made is None:
             object.__setattr__(self, "_made", _validator_for(_as_json(self.schema or {})))
         assert self._made is not None
         return self._made
 
     def check(self, payload: Mapping[str, Any]) -> None:
-        """Raises PayloadInvalid, with every field that does not fit (the first 20) and the nearest known name."""
+        """Raises PayloadInvalid with the fields that do not fit (at most 20) and the nearest known names."""
         if self.schema is None:
             return
         validator = self._validator()
@@ -153,7 +153,7 @@ class Definition:
             found = (line for error in validator.iter_errors(payload) for line in _describe(error, self.schema))
             problems = [_shortened(line) for line in islice(found, SHOWN_PROBLEMS)]
             problems += ["and more"] if next(found, None) else []
-        except ValueError as error:  # not JSON at all, or nested without end
+        except ValueError as error:  # not JSON, or nested infinitely
             problems = [f"payload: {error}"]
         if problems:
             raise PayloadInvalid(
@@ -177,10 +177,10 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A definition as the database holds it.
+    """A definition as the database stores it.
 
-    `unreadable` says what of it this release can't read, as after a newer release wrote it: `definition` then has
-    defaults in those places. It is shown, its jobs run, and no definition in the code is equal to it.
+    `unreadable` lists the fields that this release can't read, for example because a newer release wrote them;
+    `definition` has defaults in their place. It is shown and its jobs run, but no definition in the code equals it.
     """
 
     definition: Definition
@@ -191,9 +191,10 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a sync made of one definition: `version` is the one that has its content, and is current now.
+    """The result of a sync for one definition: `version` has the content of the code, and is current now.
 
-    `fields` maps what differed from the one that was current to (before, after). None, and not created: as it was.
+    `fields` maps each field that differs from the previous version to (before, after). If it is empty and `created`
+    is false, the sync changed nothing.
     """
 
     key: str
@@ -203,13 +204,13 @@ class Change:
 
 
 def differences(before: Definition, after: Definition) -> dict[str, tuple[Any, Any]]:
-    """Field by field, for people who want to see what a sync will change."""
+    """Returns the fields that a sync would change, each with the old and the new value."""
     pairs = ((f.name, getattr(before, f.name), getattr(after, f.name)) for f in fields(Definition) if f.compare)
     return {name: (old, new) for name, old, new in pairs if old != new}
 
 
 def described(changes: Sequence[Change]) -> list[str]:
-    """For people: one line for each definition that is new or different."""
+    """Returns one line of text for each definition that is new or different."""
     return [_described(change) for change in changes if change.created or change.fields]
 
 
@@ -229,12 +230,12 @@ IF_IT_IS_NEW = "If it is new in the code, run: leasehold definitions sync app.py
 
 
 def unknown_definition(key: str, known: Sequence[str]) -> UnknownDefinition:
-    """For who wanted to enqueue."""
+    """Returns the error for an enqueue."""
     return UnknownDefinition(f"{_not_among(key, known)} Nothing was enqueued.", fix=IF_IT_IS_NEW)
 
 
 def no_such_definition(key: str, known: Sequence[str]) -> UnknownDefinition:
-    """For who asked for the definition itself."""
+    """Returns the error for a call about the definition itself."""
     return UnknownDefinition(f"{_not_among(key, known)} Nothing was changed.", fix=IF_IT_IS_NEW)
 
 
@@ -242,7 +243,7 @@ def _not_among(key: str, known: Sequence[str]) -> str:
     near = get_close_matches(key, known, n=1)
     hint = f' Did you mean "{near[0]}"?' if near else ""
     more = f" (+{len(known) - 5})" if len(known) > 5 else ""
-    return f'there is no definition "{escaped(key)}".{hint} Known: {", ".join(known[:5]) or "none"}{more}.'
+    return f'no definition has the key "{escaped(key)}".{hint} Known: {", ".join(known[:5]) or "none"}{more}.'
 
 
 def _as_json(schema: Mapping[str, Any]) -> bytes:
@@ -254,7 +255,7 @@ def _as_json(schema: Mapping[str, Any]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _validator_for(schema: bytes) -> jsonschema_rs.Draft202012Validator:
-    """Formats are checked, patterns run in linear time, and a remote `$ref` is never fetched."""
+    """Makes a validator that checks formats, matches patterns in linear time, and never fetches a remote `$ref`."""
     try:
         return jsonschema_rs.Draft202012Validator(
             orjson.loads(schema),
@@ -272,7 +273,7 @@ def _unusable_schema(error: Exception) -> InvalidInput:
 
 
 def _deny_remote(uri: str) -> Any:
-    raise ValueError(f"remote reference {uri} refused: a schema must be complete in itself")
+    raise ValueError(f"remote reference {uri} refused: a schema must not refer to other documents")
 
 
 def _describe(problem: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> Iterator[str]:
@@ -287,7 +288,7 @@ def _describe(problem: jsonschema_rs.ValidationError, schema: Mapping[str, Any])
 
 
 def _shortened(text: str) -> str:
-    """The message quotes the value, which may be the whole payload."""
+    """Shortens a message, because it quotes the value, which may be the whole payload."""
     return text if len(text) <= SHOWN_PROBLEM else text[: SHOWN_PROBLEM - 1] + "…"
 
 

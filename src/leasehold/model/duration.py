@@ -1,4 +1,4 @@
-"""The one way in which durations are written: "90s", "1h30m", "7d", a timedelta, or a number of seconds."""
+"""Reads durations: "90s", "1h30m", "7d", a timedelta, or a number of seconds."""
 
 import re
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from leasehold.errors import InvalidInput
 
 Duration: TypeAlias = str | timedelta | float
-"""What every parameter that is a duration takes. Type checkers let an int pass as a float."""
+"""The type of every parameter that is a duration. Type checkers accept an int as a float."""
 
 HOW_TO_WRITE = 'Write "90s", "5m", "1h30m" or "7d", or pass a timedelta or a number of seconds'
 
@@ -15,7 +15,7 @@ LONGEST_DURATION = timedelta(days=36_500)
 MAX_LENGTH = 60
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 0.001}
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
-# Each unit at most once, from the largest to the smallest. `[0-9]`, because `\d` takes the digits of every script.
+# Each unit at most once, from the largest to the smallest. `[0-9]`, because `\d` matches the digits of every script.
 _TEXT = re.compile(r"\s*".join(rf"(?:({_NUMBER})\s*{unit})?" for unit in _SECONDS))
 _BARE = re.compile(_NUMBER)
 
@@ -66,12 +66,12 @@ def _from_number(value: Any) -> timedelta | None:
         return None
     try:
         return timedelta(seconds=value)
-    except (OverflowError, ValueError):  # infinity and what is beyond a timedelta; NaN
+    except (OverflowError, ValueError):  # infinity, more than a timedelta can hold, NaN
         return None
 
 
 def _shown(value: Any) -> str:
-    """Shows text as ASCII, so that `٣h` can be told from 3h. Python refuses to write out 4,300 digits."""
+    """Returns text as ASCII, so that `٣h` differs from 3h. Python refuses to write more than 4,300 digits."""
     try:
         shown = ascii(value) if isinstance(value, str) else repr(value)
     except ValueError:

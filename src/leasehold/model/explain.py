@@ -1,4 +1,4 @@
-"""Why a job that is due does not run: what holds its lane back, as values and as sentences."""
+"""Explains why a job that is due does not run: the state of its lane, and the reasons as sentences."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from leasehold.model.limits import Scope
 
 @dataclass(frozen=True, slots=True)
 class ScopeState:
-    """A tenant or a definition as a claim sees it: its pause, and its cap if that many of its jobs run."""
+    """A tenant or a definition as a claim sees it: its pause, and its limit if that many of its jobs run."""
 
     scope: Scope
     paused_because: str | None = None

@@ -1,7 +1,7 @@
-"""Characters that people can't see: refused in names and keys, and escaped wherever stored text is shown.
+"""Characters that people can't see: names and keys must not have them, and shown text escapes them.
 
 Two tenants `acme` and `ac\\u200bme` look alike, and a bidirectional character shows `gnp.exe` as `exe.png`.
-Migration 0001 has the same characters in `hidden_character`.
+The schema has the same characters in `hidden_character`.
 """
 
 import re
@@ -16,7 +16,7 @@ _HIDDEN = re.compile(f"[{CHARACTERS}]")
 
 
 def problem_of_name(text: str) -> str | None:
-    """Says which hidden character this text has, if any."""
+    """Names the hidden character of this text, if it has one."""
     found = _HIDDEN.search(text)
     return f"it has {escaped(found[0])}, a character that can't be seen" if found else None
 

@@ -1,4 +1,4 @@
-"""What may hold a tenant or a definition back: limits and a pause, as values."""
+"""Limits and pauses of tenants and definitions, as values."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from leasehold.model.duration import Duration, as_duration
 
 
 class ScopeKind(StrEnum):
-    """Whose limit or pause it is."""
+    """The kinds of scopes that have limits and pauses."""
 
     TENANT = "tenant"
     DEFINITION = "definition"
@@ -30,13 +30,13 @@ class Scope:
     def __post_init__(self) -> None:
         if problems := [*problems_of_text("key", self.key, most=100, least=1)]:
             raise InvalidInput(
-                f"There is no such scope: {'; '.join(problems)}.",
+                f"The scope can't be used: {'; '.join(problems)}.",
                 fix="Nothing was changed. Pass a tenant's id or a definition's key.",
             )
 
     @staticmethod
     def stored(kind: ScopeKind, key: str) -> "Scope":
-        """Makes the scope that a row names, without a check: a table may hold a key that no scope can have."""
+        """Makes the scope of a stored row, unchecked: a table may contain a key that no new scope can have."""
         scope = object.__new__(Scope)
         object.__setattr__(scope, "kind", kind)
         object.__setattr__(scope, "key", key)
@@ -62,7 +62,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None means unlimited. A rate is refused: engines store it and do not enforce it yet."""
+    """Limits of one scope; None means unlimited. A rate is refused because engines don't enforce it yet."""
 
     max_running: int | None = None
     rate: Rate | None = None
@@ -77,7 +77,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing of the scope is claimed until `until`, or until someone resumes it; what runs goes on."""
+    """A pause: no job of the scope is claimed before `until`, or before it is resumed. Running jobs continue."""
 
     why: str
     until: datetime | None = None

@@ -1,4 +1,4 @@
-"""What happened in an attempt → `decide` → what to write. Rules return values; engines write values."""
+"""Outcomes of attempts, and `decide`, which turns an outcome into the verdict that an engine writes."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,13 +19,13 @@ SHOWN_TRACEBACK = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Where an error was raised, `app.py:14 in fetch`, and how the handler came there. For people."""
+    """The place of an error, `app.py:14 in fetch`, and its traceback. For people."""
 
     where: str
     traceback: str
 
     def as_json(self) -> str:
-        """For the attempt's details: whatever its text holds, it can be stored."""
+        """Returns the attempt's details as JSON that can always be stored."""
         details = {
             "where": made_storable(self.where, SHOWN_PLACE),
             "traceback": made_storable(self.traceback, SHOWN_TRACEBACK),
@@ -35,19 +35,19 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The handler returned. `result` is JSON text, as `payload.encode_result` makes it."""
+    """The handler returned. `result` is JSON text from `payload.encode_result`."""
 
     result: str | None = None
 
     def __post_init__(self) -> None:
-        """Here, where only its own job suffers: one that can't be stored would spoil a whole batch of finishes."""
+        """Checks the result, so that one that can't be stored fails its own job and not a batch of finishes."""
         if self.result is not None:
             require_json(self.result)
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The handler raised. `retry_in` is a delay it chose itself; `final` means it said that a retry is no use."""
+    """The handler raised. `retry_in` is a delay that the handler chose; `final` means that it forbids a retry."""
 
     code: str
     message: str
@@ -58,7 +58,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """`trace`: where it was; of a handler in a thread, that is not known."""
+    """The handler ran longer than its timeout. `trace` is its place then; unknown for a handler in a thread."""
 
     after: timedelta
     trace: Trace | None = None
@@ -66,29 +66,29 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class Canceled:
-    """The handler was stopped because someone asked for it."""
+    """The handler was stopped because of a cancel request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snoozed:
-    """The handler asked to run again later. Costs no attempt."""
+    """The handler asked to run again later. Uses no try."""
 
     delay: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The worker shuts down and gives the job back. Costs no attempt."""
+    """The worker shuts down and gives the job back. Uses no try."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """The worker was not heard of for a whole lease."""
+    """The worker did not renew its lease in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """It must not run: its payload no longer fits, or its deadline has passed."""
+    """The job must not run: its payload no longer fits, or its deadline has passed."""
 
     code: str
     message: str
@@ -99,10 +99,10 @@ Outcome = Succeeded | Raised | TimedOut | Canceled | Snoozed | Released | LeaseL
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to write. It holds delays, never instants: the engine owns the clock.
+    """The values to write for an ended attempt. Holds delays, never instants: the engine owns the clock.
 
-    `free_attempts` raises the allowance: no try is used, and the number of the attempt, which fences, only goes up.
-    `details` is JSON text, as `Trace.as_json` makes it.
+    `free_attempts` counts attempts that use no try; the attempt number, part of the fence, only goes up. `details` is
+    JSON text from `Trace.as_json`.
     """
 
     status: Status
@@ -120,10 +120,10 @@ SUCCEEDED = Verdict(Status.SUCCEEDED, AttemptStatus.SUCCEEDED)
 
 
 def decide(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
-    """The verdict on one attempt. `jitter`, from [0, 1), is the caller's draw for the backoff's jitter.
+    """Returns the verdict on one attempt. `jitter` is a random number from [0, 1) for the backoff.
 
     A job whose cancel was requested is never queued again: the engine turns such a verdict into `canceled`,
-    because only the row knows about a request that came a moment ago.
+    because only the row shows a request that was made a moment ago.
     """
     match outcome:
         case Succeeded(result):
@@ -150,7 +150,7 @@ def decide(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
 
 
 def decided(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
-    """As `decide`, and never raises: an outcome that can't be judged fails its own job and not its batch."""
+    """Calls `decide` and never raises: an outcome without a verdict fails its own job and not its batch."""
     try:
         return decide(outcome, claim, jitter)
     except Exception as error:
@@ -158,7 +158,7 @@ def decided(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
 
 
 def not_written(why: str) -> Verdict:
-    """The verdict on an attempt whose own verdict can't be written. Its effects have happened, so it is final."""
+    """Returns the verdict on an attempt whose own verdict can't be written: final, as the effects happened."""
     return _given_up(AttemptStatus.FAILED, "verdict_invalid", why)
 
 
@@ -181,5 +181,5 @@ def _again_or_exhausted(wrong: Verdict, claim: Claim, jitter: float, chosen: tim
 
 
 def _bounded(delay: timedelta) -> timedelta:
-    """A finish must never fail because of a delay that a handler chose: not in the past, not beyond all dates."""
+    """Limits a delay that a handler chose to 0 … LONGEST, so that a finish never fails because of it."""
     return min(max(delay, timedelta()), LONGEST)

@@ -1,4 +1,4 @@
-"""Payloads are plain JSON, so that other languages, the console and SQL can read them."""
+"""Payloads and results: plain JSON, so that other languages and SQL can read them."""
 
 import re
 from collections import deque
@@ -27,7 +27,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def encode(payload: Mapping[str, Any]) -> str:
-    """The payload as JSON text. Raises NotJson, naming the field, for what JSON or Postgres can't hold."""
+    """Returns the payload as JSON text; raises NotJson with the field that JSON or Postgres can't store."""
     if type(payload) is not dict:
         raise _refused("payload", f"{type(payload).__name__} is not a dict")
     text = _flat(payload)
@@ -36,23 +36,23 @@ def encode(payload: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnfitResult:
-    """Stands for a return value that does not fit the type which its handler declares to return."""
+    """Replaces a return value that does not fit the declared return type of its handler."""
 
     why: str
 
 
 def encode_result(result: Any) -> str:
-    """A handler's return value as JSON text, by the same rules. Raises PayloadInvalid for an UnfitResult."""
+    """Returns a handler's result as JSON text, by the same rules; raises PayloadInvalid for an UnfitResult."""
     if type(result) is UnfitResult:
         raise PayloadInvalid(
-            f"result: {result.why}. The handler ran to its end and is not run again: what it did may have happened.",
-            fix="Return what is declared, or declare what is returned. Nothing was kept.",
+            f"result: {result.why}. The handler ran to its end and is not run again: its effects may have happened.",
+            fix="Return the declared type, or declare the type that is returned. Nothing was stored.",
         )
     try:
         if is_huge(result):
             raise PayloadInvalid(
-                f"result: far more than {MAX_BYTES:,} bytes of JSON, at most {MAX_BYTES:,} are kept.",
-                fix="Store the data elsewhere and return where it is. Nothing was kept.",
+                f"result: far more than {MAX_BYTES:,} bytes of JSON, at most {MAX_BYTES:,} are stored.",
+                fix="Store the data elsewhere and return where it is. Nothing was stored.",
             )
         return _encode(result, "result")
     except PayloadInvalid as error:
@@ -60,11 +60,11 @@ def encode_result(result: Any) -> str:
 
 
 def is_huge(value: Any, fields: Mapping[type, Sequence[str]] = _NO_FIELDS) -> bool:
-    """Whether the value can't fit into a result: known after a bounded look, which costs some 10 ms at most.
+    """Returns whether the value can't fit into a result, after a bounded search of about 10 ms at most.
 
-    A worker's loop stood still for 3.8 s while it looked at each of 10 million items. An item takes two bytes of JSON
-    at least, and a character one: what passes here is measured to the byte by its encoding. `fields` names what is
-    written of models and dataclasses; an object of another class is not looked into.
+    Visiting each of 10 million items blocked a worker's loop for 3.8 s. An item takes at least two bytes of JSON and
+    a character at least one; the encoding measures a value that passes to the byte. `fields` names the written fields
+    of models and dataclasses; objects of other classes are not searched.
     """
     left, to_see = 2 * MAX_BYTES, [value]
     while to_see:
@@ -99,7 +99,7 @@ def decode(text: str) -> Any:
 
 
 def require_json(text: str) -> None:
-    """Raises PayloadInvalid for text that Postgres would not take as JSON."""
+    """Raises PayloadInvalid for text that Postgres would not accept as JSON."""
     try:
         orjson.loads(text)
     except ValueError as error:
@@ -109,7 +109,7 @@ def require_json(text: str) -> None:
 
 
 def made_storable(text: str, most: int) -> str:
-    """What was said, bounded, and with replacements for what can't be held: it is never a reason to fail."""
+    """Shortens the text and replaces characters that can't be stored, so that storing it never fails."""
     if not storable(text):
         text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -127,7 +127,7 @@ def _encode(value: Any, root: str, deepest: int = MAX_DEPTH) -> str:
 
 
 def _flat(payload: dict[Any, Any]) -> str | None:
-    """What most payloads are, a dict of a few scalars: 0.8 µs instead of 2.4. None: it is to be looked at closely."""
+    """Encodes a dict of scalars, as most payloads are, in 0.8 instead of 2.4 µs; returns None for other payloads."""
     if not (_TEXT.issuperset(map(type, payload)) and _SCALARS.issuperset(map(type, payload.values()))):
         return None
     try:
@@ -138,7 +138,7 @@ def _flat(payload: dict[Any, Any]) -> str | None:
 
 
 def _require_plain(value: Any, path: str, depth: int, deepest: int) -> None:
-    """orjson is lenient where we must not be: it writes NaN as null, and takes datetimes, UUIDs and dataclasses."""
+    """Raises NotJson for values that orjson accepts and we refuse: NaN, datetimes, UUIDs, dataclasses."""
     kind = type(value)
     if depth > deepest and kind in (dict, list, tuple):
         raise _refused(path, f"nested deeper than {deepest} levels")

@@ -1,4 +1,4 @@
-"""The states of a job and of an attempt, and the only ways from one to the next.
+"""The states of a job and of an attempt, and the transitions between them.
 
                         claim
     enqueue ──▶ queued ───────▶ running ──┬──▶ succeeded ───┐
@@ -21,7 +21,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """Where a job stands, as it is stored. What people see is its display state."""
+    """The state of a job as it is stored. People see its display state."""
 
     BLOCKED = "blocked"
     QUEUED = "queued"
@@ -49,7 +49,7 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = {
     Status.DEAD_LETTER: frozenset({Status.QUEUED}),
 }
 
-# What the words of other queues mean here; accepted on input, never printed.
+# Status words of other queues: accepted on input, never printed.
 _OTHER_SPELLINGS = {
     "pending": Status.QUEUED,
     "in_progress": Status.RUNNING,
@@ -61,13 +61,13 @@ _OTHER_SPELLINGS = {
 
 
 def parse_status(word: str) -> Status:
-    """Raises ValueError for a word that is no status in any spelling."""
+    """Returns the status that the word names; raises ValueError if it names none."""
     spelled = word.strip().lower()
     return _OTHER_SPELLINGS.get(spelled) or Status(spelled)
 
 
 class AttemptStatus(StrEnum):
-    """`snoozed` and `given_back` cost none of the job's tries: the handler asked to wait, or the worker stopped."""
+    """The states of an attempt. `snoozed` (the handler waits) and `given_back` (the worker stopped) use no try."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -80,7 +80,7 @@ class AttemptStatus(StrEnum):
 
 
 class DisplayState(StrEnum):
-    """What people see: the status, and for a queued job whether and why it waits for its time."""
+    """The state that people see: the status, and for a queued job whether and why it waits until it is due."""
 
     BLOCKED = "blocked"
     SCHEDULED = "scheduled"

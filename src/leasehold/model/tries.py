@@ -1,4 +1,4 @@
-"""Which try each attempt of a job was. People see tries; the number of an attempt is part of the fence."""
+"""Maps the attempts of a job to its tries. People see tries; the attempt number is part of the fence."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ from leasehold.model.job import Attempt, JobRecord
 from leasehold.model.status import AttemptStatus
 
 FREE = frozenset({AttemptStatus.SNOOZED, AttemptStatus.GIVEN_BACK})
-"""How an attempt ends that uses no try: the next attempt is the same try again."""
+"""Ends of an attempt that use no try: the next attempt is the same try again."""
 
 
 def first_attempt(job: JobRecord, attempts: Sequence[Attempt]) -> int:
-    """Returns the attempt with which the tries of this job began: 1, or the first one after a retry by hand.
+    """Returns the attempt that was the first try of this job: 1, or the first one after a manual retry.
 
-    A retry makes all attempts before it free. Returns 1 for a job that went on between the two reads.
+    A retry makes all attempts before it free. Returns 1 for a job that changed between the two reads.
     """
     free = sum(attempt.status in FREE for attempt in attempts)
     for attempt in attempts:
@@ -24,7 +24,7 @@ def first_attempt(job: JobRecord, attempts: Sequence[Attempt]) -> int:
 
 
 def try_numbers(attempts: Sequence[Attempt], first: int = 1) -> dict[int, int]:
-    """Returns the try that each attempt was, by its number, with tries counted anew from the attempt `first`."""
+    """Returns the try that each attempt was, by its number, with tries counted from the attempt `first`."""
     numbers: dict[int, int] = {}
     tries = 1
     for attempt in attempts:
