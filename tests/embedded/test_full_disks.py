@@ -154,7 +154,7 @@ def test_the_pause_between_starts_is_capped() -> None:
     waiting = guard.Guard.__new__(guard.Guard)
     waiting.failed_starts, waiting.obstacle = 5_000, "a full disk"
     began = time.monotonic()
-    waiting.wait_for_a_better_time("postgres ended", "a full disk")
+    waiting.schedule_next_start("postgres ended", "a full disk")
     assert began < waiting.next_start <= time.monotonic() + guard.LONGEST_PAUSE
 
 
