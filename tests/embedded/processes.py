@@ -150,7 +150,7 @@ def processes_of(home: Path) -> dict[int, str]:
 
 
 def guard_of(home: Path) -> int:
-    [guard] = [pid for pid, command in processes_of(home).items() if "guard.py" in command]
+    [guard] = [pid for pid, command in processes_of(home).items() if "embedded/guard" in command]
     return guard
 
 

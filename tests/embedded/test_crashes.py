@@ -20,8 +20,9 @@ from tests.embedded.processes import (
 )
 
 from leasehold import embedded
-from leasehold.embedded import guard
-from leasehold.embedded.guard import Guard, size_of
+from leasehold.embedded.guard.guard import Guard
+from leasehold.embedded.guard.log import size_of
+from leasehold.embedded.guard.processes import can_inspect
 from leasehold.errors import EmbeddedError
 
 BUSY_FOREVER = "do $$ begin loop end loop; end $$"
@@ -145,7 +146,7 @@ def test_a_server_that_somebody_started_by_hand_is_ended_first(home: Path) -> No
         try:
             pid_file = server.data / "postmaster.pid"
             eventually(lambda: pid_file.exists() and "ready" in pid_file.read_text())
-            if not guard.can_inspect(stray.pid):
+            if not can_inspect(stray.pid):
                 pytest.skip("without CAP_SYS_PTRACE root does not see in which folder a process works")
             assert still_has(home, "word")
             assert stray.wait() == 0  # a shutdown in good order

@@ -12,9 +12,10 @@ from tests.embedded.processes import QUICK
 from tests.embedded.test_accounts import NOBODY
 
 from leasehold import embedded
-from leasehold.embedded import guard, places
+from leasehold.embedded import places
 from leasehold.embedded.account import Account
-from leasehold.embedded.guard import UnsafeFile, open_in_home
+from leasehold.embedded.guard.files import UnsafeFile, open_in_home, write_in_home
+from leasehold.embedded.guard.plan import Plan
 from leasehold.errors import EmbeddedError
 
 pytestmark = [pytest.mark.usefixtures("as_root"), pytest.mark.timeout(60)]  # opening a FIFO may take for ever
@@ -134,7 +135,7 @@ def test_root_joins_no_server_by_a_fifo(foreign_home: Path) -> None:
         (foreign_home / "pgdata").mkdir()
         shutil.chown(foreign_home / "pgdata", NOBODY.uid)
         fifo(foreign_home, foreign_home / "pgdata" / "postmaster.pid")
-        plan = guard.Plan(str(foreign_home), "", 18, "", 1, "", {})
+        plan = Plan(str(foreign_home), "", 18, "", 1, "", {})
         (foreign_home / "server.json").write_text(plan.to_json())
         with pytest.raises(EmbeddedError, match=r"postmaster\.pid is not a regular file"):
             embedded.start(foreign_home, settings=QUICK)
@@ -152,7 +153,7 @@ def test_a_folder_of_another_user_is_not_taken_for_a_lost_home(folder: Path, mon
 
 def test_root_writes_no_location_through_a_link(foreign_home: Path, victim: Path) -> None:
     link(victim, foreign_home / "location.new")
-    guard.write_in_home(foreign_home / "location", "/somewhere\n")
+    write_in_home(foreign_home / "location", "/somewhere\n")
     assert list(victim.iterdir()) == []
     assert (foreign_home / "location").read_text() == "/somewhere\n"
 

@@ -25,11 +25,11 @@ from tests.embedded.processes import (
 )
 
 from leasehold import embedded
-from leasehold.embedded import guard
+from leasehold.embedded.guard import guard, processes
 
 NOTE_ON_A_FULL_DISK = """
 import os, sys
-from leasehold.embedded.guard import note
+from leasehold.embedded.guard.log import note
 full, log = os.open("/dev/full", os.O_WRONLY), os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 os.dup2(full, 2)
 note("first")
@@ -103,7 +103,7 @@ def test_a_stuck_postmaster_is_replaced(home: Path) -> None:
     with embedded.postgres(home, settings=QUICK) as server:
         keep(server.url, "word")
         before = server.postmaster_pid()
-        wal_writer = guard.vital_process(server._plan)
+        wal_writer = processes.vital_process(server._plan)
         assert wal_writer
         os.kill(before, signal.SIGSTOP)  # so that it does not start its WAL writer again
         os.kill(wal_writer, signal.SIGKILL)
@@ -114,8 +114,8 @@ def test_a_stuck_postmaster_is_replaced(home: Path) -> None:
 
 def test_a_server_that_runs_has_a_vital_process(home: Path) -> None:
     with embedded.postgres(home, settings=QUICK) as server:
-        found = eventually(lambda: guard.vital_process(server._plan) or 0)
-        assert guard.title_of(found).startswith(f"postgres: {server._plan.cluster_name}: walwriter")
+        found = eventually(lambda: processes.vital_process(server._plan) or 0)
+        assert processes.title_of(found).startswith(f"postgres: {server._plan.cluster_name}: walwriter")
 
 
 @pytest.mark.parametrize(("vital", "verdict"), [(None, True), (1, False)])

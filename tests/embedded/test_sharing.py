@@ -161,7 +161,7 @@ def test_a_home_taken_away_ends_its_server_and_can_be_begun_anew(home: Path) -> 
     home.rename(home.with_name("elsewhere"))
     with embedded.postgres(home, settings=QUICK) as server:
         assert query(server.url, "select to_regclass('kept')") is None
-        eventually(lambda: sum("guard.py" in command for command in processes_of(home).values()) == 1)
+        eventually(lambda: sum("embedded/guard" in command for command in processes_of(home).values()) == 1)
         assert query(server.url, "select 1") == 1
     lost.stop()
     assert no_process_of(home)

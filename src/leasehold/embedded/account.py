@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from leasehold.embedded.guard import UnsafeFile
+from leasehold.embedded.guard.files import UnsafeFile
 from leasehold.errors import EmbeddedError
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from leasehold.embedded.guard import UnsafeFile, read_in_home
+from leasehold.embedded.guard.files import UnsafeFile, read_in_home
 from leasehold.errors import EmbeddedError
 
 VARIABLE = "LEASEHOLD_POSTGRES_BIN"

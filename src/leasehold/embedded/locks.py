@@ -1,4 +1,4 @@
-"""The locks of a home, as clients use them. guard.py documents each lock."""
+"""The locks of a home, as clients use them. leasehold.embedded.guard documents each lock."""
 
 import contextlib
 import fcntl
@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from leasehold.embedded.guard import open_in_home, try_lock
+from leasehold.embedded.guard.files import open_in_home, try_lock
 from leasehold.errors import EmbeddedError
 
 START_LIMIT = 60.0

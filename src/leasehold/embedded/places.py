@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from leasehold.embedded.account import Account, account_for, require_own_data
-from leasehold.embedded.guard import UnsafeFile, make_folder, read_in_home, require_own_file, write_in_home
+from leasehold.embedded.guard.files import UnsafeFile, make_folder, read_in_home, require_own_file, write_in_home
 from leasehold.embedded.locks import is_locked, only_starter
 from leasehold.errors import EmbeddedError
 

@@ -15,7 +15,10 @@ from urllib.parse import quote
 
 from leasehold.embedded import binaries, guard, places
 from leasehold.embedded.account import account_for
-from leasehold.embedded.guard import Plan
+from leasehold.embedded.guard.files import UnsafeFile, read_in_home
+from leasehold.embedded.guard.log import end_of_log, open_log
+from leasehold.embedded.guard.plan import Plan
+from leasehold.embedded.guard.postmaster import ready_postmaster
 from leasehold.embedded.locks import START_LIMIT, is_locked, only_starter, take_reference
 from leasehold.errors import EmbeddedError
 
@@ -115,7 +118,7 @@ def checked(settings: Mapping[str, str]) -> dict[str, str]:
 def readable_refusals(home: Path) -> Iterator[None]:
     try:
         yield
-    except guard.UnsafeFile as problem:
+    except UnsafeFile as problem:
         raise EmbeddedError(
             f"The embedded Postgres of {home} was not started: {problem}",
             fix="Another user may have put it there. Check it and remove it, or choose a home in a folder of"
@@ -174,10 +177,10 @@ def make_plan(home: Path, settings: Mapping[str, str]) -> Plan:
 
 def launch_guard(plan: Plan) -> None:
     """Starts a guard; returns when postgres is ready, or when another guard already runs."""
-    log = guard.open_log(Path(plan.home, "guard.log"))
+    log = open_log(Path(plan.home, "guard.log"))
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, plan.home],
+            [sys.executable, "-I", "-S", guard.__path__[0], plan.home],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -197,7 +200,7 @@ def launch_guard(plan: Plan) -> None:
     if not answer:
         raise EmbeddedError(
             f"The guard of {plan.home} died, or had no server ready within {START_LIMIT:.0f} s."
-            f" {guard.end_of_log(Path(plan.home, 'guard.log'))}",
+            f" {end_of_log(Path(plan.home, 'guard.log'))}",
             fix="See postgres.log too. A long recovery from a crash may just need another start. Your data was"
             " not changed.",
         )
@@ -223,13 +226,13 @@ def wait_until_ready(home: Path) -> tuple[Plan, int] | None:
     deadline = time.monotonic() + START_LIMIT
     while is_locked(home, "guard.lock"):
         with contextlib.suppress(FileNotFoundError):  # a new guard has not written it yet
-            plan = Plan.from_json(guard.read_in_home(home / "server.json"))
-            if pid := guard.ready_postmaster(plan):
+            plan = Plan.from_json(read_in_home(home / "server.json"))
+            if pid := ready_postmaster(plan):
                 return plan, pid
         if time.monotonic() > deadline:
             raise EmbeddedError(
                 f"The Postgres in {home} did not get ready within {START_LIMIT:.0f} s."
-                f" {guard.end_of_log(home / 'guard.log')}",
+                f" {end_of_log(home / 'guard.log')}",
                 fix=f"See guard.log and postgres.log in {home}: it may still recover from a crash, or run in a"
                 " container that is not visible here. Nothing was changed.",
             )
