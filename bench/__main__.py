@@ -54,7 +54,7 @@ def main(
     server: Annotated[
         str, typer.Option(help=f"{EMBEDDED}, {SYSTEM} (the oldest PostgreSQL of this machine's packages), or a URL.")
     ] = "",
-    again: Annotated[bool, typer.Option(help="Measure nothing: write the reports anew from their figures.")] = False,
+    again: Annotated[bool, typer.Option(help="Measure nothing: write the reports again from their figures.")] = False,
 ) -> None:
     """Measure Leasehold against its bars and its peers, on one Postgres in one run."""
     if again:

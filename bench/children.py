@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Child:
-    """A process, its exit awaited whatever happens. What it says on stderr is kept for the report of a failure."""
+    """A process whose exit is always awaited. Its stderr is stored for the report of a failure."""
 
     def __init__(self, process: Process, log: Path) -> None:
         self._process = process

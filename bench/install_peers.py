@@ -1,6 +1,6 @@
 """Installs the peers that don't come with the `bench` extra, as far as this machine can: see `make bench`.
 
-Two are written for Node, one needs Python 3.12. What can't be installed is said, and left out of the results.
+Two are written for Node, one needs Python 3.12. A peer that can't be installed is reported and left out.
 """
 
 import os
@@ -22,7 +22,7 @@ def main() -> None:
 def install_for_node() -> str | None:
     """None, or why not."""
     if not shutil.which("npm"):
-        return "there is no npm"
+        return "npm is not installed"
     return failed(["npm", "install", "--prefix", str(HERE / "node"), "--no-audit", "--no-fund", "--no-package-lock"])
 
 

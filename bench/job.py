@@ -9,7 +9,7 @@ NAME = "bench"
 
 
 def payload(number: int) -> dict[str, Any]:
-    """It says when it was made, so that whoever runs it knows how long it waited."""
+    """A payload with its creation time, so that the handler knows how long the job waited."""
     return {"number": number, "sent": monotonic_ns(), "text": "a few words, as jobs have them"}
 
 

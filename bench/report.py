@@ -152,7 +152,7 @@ def _spread(book: Book, measure: str, system: str) -> str:
 
 
 def _costs(book: Book, run: Circumstances) -> Iterator[str]:
-    yield "## What a job costs\n"
+    yield "## Cost per job\n"
     yield "Processor time holds from machine to machine better than any rate does. The server's is that of all its"
     yield "processes, the client's that of the one process that enqueues or works.\n"
     head = ("step", "system", "statements", "commits", "WAL bytes", "client µs", "server µs")

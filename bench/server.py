@@ -60,7 +60,7 @@ SLOWEST = """
 
 @dataclass(frozen=True)
 class Counters:
-    """What has happened so far: in one database, but WAL and processor time are the whole server's."""
+    """Counters so far: of one database, but WAL and processor time are those of the whole server."""
 
     statements: float | None
     commits: float
@@ -151,7 +151,7 @@ def default_server() -> str:
 async def running(where: str = EMBEDDED) -> AsyncIterator[Server]:
     """Starts or reaches the server to measure on: `embedded`, `system` or a URL.
 
-    What was made in a server that has a URL is dropped; a server that was started here is thrown away.
+    Databases on a server with a URL are dropped; a server that was started here is deleted.
     """
     if where not in (EMBEDDED, SYSTEM):
         async with _connected(lambda name: urlsplit(where)._replace(path=f"/{name}").geturl(), None) as server:

@@ -157,7 +157,7 @@ class Stage:
         await self.settle(place)
 
     async def settle(self, place: Place) -> None:
-        """What was filled in is clean and known to the planner, and on disk."""
+        """Vacuums, analyzes and checkpoints the filled tables."""
         await place.observer.execute("vacuum analyze")
         await place.counted()
         await self.server.checkpoint()
@@ -179,9 +179,9 @@ class Reading:
     asked: int
 
     async def end(self, jobs: int, stop: Callable[[], Awaitable[None]]) -> Costs:
-        """What each job has cost. Sessions tell of their commits when they end, so the processes are stopped first.
+        """Returns the cost of each job. Stops the processes first: sessions report their commits when they end.
 
-        The harness's own questions are taken off.
+        The harness's own statements are subtracted.
         """
         client = processor.used_by(self.pids) - self.client
         now, before = await self.stage.server.counters(self.place.name), self.counters

@@ -11,7 +11,7 @@ from bench.children import Crew
 from bench.job import TENANTS
 from bench.stage import Place, Stage, until
 
-# What tells claims from all other statements.
+# Text that only claims contain.
 CLAIM = "attempt = j.attempt + "
 WAKES_NOBODY = """
     create or replace function leasehold.wake(definitions text[], tenants text[], dues timestamptz[])
@@ -38,7 +38,7 @@ async def queue(
 
 
 async def waiting(place: Place) -> int:
-    """What a worker that ended has claimed and not begun waits for nobody else until its lease is over."""
+    """Counts the ready jobs; jobs that an ended worker had only claimed become ready when its lease ends."""
     return int(await place.observer.fetchval("select count(*) from leasehold.jobs where ready"))
 
 

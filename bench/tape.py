@@ -1,4 +1,4 @@
-"""What handlers note down when they start, in shared memory: cheap for every system, readable while it runs.
+"""Start times that handlers write to shared memory: cheap for every system, readable while it runs.
 
 A tape is a file of records of three little-endian 64-bit integers: when the handler started, when the job was sent,
 both in nanoseconds of the machine's monotonic clock, and the job's number. Unwritten records are zero.

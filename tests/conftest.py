@@ -24,7 +24,7 @@ from leasehold.engines.postgres.test_databases import CLOSING, DatabaseClock, Te
 from leasehold.store import Store
 from leasehold.testing.server import databases
 
-# Installed anew, it is there by itself; twice would be an error.
+# An installed package registers the plugin; loading it twice would be an error.
 OURS = [] if entry_points(group="pytest11", name="leasehold") else ["leasehold.testing.plugin"]
 pytest_plugins = ["pytester", *OURS]
 
@@ -33,7 +33,7 @@ Clock = DatabaseClock
 
 
 class DatabaseServer(TemplateDatabases):
-    """Whoever leaves a connection behind fails."""
+    """Fails a test that leaves a connection open."""
 
     async def drop(self, name: str, patience: timedelta = CLOSING) -> list[str]:
         if left := await super().drop(name, patience):
@@ -64,7 +64,7 @@ def database_server() -> Iterator[DatabaseServer]:
 
 @pytest.fixture
 async def database_url(database_server: DatabaseServer) -> AsyncIterator[str]:
-    """The URL of a fresh database with the schema and a movable clock. Whoever leaves a connection to it fails."""
+    """The URL of a fresh database with the schema and a movable clock. A test that leaves a connection open fails."""
     name = await database_server.clone()
     yield database_server.url_for(name)
     await database_server.drop(name)

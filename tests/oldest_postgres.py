@@ -74,7 +74,7 @@ def installed_versions() -> set[int]:
 
 
 def offered_versions() -> set[int]:
-    """The versions that apt knows; as root it reads the lists again when it knows none: a new image has no lists."""
+    """Returns the versions that apt offers. Root updates apt's lists first if they are empty, as in a new image."""
     if not shutil.which("apt-cache"):
         return set()
     if not (found := _known_to_apt()) and os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""What it takes to get jobs in: one by one, in bulk, and a hundred thousand in one call."""
+"""The cost of enqueues: one by one, in bulk, and a hundred thousand in one call."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What workers ask of the database while there is nothing to do. All systems at once: each has its own database."""
+"""Statements of idle workers. All systems are measured at once: each has its own database."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""What wakes cost producers: many of them at once, with wakes and without."""
+"""The cost of wakes for many producers at once: with wakes and without."""
 
 import asyncio
 from contextlib import AsyncExitStack

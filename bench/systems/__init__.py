@@ -17,7 +17,7 @@ How = Mapping[str, Any]
 
 
 class System(Protocol):
-    """What the harness needs to know. `settings` is printed, so that whoever loves the system can judge it."""
+    """A system as the harness uses it. `settings` is printed, so that its users can judge the comparison."""
 
     @property
     def name(self) -> str: ...

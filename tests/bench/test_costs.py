@@ -1,4 +1,4 @@
-"""What jobs cost in statements and commits, which no machine's mood can change. Times are for `make bench`.
+"""The cost of jobs in statements and commits, which is the same on every machine. `make bench` measures times.
 
 Limits stand a little above what is spent today, where scheduling makes it vary; where nothing varies, they are exact.
 """
@@ -26,9 +26,9 @@ TENANTS = [tenant_id(f"tenant-{number}") for number in range(20)]
 JOB = NewJob(definition="report", payload={"number": 1, "text": "a few words"})
 CALLS = 200
 DRAINED = 2000
-# What the server itself may commit meanwhile: an autovacuum of every table.
+# Commits of the server itself meanwhile: an autovacuum of every table.
 OF_THE_SERVER = 90
-# Of the fixtures: the shop's observer and its store's pool.
+# Sessions of the fixtures: the shop's observer and its store's pool.
 OWN_SESSIONS = 2
 
 SESSIONS = "select count(*) from pg_stat_activity where datname = $1 and backend_type = 'client backend'"
@@ -66,7 +66,7 @@ class Meter:
 
 
 class Commits:
-    """Commits in a test's database. A session tells of its own when it ends, so they are read when all have."""
+    """Commits in a test's database. Sessions report them when they end, so they are read last."""
 
     def __init__(self, server: DatabaseServer, url: str) -> None:
         self._database = urlsplit(url).path.removeprefix("/")
@@ -74,7 +74,7 @@ class Commits:
         self._read = 0
 
     async def since_last(self, staying: int = 0) -> int:
-        """How many since this was asked last; `staying` sessions belong to the test itself."""
+        """Returns the commits since the last call; `staying` sessions belong to the test itself."""
         connection = await asyncpg.connect(self._elsewhere)
         try:
             await eventually(partial(self._have_left, connection, staying), what="the end of the counted sessions")
@@ -117,7 +117,7 @@ async def enqueue_for_each_tenant(store: Store, jobs: int) -> None:
         await store.tenant(tenant).enqueue([JOB] * jobs)
 
 
-# Getting jobs in
+# Enqueues
 
 
 async def test_a_job_costs_its_producer_one_statement(meter: Meter, handlers: Handlers) -> None:
@@ -162,7 +162,7 @@ async def test_a_call_costs_one_commit(meter: Meter, commits: Commits, handlers:
     assert CALLS <= for_the_calls <= CALLS + OF_THE_SERVER
 
 
-# Getting them done
+# Workers
 
 
 async def test_a_drain_of_hundreds_of_jobs_costs_few_statements(

@@ -1,4 +1,4 @@
-"""The yardstick of the benchmark still fits the statements that it drives."""
+"""The raw SQL baseline of the benchmark still matches the schema."""
 
 import asyncio
 from pathlib import Path

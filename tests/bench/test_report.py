@@ -1,4 +1,4 @@
-"""The report of a benchmark: made of its figures, whenever it is made."""
+"""The report of a benchmark depends only on its figures."""
 
 import json
 

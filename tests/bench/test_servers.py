@@ -1,4 +1,4 @@
-"""Which server a benchmark runs on, and under which name its results are kept."""
+"""The server of a benchmark, and the name of its results."""
 
 from pathlib import Path
 

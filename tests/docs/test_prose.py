@@ -30,6 +30,13 @@ PLAIN = [
     "tests/docs",
     "tests/embedded",
     "tests/model",
+    "bench",
+    "tests/bench",
+    "tests/conftest.py",
+    "tests/examples",
+    "tests/faults",
+    "tests/oldest_postgres.py",
+    "tests/package",
     "tools",
 ]
 READ = (".py", ".sql", ".md")

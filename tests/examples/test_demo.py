@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for p
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[Path]:
-    """Where the demo has its data; when the test is over, nothing may run there."""
+    """The folder of the demo's data; after the test, none of its processes may run."""
     yield tmp_path / "data"
     place = moved_to(tmp_path / "data") or tmp_path / "data"
 

@@ -37,7 +37,7 @@ WORKERS = {
     "django_shop": ["manage.py", "leasehold", "worker"],
 }
 WORKER = ["-c", "from leasehold.cli import main; main()", "worker", "shop.py"]
-# As each driver writes it, and as ORMs do.
+# The statements as each driver or ORM writes them.
 INSERTS = {"django_shop": b'INSERT INTO "shop_order"', "sqlalchemy_shop": b"INSERT INTO orders"}
 COMMITS = {"asyncpg_shop": b"COMMIT;"}
 
@@ -91,7 +91,7 @@ async def web_shop(tmp_path: Path, database_url: str) -> AsyncIterator[Example]:
 
 
 async def counted(url: str, example: Example) -> tuple[int, int]:
-    """How many orders there are, and how many jobs."""
+    """Returns the numbers of orders and of jobs."""
     connection = await asyncpg.connect(url)
     try:
         orders = 0

@@ -23,7 +23,7 @@ CROWDED = 20_000
 
 # Ten thousand times as much: an index that was one page is three levels high, and each probe goes down all of them.
 FACTOR, SLACK = 3, 200
-# Who asks about all that runs reads all that runs; everything else must not notice.
+# Statements about all running jobs read all of them; other statements must not become slower.
 ASKS_ABOUT_ALL_THAT_RUNS = (
     "fleet/evict",
     "fleet/held",

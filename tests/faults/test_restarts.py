@@ -30,7 +30,7 @@ NOT_DURABLE = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 
 
 class Producers:
-    """They enqueue without a pause. Who gets no answer repeats the call with the same id."""
+    """Producers enqueue without a pause, and repeat a call without an answer with the same id."""
 
     def __init__(self, store: Store) -> None:
         self._door = store.tenant(ACME)
@@ -72,7 +72,7 @@ class Producers:
 
 
 async def lost_over_crashes(settings: Mapping[str, str], *, insist: bool = True) -> set[JobId]:
-    """What producers were told is there, and is not after the last crash."""
+    """Returns the jobs that were acknowledged and don't exist after the last crash."""
     with own_server(settings) as server:
         await migrate(server.url, schema="leasehold")
         store = await engine_for(server.url).open()

@@ -1,4 +1,4 @@
-"""`make test-oldest` takes the oldest Postgres that can be had, or says why there is none."""
+"""`make test-oldest` uses the oldest Postgres that is available, or prints why none is."""
 
 import os
 import subprocess

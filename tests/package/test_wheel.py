@@ -1,4 +1,4 @@
-"""The wheel holds what it must, and nothing else."""
+"""The wheel contains all source files, the command and the license, and nothing else."""
 
 import subprocess
 import sys

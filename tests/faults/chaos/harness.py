@@ -39,7 +39,7 @@ SERVER_SETTINGS = {"max_connections": "200", "shared_buffers": "64MB"}
 
 @dataclass(frozen=True)
 class Chaos:
-    """What a run is made of. `payload` draws a job's; the shares say which faults, and how often.
+    """The settings of a run. `payload` draws the payload of a job; the shares define the faults and their frequency.
 
     `pooled`: producers and workers connect through a pgbouncer in transaction mode.
     """
@@ -129,7 +129,7 @@ async def run(chaos: Chaos) -> Report:
         healed = time.monotonic()
         await _drained(server.url, chaos.drain, victims)
         drained = time.monotonic()
-        await asyncio.sleep(1.6 * chaos.lease)  # whoever still believes to hold something may speak now
+        await asyncio.sleep(1.6 * chaos.lease)  # a worker that still believes that it holds a job may write now
         for victim in victims:
             await victim.process.drain()
         findings = check(await witnesses.testimony(server.url, histories))
@@ -144,7 +144,7 @@ def _started(setup: Setup, processes: list[WorkerProcess]) -> WorkerProcess:
 
 
 async def _produce(chaos: Chaos, number: int, store: Store, history: History, enemy: Nemesis) -> None:
-    """In step with the nemesis, so that there is work at every fault. Who gets no answer repeats the same call."""
+    """Enqueues in step with the nemesis, so that every fault meets work. Repeats a call without an answer."""
     draw = random.Random(chaos.seed * 1000 + number)
     payload = chaos.payload or mixed
     left = chaos.jobs // PRODUCERS + (chaos.jobs % PRODUCERS if number == 0 else 0)

@@ -1,4 +1,4 @@
-"""What clients saw, in their own words: one JSON line for each event, appended, so that kill -9 loses none."""
+"""The history of all clients: one JSON line for each event, appended, so that kill -9 loses none."""
 
 import json
 import os

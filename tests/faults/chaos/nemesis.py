@@ -1,4 +1,4 @@
-"""What goes wrong, drawn from a seed: which fault, for whom and for how long. What each of them meets is chance."""
+"""Faults, drawn from a seed: which one, for which process and for how long. The moment is random."""
 
 import asyncio
 import random

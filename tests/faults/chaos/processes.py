@@ -38,7 +38,7 @@ class WorkerProcess:
         return self._log.read_text()
 
     def entries(self, *events: Event) -> list[Entry]:
-        """What this very process wrote down."""
+        """The events that this process wrote."""
         mine = f"{self.setup.name}:{self.pid}"
         return [
             entry

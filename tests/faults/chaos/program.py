@@ -91,7 +91,7 @@ class WitnessedStore(PostgresStore):
         return claimed
 
     async def finish(self, done: Sequence[tuple[Claim, Verdict]], *, reclaimed: bool = False) -> frozenset[Claim]:
-        """What was sent is heard to its end, even if the worker gives it up: a stale finish does reach the fence."""
+        """Lets a sent call end even if the worker abandons it, so that a stale finish reaches the fence."""
         finishing = asyncio.ensure_future(self._finish(done, reclaimed))
         self._under_way.add(finishing)
         finishing.add_done_callback(self._under_way.discard)
