@@ -20,6 +20,7 @@ from leasehold.model.job import Claim
 from leasehold.model.status import AttemptStatus
 from leasehold.store import Claimed, Registration, Renewal, Store, Subscription, WorkerFacts
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.run import Run
 from leasehold.worker.tenure import Tenure
 
 LONG = PATIENCE.total_seconds()
@@ -156,7 +157,7 @@ async def test_nor_is_it_missed_if_the_last_of_them_ends_during_an_empty_claim(
             await over.wait()
         return claimed
 
-    def forgotten(tenure: Tenure, of: Claim) -> None:
+    def forgotten(tenure: Tenure, of: Sequence[Run]) -> None:
         forget(tenure, of)
         over.set()
 

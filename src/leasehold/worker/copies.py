@@ -1,12 +1,10 @@
 """Contains the copy of a worker that os.fork() in a handler makes."""
 
 import os
-from collections.abc import Awaitable, Generator
+from collections.abc import Generator
 from contextlib import suppress
-from types import CoroutineType, coroutine
-from typing import Any, NoReturn, TypeVar
-
-T = TypeVar("T")
+from types import coroutine
+from typing import Any, NoReturn
 
 
 class _Process:
@@ -53,28 +51,29 @@ def _end(error: BaseException | None) -> NoReturn:
 
 
 @coroutine
-def contained(handler: Awaitable[T], born: int) -> Generator[Any, Any, T]:
-    """Awaits the handler's coroutine; a copy of this process ends as soon as the coroutine returns or waits."""
-    steps: Any = handler if type(handler) is CoroutineType else handler.__await__()
-    step, value = steps.send, None
+def contained(steps: Any, awaited: Any, born: int) -> Generator[Any, Any, Any]:
+    """Awaits the rest of a handler whose first step waits for `awaited`.
+
+    A copy of this process ends as soon as the handler returns or waits.
+    """
+    step: Any
     while True:
+        end_a_copy(born)
         try:
+            value, step = (yield awaited), steps.send
+        except GeneratorExit:
+            steps.close()
+            raise
+        except BaseException as error:
+            value, step = error, steps.throw
+        try:
+            awaited = None  # a future knows its error, an error the frames it came through, and this frame the future
             awaited = step(value)
         except StopIteration as returned:
             end_a_copy(born)
-            result: T = returned.value
-            return result
+            return returned.value
         except BaseException as error:
             end_a_copy(born, error)
             raise
         finally:
             value = None  # an exception would know this frame, and the frame the exception
-        end_a_copy(born)
-        try:
-            value = yield awaited
-            step = steps.send
-        except GeneratorExit:
-            steps.close()
-            raise
-        except BaseException as error:
-            step, value = steps.throw, error

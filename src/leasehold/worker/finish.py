@@ -2,15 +2,23 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from random import random
 
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim
-from leasehold.model.outcome import Verdict, not_written
+from leasehold.model.outcome import SUCCEEDED, Outcome, Succeeded, Verdict, decided, not_written
 
 log = logging.getLogger("leasehold.worker")
 
 Done = Sequence[tuple[Claim, Verdict]]
 Finish = Callable[[Done], Awaitable[frozenset[Claim]]]
+
+NOTHING_RETURNED = Succeeded()
+
+
+def verdict_on(outcome: Outcome, claim: Claim) -> Verdict:
+    """Returns the verdict on one attempt. That of most jobs is known at a glance, without 0.5 µs of matching."""
+    return SUCCEEDED if outcome is NOTHING_RETURNED else decided(outcome, claim, random())
 
 
 async def finish_all(finish: Finish, done: Done) -> tuple[Done, frozenset[Claim]]:

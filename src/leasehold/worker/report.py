@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
@@ -121,10 +121,12 @@ class Report:
         if self.is_observed:
             self._tell(JobReclaimed(**_of_job(claim), **_decided(verdict), by=by.worker))
 
-    def forgotten(self, claim: Claim) -> None:
+    def forgotten(self, claims: Iterable[Claim]) -> None:
         """What was started, and is forgotten before its end was written, is discarded, for whatever reason."""
-        if self.is_observed and self._began.pop(claim, None) is not None:
-            self._tell(JobDiscarded(**_of_job(claim)))
+        if self.is_observed:
+            for claim in claims:
+                if self._began.pop(claim, None) is not None:
+                    self._tell(JobDiscarded(**_of_job(claim)))
 
     def _tell(self, event: Event) -> None:
         try:

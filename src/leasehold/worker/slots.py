@@ -28,7 +28,10 @@ class Slots:
 
     def enter(self, run: Entrant, priority: int) -> None:
         """A whole window may have been claimed ahead; what is urgent overtakes those that wait here for a slot."""
-        self._lines.setdefault(priority, deque()).append(run)
+        line = self._lines.get(priority)
+        if line is None:
+            line = self._lines[priority] = deque()
+        line.append(run)
         self._let_in()
 
     def leave(self, run: Entrant) -> None:

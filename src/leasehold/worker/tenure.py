@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leasehold.errors import CannotListen, LeaseholdError, RegistrationLost, Unreachable
 from leasehold.faults import reach
 from leasehold.model.job import Claim
-from leasehold.model.outcome import Canceled, Outcome, Released, decided
+from leasehold.model.outcome import SUCCEEDED, Canceled, Outcome, Released, Verdict, decided
 from leasehold.store import Claimed, DueWork, Registration, Renewal, Store, Wake
 from leasehold.worker.burial import bury
 from leasehold.worker.copies import end_a_copy
 from leasehold.worker.effects import Ends
 from leasehold.worker.fence import was_written
-from leasehold.worker.finish import finish_all
+from leasehold.worker.finish import finish_all, verdict_on
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
@@ -76,7 +76,7 @@ class Tenure:
         self._to_start: deque[Claim] = deque()
         self._any_claimed = asyncio.Event()
         self._runs: dict[Claim, Run] = {}
-        self._done: list[tuple[Claim, Outcome]] = []
+        self._done: list[tuple[Run, Outcome]] = []
         self._any_done = asyncio.Event()
         self._freed = asyncio.Event()
         self._orphans = asyncio.Event()
@@ -291,16 +291,16 @@ class Tenure:
 
     def _ended(self, run: Run, outcome: Outcome | None) -> None:
         self._slots.leave(run)
-        if self._runs.get(run.claim) is not run:  # its end was told when this registration ended
+        if run.forgotten:  # its end was told when this registration ended
             return
         self._window.took(monotonic() - run.since)
         if outcome is None:
-            self._forget(run.claim)
+            self._forget([run])
         elif run.is_written:
             self._report.ended(run.claim, outcome, decided(outcome, run.claim, random()))
-            self._forget(run.claim)
+            self._forget([run])
         else:
-            self._done.append((run.claim, outcome))
+            self._done.append((run, outcome))
             self._any_done.set()
 
     async def _settle_doubts(self) -> None:
@@ -347,35 +347,46 @@ class Tenure:
                 self._any_done.set()
                 raise
 
-    async def _finish(self, batch: Sequence[tuple[Claim, Outcome]]) -> None:
+    async def _finish(self, batch: Sequence[tuple[Run, Outcome]]) -> None:
         """Sends no outcome of a claim that is lost, but asks if an earlier try, whose answer was lost, wrote it."""
         if batch and self._heartbeat.holds:
-            await self._voice.write(self._store, [claim for claim, _ in batch])
+            await self._voice.write(self._store, [run.claim for run, _ in batch])
             reach("before_finish")
-            done = [(claim, decided(outcome, claim, random())) for claim, outcome in batch]
-            lost = frozenset(claim for claim, _ in done if self._runs[claim].lost)
-            written, fenced = await finish_all(self._store.finish, [each for each in done if each[0] not in lost])
-            verdicts, fenced = dict(written), fenced | lost
-            done = [(claim, verdicts.get(claim, verdict)) for claim, verdict in done]
+            done = [(run.claim, verdict_on(outcome, run.claim)) for run, outcome in batch]
+            lost = frozenset(run.claim for run, _ in batch if run.lost)
+            to_write = [each for each in done if each[0] not in lost] if lost else done
+            written, fenced = await finish_all(self._store.finish, to_write)
+            fenced |= lost
+            if written is not done:
+                verdicts = dict(written)
+                done = [(claim, verdicts.get(claim, verdict)) for claim, verdict in done]
             reach("after_finish")
-            for (claim, outcome), (_, verdict) in zip(batch, done, strict=True):
-                if not fenced or claim not in fenced or await was_written(self._store, claim, verdict):
-                    self._report.ended(claim, outcome, verdict)
-                else:
-                    log.warning(DISCARDED, claim.job, claim.tries)
-        for claim, _ in batch:
-            self._forget(claim)
+            if fenced or self._report.is_observed or any(verdict is not SUCCEEDED for _, verdict in done):
+                await self._report_ends(batch, [verdict for _, verdict in done], fenced)
+        self._forget([run for run, _ in batch])
 
-    def _forget(self, claim: Claim) -> None:
-        self._runs.pop(claim, None)
-        self._voice.forget(claim)
-        self._report.forgotten(claim)
-        self._freed.set()
+    async def _report_ends(
+        self, batch: Sequence[tuple[Run, Outcome]], verdicts: Sequence[Verdict], fenced: frozenset[Claim]
+    ) -> None:
+        for (run, outcome), verdict in zip(batch, verdicts, strict=True):
+            claim = run.claim
+            if not fenced or claim not in fenced or await was_written(self._store, claim, verdict):
+                self._report.ended(claim, outcome, verdict)
+            else:
+                log.warning(DISCARDED, claim.job, claim.tries)
+
+    def _forget(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            run.forgotten = True
+            self._runs.pop(run.claim, None)
+        if runs:
+            self._voice.forget([run.claim for run in runs])
+            self._report.forgotten([run.claim for run in runs])
+            self._freed.set()
 
     def _forget_all(self) -> None:
         """At the end of this registration: nothing more is written of what still runs."""
-        for claim in list(self._runs):
-            self._forget(claim)
+        self._forget(list(self._runs.values()))
 
     # --------------------------------------------------------------------------------------------- while it lasts
 

@@ -92,14 +92,15 @@ class Voice:
         with self._lock:
             for claim, number in last.items():
                 self._written(claim, number)
+        self.forget(lost)
         for claim in lost:
-            self.forget(claim)
             self._lost(claim)
 
-    def forget(self, claim: Claim) -> None:
+    def forget(self, claims: Iterable[Claim]) -> None:
         if self._said:
             with self._lock:
-                self._said.pop(claim, None)
+                for claim in claims:
+                    self._said.pop(claim, None)
 
     def _speakers(self) -> tuple[Claim, ...]:
         with self._lock:
