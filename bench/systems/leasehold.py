@@ -15,8 +15,8 @@ from leasehold import Job, Leasehold
 from leasehold.app.definition import TypedDefinition
 from leasehold.engines import engine_for
 from leasehold.model.job import NewJob
+from leasehold.runtime.process import serve
 from leasehold.worker import Worker
-from leasehold.worker.process import serve
 
 # As docs/how-to/workers.md has it for very many short jobs; the peers' local queues and batches have 500, too.
 SLOTS = 500

@@ -29,8 +29,8 @@ from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, JobRecord, NewJob
 from leasehold.model.outcome import Succeeded, decide
 from leasehold.model.status import AttemptStatus, Status
+from leasehold.runtime.process import SAME_KEY
 from leasehold.store import Store, Subscription, TenantJobs, WorkerFacts
-from leasehold.worker.process import SAME_KEY
 
 APP = """
 import asyncio, os

@@ -6,9 +6,9 @@ from typing import Any
 
 from leasehold.cli.target import load_app
 from leasehold.engines import engine_for
+from leasehold.runtime.process import leave, serve
 from leasehold.store import Store
 from leasehold.worker import Worker
-from leasehold.worker.process import leave, serve
 
 
 async def opened() -> Store:

@@ -16,7 +16,7 @@ from leasehold.model.job import Claim, JobId, WorkerId
 from leasehold.model.status import Status
 from leasehold.store import Claimed, Registration, Renewal, Subscription
 from leasehold.worker import Job
-from leasehold.worker.heartbeat import LONGEST_PAUSE, Heartbeat, Leases, pause_after
+from leasehold.worker.heartbeat import Heartbeat, Leases
 
 
 async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, database_url: str) -> None:
@@ -132,10 +132,6 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
         await eventually(beats_several_times, what="five heartbeats")
         go_on.set()
     assert "listener" not in caplog.text
-
-
-def test_a_pause_between_tries_stays_short_however_many_failed() -> None:
-    assert pause_after(0) < pause_after(1) < pause_after(5000) == LONGEST_PAUSE
 
 
 class Beats:

@@ -14,7 +14,8 @@ from tests.worker.shop import CHORES, Process, Processes, Shop
 
 from leasehold.model.job import JobId
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.worker import Worker, process
+from leasehold.runtime import process
+from leasehold.worker import Worker
 
 GIVEN_BACK, SUCCEEDED = AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 # One stuck handler is too many for a worker with one slot, and a coroutine has a moment to end after its cancel.
@@ -165,7 +166,8 @@ def test_of_signals_that_come_together_only_ctrl_c_counts_twice(
 # Handlers that can't be stopped
 
 HURRIED = """
-from leasehold.worker import process, run
+from leasehold.runtime import process
+from leasehold.worker import run
 from tests.worker.chores import app
 
 run.MARGIN, process.FORCED_END = 0.1, {forced_end}

@@ -14,9 +14,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from leasehold.cli.news import Topic
 from leasehold.cli.output import said
+from leasehold.runtime.process import SAME_SIGNAL
+from leasehold.runtime.supervise import cancel_all, wait_for_first
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, WorkerJoined
-from leasehold.worker.process import SAME_SIGNAL
-from leasehold.worker.tasks import canceled, first_of
 
 LONGEST_EVENT = 2**20
 LAST_EVENTS = 1.0
@@ -46,7 +46,7 @@ class Member:
         code = await self._ended()
         # What it started may still hold its stdout, for as long as it likes.
         await asyncio.wait([events], timeout=LAST_EVENTS)
-        await canceled([events])
+        await cancel_all([events])
         assert self._process.stdin is not None
         self._process.stdin.close()
         self.joined.cancel()
@@ -167,7 +167,7 @@ class Crew:
         member = self._begin(place)
         tending = asyncio.create_task(self._tend(place, member), name=f"leasehold worker {place}")
         self._places.append(tending)
-        await first_of(asyncio.shield(member.joined), asyncio.shield(tending))
+        await wait_for_first(asyncio.shield(member.joined), asyncio.shield(tending))
         return None if member.joined.cancelled() or not member.joined.done() else member.joined.result()
 
     def _begin(self, place: int) -> Member:
@@ -186,7 +186,7 @@ class Crew:
                     return
                 pause = FIRST_PAUSE if monotonic() - began > QUICK_DEATH else min(2 * pause, LONGEST_PAUSE)
                 self._say(Topic.ENDED, f"worker {member.pid} ended with {code}; begun again in {pause:.1f} s")
-                await first_of(asyncio.sleep(pause), self._stopping.wait())
+                await wait_for_first(asyncio.sleep(pause), self._stopping.wait())
             if self._stopping.is_set():
                 return
             member = self._begin(place)

@@ -10,7 +10,7 @@ import orjson
 from leasehold.cli import documents
 from leasehold.cli.target import ended_when_imported, load_app
 from leasehold.errors import CannotLoad, LeaseholdError
-from leasehold.worker.process import end_with_stdin
+from leasehold.runtime.process import end_with_stdin
 
 
 @dataclass(frozen=True, slots=True)

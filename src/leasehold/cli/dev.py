@@ -34,10 +34,10 @@ from leasehold.config import VERSION, Settings
 from leasehold.engines import engine_for
 from leasehold.errors import EmbeddedError, LeaseholdError
 from leasehold.model.status import Status
+from leasehold.runtime.process import STOP_SIGNALS, StopRequests, end_with_stdin
+from leasehold.runtime.supervise import cancel_all, keep_running, wait_for_first
 from leasehold.store import Filter, Store
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
-from leasehold.worker.process import STOP_SIGNALS, StopRequests, end_with_stdin
-from leasehold.worker.tasks import canceled, first_of, kept
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ class Supervisor:
                 if not self._watches:
                     raise
                 self._say(Topic.BROKEN, f"{error} Waiting for a change.")
-                await first_of(self._changed.wait(), self._stopping.wait())
+                await wait_for_first(self._changed.wait(), self._stopping.wait())
         return None
 
     @asynccontextmanager
@@ -208,7 +208,7 @@ class Supervisor:
 
     async def _changed_app(self) -> App | None:
         """Waits for a change, ends the crew, and waits for a change that can be imported; None: told to stop."""
-        await first_of(self._changed.wait(), self._stopping.wait())
+        await wait_for_first(self._changed.wait(), self._stopping.wait())
         if self._crew:
             await self._crew.stop()
         return await self._importable_app()
@@ -216,7 +216,7 @@ class Supervisor:
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:
         """None: the code has changed meanwhile, or we are told to stop."""
         task = asyncio.create_task(work)
-        await first_of(task, self._changed.wait(), self._stopping.wait())
+        await wait_for_first(task, self._changed.wait(), self._stopping.wait())
         return None if task.cancelled() else task.result()
 
     # --------------------------------------------------------------------------------------------------- meanwhile
@@ -318,11 +318,11 @@ class Supervisor:
 
     @asynccontextmanager
     async def _alongside(self, **works: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-        tasks = [kept(name, work, lost=lambda _: None, died=self._say_death) for name, work in works.items()]
+        tasks = [keep_running(name, work, lost=lambda _: None, died=self._say_death) for name, work in works.items()]
         try:
             yield
         finally:
-            await canceled(tasks)
+            await cancel_all(tasks)
 
     def _say_death(self, name: str, error: Exception) -> None:
         """Says each error once: what failed is tried again and again."""

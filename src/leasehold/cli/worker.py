@@ -19,9 +19,9 @@ from leasehold.cli.target import load_app, require_jobs
 from leasehold.engines import engine_for
 from leasehold.errors import Unreachable
 from leasehold.model.duration import read_duration
+from leasehold.runtime.process import Parent, drain_with_stdin, end_with_stdin, leave, serve
 from leasehold.telemetry import Event, Observer, nobody
 from leasehold.worker.heartbeat import Leases
-from leasehold.worker.process import Parent, drain_with_stdin, end_with_stdin, leave, serve
 from leasehold.worker.report import events_log
 
 Target = Annotated[str, typer.Argument(help="Where the app is: file.py or package.module, or either:name.")]

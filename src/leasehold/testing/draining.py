@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from leasehold.app import Leasehold
 from leasehold.engines import engine_for
+from leasehold.runtime.supervise import wait_for_first
 from leasehold.store import Claimed, Registration, Store
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, nobody
 from leasehold.worker import Worker, WorkerSettings
 from leasehold.worker.burial import bury
 from leasehold.worker.heartbeat import Leases
-from leasehold.worker.tasks import first_of
 
 LEASE = timedelta(seconds=60)
 
@@ -50,7 +50,7 @@ class Drain:
         quiet: asyncio.Future[timedelta | None] = asyncio.get_running_loop().create_future()
         worker = self._worker(quiet)
         working = asyncio.create_task(worker.run(), name="leasehold drain")
-        await first_of(asyncio.shield(working), asyncio.shield(quiet))
+        await wait_for_first(asyncio.shield(working), asyncio.shield(quiet))
         worker.stop()
         await working
         if self._runs > self._max_jobs:

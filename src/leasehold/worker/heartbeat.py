@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from random import random
 from time import monotonic
 
 from leasehold.errors import InvalidInput, TransactionConflict, Unreachable
@@ -15,6 +14,7 @@ from leasehold.faults import reach
 from leasehold.model.bounds import problems_of_duration
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.job import Claim
+from leasehold.runtime.supervise import RestartPolicy
 from leasehold.store import Registration, Renewal, Store
 
 log = logging.getLogger("leasehold.worker")
@@ -140,7 +140,7 @@ class Heartbeat:
         self._loop, self._hurry = asyncio.get_running_loop(), asyncio.Event()
         self._started.set()
         store: Store | None = None
-        failures = 0
+        policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
         try:
             while not self._stopping:
                 self._hurry.clear()
@@ -150,7 +150,7 @@ class Heartbeat:
                         store = store or await self._open_store()
                         interval = await self._renew(store)
                     self._note_standstill(monotonic() - began - patience)
-                    failures = 0
+                    policy.reset()
                 except (Unreachable, TransactionConflict, TimeoutError) as error:
                     self._note_standstill(monotonic() - began - patience)
                     if not self.holds:
@@ -158,8 +158,7 @@ class Heartbeat:
                         return
                     if not isinstance(error, TransactionConflict):
                         self._on_missed(error)
-                    interval = pause_after(failures) * (0.5 + random())
-                    failures += 1
+                    interval = policy.next_random_pause()
                 if interval is None:
                     return
                 await self._pause(interval)
@@ -214,8 +213,3 @@ class Heartbeat:
             )
         if not self._stopping:
             self._on_lost(why)
-
-
-def pause_after(failures: int) -> float:
-    """Seconds before the next try. The exponent is bounded: 2.0**1024 overflows."""
-    return min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)

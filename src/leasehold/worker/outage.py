@@ -4,7 +4,7 @@ import logging
 from time import monotonic
 
 from leasehold.errors import Unreachable
-from leasehold.worker.tasks import log_wait
+from leasehold.runtime.supervise import log_wait
 
 log = logging.getLogger("leasehold.worker")
 

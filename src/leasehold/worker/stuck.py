@@ -6,8 +6,10 @@ from collections.abc import Callable
 from math import inf
 from typing import Protocol
 
+from leasehold.runtime.process import ServiceFailed
 
-class TooManyStuck(RuntimeError):
+
+class TooManyStuck(ServiceFailed):
     """Ends a worker whose stuck handlers are too many: only the end of the process frees what they hold."""
 
 

@@ -15,6 +15,7 @@ from leasehold.errors import CannotListen, LeaseholdError, RegistrationLost, Unr
 from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import SUCCEEDED, Canceled, Outcome, Released, Verdict, decided
+from leasehold.runtime.supervise import cancel_all, keep_running, wait_for_first
 from leasehold.store import Claimed, DueWork, Registration, Renewal, Store, Wake
 from leasehold.worker.burial import bury
 from leasehold.worker.copies import end_a_copy
@@ -29,7 +30,6 @@ from leasehold.worker.report import Report
 from leasehold.worker.run import MARGIN, Run, Workbench
 from leasehold.worker.slots import Slots, Window
 from leasehold.worker.stuck import StuckHandlers
-from leasehold.worker.tasks import canceled, first_of, kept
 from leasehold.worker.threads import Threads
 from leasehold.worker.voice import Voice
 from leasehold.worker.wake import Reason, WakeChain
@@ -142,8 +142,8 @@ class Tenure:
         self._heartbeat.start()
         self._report.joined(self._registration, self._settings.slots, self._listens)
         try:
-            await first_of(stopping.wait(), asyncio.shield(self._over))
-            await canceled(ahead)  # nothing more is started, and no producer takes us for one that it could wake
+            await wait_for_first(stopping.wait(), asyncio.shield(self._over))
+            await cancel_all(ahead)  # nothing more is started, and no producer takes us for one that it could wake
             listened = self._listens
             self._set_listening(False)  # it is closed: each heartbeat would warn that it is lost
             await self._end_claiming(claiming, listened)
@@ -153,14 +153,14 @@ class Tenure:
             self._chain.disarm()
             self._chain.stand_down()
             self._stop_runs()
-            await canceled([*claiming, *ahead, *others])
+            await cancel_all([*claiming, *ahead, *others])
             self._forget_all()
             await self._end_heartbeat()
         if self._over.done():
             self._over.result()
 
     def _keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        return kept(name, work, lost=self._end, waits=self._outage.loop_waits)
+        return keep_running(name, work, lost=self._end, waits=self._outage.loop_waits)
 
     async def _end_heartbeat(self) -> None:
         try:
@@ -406,9 +406,9 @@ class Tenure:
         self._listener_lost.clear()
         hearing = asyncio.create_task(self._hear_on())
         try:
-            await first_of(asyncio.shield(hearing), self._listener_lost.wait())
+            await wait_for_first(asyncio.shield(hearing), self._listener_lost.wait())
         finally:
-            await canceled([hearing])
+            await cancel_all([hearing])
         if not hearing.cancelled():
             hearing.result()
 
@@ -552,7 +552,7 @@ class Tenure:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_CLAIM):
                     await self._claiming.acquire()
-        await canceled(claiming)
+        await cancel_all(claiming)
         if listened and not self._registration_is_lost():  # a producer may have chosen us, and nobody else
             with suppress(TimeoutError, LeaseholdError):
                 async with asyncio.timeout(LAST_CLAIM):
@@ -565,7 +565,7 @@ class Tenure:
             run.stop(Released())
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.grace.total_seconds()):
-                await first_of(self._nothing_runs(), at_once.wait(), asyncio.shield(self._over))
+                await wait_for_first(self._nothing_runs(), at_once.wait(), asyncio.shield(self._over))
         for run in list(self._runs.values()):
             run.stop(Released())
         with suppress(TimeoutError, LeaseholdError):

@@ -12,6 +12,7 @@ from time import monotonic
 from leasehold.errors import InvalidInput, LeaseholdError, RegistrationLost
 from leasehold.model.bounds import problems_of_integer
 from leasehold.model.status import AttemptStatus
+from leasehold.runtime.supervise import cancel_all
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
 from leasehold.worker.handlers import Handlers
@@ -19,7 +20,6 @@ from leasehold.worker.heartbeat import Leases
 from leasehold.worker.outage import Outage
 from leasehold.worker.report import Report
 from leasehold.worker.stuck import StuckHandlers
-from leasehold.worker.tasks import canceled
 from leasehold.worker.tenure import FIRST_HESITATION, LONGEST_HESITATION, PRUNED_AT_ONCE, Tenure
 from leasehold.worker.threads import Threads
 from leasehold.worker.worker import MOST_ABANDONED, WorkerSettings
@@ -120,7 +120,7 @@ class _Turn(Tenure):
             return True
         finally:
             self._stop_runs()
-            await canceled([*others])
+            await cancel_all([*others])
             self._forget_all()
             if self._beats:
                 await self._end_heartbeat()

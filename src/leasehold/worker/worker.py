@@ -7,7 +7,6 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from random import random
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,13 @@ from leasehold.errors import InvalidInput, LeaseholdError, RegistrationLost, Unr
 from leasehold.model.bounds import problems_of_duration, problems_of_integer, problems_of_text
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.job import TenantId
+from leasehold.runtime.supervise import RestartPolicy
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Observer, nobody
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.outage import Outage
-from leasehold.worker.report import Report
+from leasehold.worker.report import Report, events_log
 from leasehold.worker.stuck import StuckHandlers, TooManyStuck
 from leasehold.worker.tenure import Tenure
 from leasehold.worker.threads import Threads
@@ -131,6 +131,16 @@ class Worker:
             self._at_once.set()
         self._stopping.set()
 
+    def announce_stop(self, grace: timedelta) -> None:
+        """Logs for people how long running jobs may go on."""
+        if not grace:
+            events_log.info("running jobs are given back now")
+        elif self.running:
+            events_log.info(
+                "stopping: running jobs have %g s to end, a second Ctrl-C gives them back at once",
+                grace.total_seconds(),
+            )
+
     def wake(self) -> None:
         """Looks for work now, as after a wake. Not needed for correctness."""
         if self._tenure is not None:
@@ -146,19 +156,18 @@ class Worker:
         return 0 if self._tenure is None else self._tenure.held
 
     async def run(self) -> None:
-        pause = FIRST_PAUSE
+        policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
         try:
             while not self._stopping.is_set():
                 try:
                     await self._serve_one_tenure()
-                    pause = FIRST_PAUSE
+                    policy.reset()
                 except Unreachable as error:
                     self._outage.begin(error)
-                    await self._pause(pause * (0.5 + random()))
-                    pause = min(2 * pause, LONGEST_PAUSE)
+                    await self._pause(policy.next_random_pause())
                 except RegistrationLost as error:
                     log.warning("%s Joining again.", error.happened)
-                    pause = FIRST_PAUSE
+                    policy.reset()
         finally:
             self._threads.shutdown(cancel_futures=True)
             if self._stuck:

@@ -26,10 +26,10 @@ from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, WorkerId
 from leasehold.model.outcome import Verdict
+from leasehold.runtime.process import leave, serve
 from leasehold.store import Claimed, Registration, Store, Subscription, WorkerFacts
 from leasehold.worker import Handlers, Job, Worker, WorkerSettings
 from leasehold.worker.heartbeat import Leases
-from leasehold.worker.process import leave, serve
 
 SCHEMA = "leasehold"
 FENCE = " and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch"

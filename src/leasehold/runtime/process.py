@@ -1,4 +1,4 @@
-"""Worker processes: signals, exit codes, and a parent that keeps several alive."""
+"""Runs a service as a process: signals, exit codes, and a parent that keeps several children running."""
 
 import asyncio
 import gc
@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from typing import Protocol
 
-from leasehold.worker.report import events_log
-from leasehold.worker.stuck import TooManyStuck
-from leasehold.worker.worker import Worker
+from leasehold.runtime.supervise import RestartPolicy
 
 log = logging.getLogger("leasehold.worker")
 
@@ -27,30 +26,46 @@ QUICK_DEATH = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 # systemd signals the whole group, and the parent passes it on as SIGTERM: one that comes so soon is the same one.
 SAME_SIGNAL = 1.0
-# Nobody presses Ctrl-C twice so quickly, but a program that started this one may pass on what the terminal sent.
+# No person presses Ctrl-C twice so quickly, but a program that started this one may pass on what the terminal sent.
 SAME_KEY = 0.1
 LAST_PATIENCE = 10.0
-# After the grace: the margin of handlers that were canceled, the last claim, finishes and closing. Then by force.
+# After the grace: the margin of canceled handlers, the last claim, finishes and closing. Then the process is killed.
 FORCED_END = 20.0
 LAST_TASKS, LAST_MESSAGE = 1.0, 1.0
 COLLECT_RARELY = (20_000, 20, 20)
 
 
-def serve(make_worker: Callable[[], Worker], on_joined: Callable[[], None] = lambda: None) -> int:
-    """Runs a worker until SIGTERM or SIGINT: 0 after a drain, 1 if it can't go on.
+class Service(Protocol):
+    """What `serve` runs: a worker, for one."""
 
-    `on_joined` is called once, when the worker has reached the database.
+    @property
+    def grace(self) -> timedelta: ...
+    @property
+    def joined(self) -> asyncio.Event: ...
+    async def run(self) -> None: ...
+    def stop(self) -> None: ...
+    def announce_stop(self, grace: timedelta) -> None: ...
 
-    A second signal ends the grace, a third the process. The process ends by force, with 1, if 20 s after the grace it
-    has not ended by itself: a handler may block the loop. Call `leave` with the answer: handlers that can't be
-    stopped may still run, and would keep the process.
+
+class ServiceFailed(RuntimeError):
+    """Ends a service that has logged the reason itself; its process ends with 1."""
+
+
+def serve(make_service: Callable[[], Service], on_joined: Callable[[], None] = lambda: None) -> int:
+    """Runs a service until SIGTERM or SIGINT. Returns 0 after a drain, 1 if the service fails.
+
+    `on_joined` is called once, when the service has reached the database.
+
+    A second signal ends the grace, a third the process. The process is killed, with 1, if it still runs 20 s after
+    the grace: a handler may block the loop. Call `leave` with the return value: handlers that can't be stopped may
+    still run, and would keep the process alive.
     """
     _spare_the_collector()
     runner = asyncio.Runner(loop_factory=_fastest_loop())
     _unclosed.append(runner)
     try:
-        runner.run(_serve(make_worker, on_joined))
-    except TooManyStuck:
+        runner.run(_serve(make_service, on_joined))
+    except ServiceFailed:
         return FAILED
     except Exception:
         log.exception("the worker can't go on")
@@ -63,8 +78,9 @@ _unclosed: list[asyncio.Runner] = []
 
 
 def _spare_the_collector() -> None:
-    """What is loaded by now stays, and jobs leave few cycles behind: looking for them every 700 objects took 7 % of a
-    worker's time. Only for processes that are nothing but workers.
+    """Makes garbage collections rare: loaded modules stay, and jobs leave few cycles behind.
+
+    A collection every 700 objects took 7 % of a worker's time. Only for processes that do nothing else.
     """
     gc.collect()
     gc.freeze()
@@ -72,7 +88,7 @@ def _spare_the_collector() -> None:
 
 
 def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed."""
+    """Returns the factory of uvloop, if it is installed."""
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -81,26 +97,26 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return make
 
 
-async def _serve(make_worker: Callable[[], Worker], on_joined: Callable[[], None]) -> None:
-    worker = make_worker()
-    stop = _Stop(worker)
+async def _serve(make_service: Callable[[], Service], on_joined: Callable[[], None]) -> None:
+    service = make_service()
+    stop = _Stop(service)
     stop.listen()
-    announcement = asyncio.create_task(_call_when_joined(worker, on_joined))
+    announcement = asyncio.create_task(_call_when_joined(service, on_joined))
     try:
-        await worker.run()
+        await service.run()
     finally:
         announcement.cancel()
         await _end_tasks()
         stop.ignore_from_now_on()
 
 
-async def _call_when_joined(worker: Worker, call: Callable[[], None]) -> None:
-    await worker.joined.wait()
+async def _call_when_joined(service: Service, call: Callable[[], None]) -> None:
+    await service.joined.wait()
     call()
 
 
 async def _end_tasks() -> None:
-    """Cancels the tasks that handlers have left behind, and waits a moment for them; the process may end without."""
+    """Cancels the tasks that handlers have left behind, and waits a moment for their end."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -136,8 +152,8 @@ class StopRequests:
 class _Stop:
     """Follows signals in a thread, so that a handler that blocks the loop can't keep the process from ending."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._requests = StopRequests()
         self._ends_at: float | None = None
 
@@ -150,7 +166,7 @@ class _Stop:
         threading.Thread(target=self._follow, name="leasehold-signals", daemon=True).start()
 
     def ignore_from_now_on(self) -> None:
-        """A signal that comes while the process ends must not make a crash of its good end."""
+        """Ignores signals that come while the process ends: they must not turn its good end into a crash."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
@@ -160,20 +176,14 @@ class _Stop:
             return
         if self._requests.count > 2:
             _end_by_force("a third signal came")
-        grace = self._worker.grace if self._requests.count == 1 else timedelta()
+        grace = self._service.grace if self._requests.count == 1 else timedelta()
         self._ends_at = now + grace.total_seconds() + FORCED_END
         self._call_on_loop(partial(self._stop, grace))
 
     def _stop(self, grace: timedelta) -> None:
-        """On the loop, since the log may wait for a lock that a blocked handler holds."""
-        if not grace:
-            events_log.info("running jobs are given back now")
-        elif self._worker.running:
-            events_log.info(
-                "stopping: running jobs have %g s to end, a second Ctrl-C gives them back at once",
-                grace.total_seconds(),
-            )
-        self._worker.stop()
+        """Runs on the loop, since the log may wait for a lock that a blocked handler holds."""
+        self._service.announce_stop(grace)
+        self._service.stop()
 
     def _note(self, number: int, _frame: object) -> None:
         with suppress(BlockingIOError):
@@ -203,15 +213,15 @@ def _end_by_force(why: str) -> None:
 
 
 def end_with_stdin() -> None:
-    """From now on this process ends when stdin does: whoever holds its other end is gone then, however it went.
+    """Makes this process end when its stdin ends: then the process that held the other end is gone.
 
-    It drains, but not for long, and with nobody left to wait for it, it ends in any case.
+    It drains, but not for long; after that it ends in any case.
     """
     threading.Thread(target=_follow_stdin, name="leasehold-stdin", daemon=True).start()
 
 
 def drain_with_stdin() -> None:
-    """From now on this process drains and ends, as by SIGTERM, when its parent is gone, which holds stdin open."""
+    """Makes this process drain and end, as by SIGTERM, when its parent is gone, which holds stdin open."""
     threading.Thread(target=_follow_parent, name="leasehold-stdin", daemon=True).start()
 
 
@@ -236,7 +246,7 @@ def _follow_stdin() -> None:
 
 
 def leave(code: int) -> None:
-    """Ends the process now: a handler in a thread that outlived its grace can't be stopped in any other way."""
+    """Ends the process now. A handler in a thread that outlived its grace can't be stopped in any other way."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -244,19 +254,19 @@ def leave(code: int) -> None:
 
 
 class Parent:
-    """Keeps `count` children running `command`; begins one again when it dies; passes signals on.
+    """Keeps `count` children running `command`, restarts a child that dies, and passes signals on.
 
-    Holds the other end of each child's stdin, so that a child hears of the parent's end, by kill -9 too.
+    Holds the other end of each child's stdin, so that a child notices the parent's end, even by kill -9.
 
-    A child that dies within seconds of its start is begun again ever more slowly. Ends when it was told to and all
-    children have ended: with 0, or with the worst of their codes.
+    The pauses between restarts double while a child dies within seconds of its start. After a signal the parent ends
+    when all children have ended: with 0, or with the worst of their codes.
     """
 
     def __init__(self, command: Sequence[str], count: int) -> None:
         self._command = command
         self._count = count
         self._children: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
-        self._pauses = [FIRST_PAUSE] * count
+        self._restarts = [RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE, lasting=QUICK_DEATH) for _ in range(count)]
         self._begin_at = [0.0] * count
         self._signals: list[int] = []
         self._stopping = False
@@ -279,9 +289,9 @@ class Parent:
         return self._worst
 
     def _pass_on(self) -> None:
-        """Not in the signal's handler: a child that is just being started would never hear of it.
+        """Sends signals outside the signal handler: a child that is just being started would never get them.
 
-        Always as SIGTERM: children count a SIGINT that the terminal has sent them apart from it.
+        Always SIGTERM: children count a SIGINT that the terminal has sent them separately.
         """
         while self._signals:
             self._signals.pop(0)
@@ -299,7 +309,7 @@ class Parent:
                 )
 
     def _wait(self) -> None:
-        """Until a child ends, a signal comes, or it is time to begin one again."""
+        """Waits until a child ends, a signal comes, or it is time to restart a child."""
         waiting = [self._begin_at[place] for place in range(self._count) if place not in self._children]
         seconds = max(0.0, min(waiting) - time.monotonic()) if waiting and not self._stopping else 1.0
         select.select([self._alarm], [], [], min(seconds, 1.0))
@@ -317,16 +327,16 @@ class Parent:
 
     def _remember(self, place: int, child: subprocess.Popen[bytes], lived: float) -> None:
         if self._stopping:
-            # Ended by the signal itself: it came before the child was ready to hear it, and had begun anything.
+            # A child may end by the signal itself, if that came before its handlers were set; it had begun nothing.
             by_signal = [code for number in STOP_SIGNALS for code in (-number, 128 + number)]
             self._worst = max(self._worst, 0 if child.returncode in (0, *by_signal) else FAILED)
             return
-        self._pauses[place] = FIRST_PAUSE if lived > QUICK_DEATH else min(2 * self._pauses[place], LONGEST_PAUSE)
-        self._begin_at[place] = time.monotonic() + self._pauses[place]
+        pause = self._restarts[place].next_pause(lived)
+        self._begin_at[place] = time.monotonic() + pause
         log.warning(
             "worker process %d ended with %s after %.1f s; begun again in %.1f s",
             child.pid,
             child.returncode,
             lived,
-            self._pauses[place],
+            pause,
         )
