@@ -19,7 +19,7 @@ from leasehold.errors import InvalidInput, UnusableHandler
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
 from leasehold.worker import worker
-from leasehold.worker.tenure import Tenure
+from leasehold.worker.session import WorkerSession
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 
@@ -301,16 +301,16 @@ async def test_a_worker_that_dies_is_begun_again(
     async def noop(job: Job) -> str:
         return "done"
 
-    serve = Tenure.serve
-    served: list[Tenure] = []
+    serve = WorkerSession.serve
+    served: list[WorkerSession] = []
 
-    async def dies_once(tenure: Tenure, *arguments: asyncio.Event) -> None:
-        served.append(tenure)
+    async def dies_once(session: WorkerSession, *arguments: asyncio.Event) -> None:
+        served.append(session)
         if len(served) == 1:
             raise RuntimeError("worn out")
-        await serve(tenure, *arguments)
+        await serve(session, *arguments)
 
-    monkeypatch.setattr(Tenure, "serve", dies_once)
+    monkeypatch.setattr(WorkerSession, "serve", dies_once)
     async with app.open(worker=True):
         job = await ended(app, await app.tenant("acme").aenqueue(noop))
     assert job.result == "done"

@@ -62,7 +62,7 @@ def only(call: Call, key: str = "report", **fields: Any) -> Handlers:
 
 
 class Doors:
-    """Opens stores for workers: for each tenure one, and one for its heartbeat.
+    """Opens stores for workers: for each session one, and one for its heartbeat.
 
     calls       how often each verb that somebody stepped in for was called
     statements  the names of all statements, in the order in which they were sent
@@ -206,21 +206,21 @@ class Shop:
         """Returns when the worker listens, has settled, and waits for nothing but a wake or its timer."""
 
         async def resting() -> bool:
-            tenure = worker._tenure
-            if tenure is None or tenure.held:
+            session = worker._session
+            if session is None or session.held:
                 return False
-            chain = tenure._chain
-            all_wait = len(chain._available._waiters or ()) == tenure._settings.dispatchers
-            return all_wait and not chain._tokens and (not tenure._listens or await self._may_be_woken(worker))
+            chain = session._chain
+            all_wait = len(chain._available._waiters or ()) == session._settings.dispatchers
+            return all_wait and not chain._tokens and (not session._listens or await self._may_be_woken(worker))
 
         await eventually(resting, what="the worker's rest")
 
     async def _may_be_woken(self, worker: Worker) -> bool:
-        assert worker._tenure is not None
+        assert worker._session is not None
         return bool(
             await self.observer.fetchval(
                 "select bool_and(leasehold.listens(worker_id)) from leasehold.sleepers where worker_id = $1::uuid",
-                worker._tenure._registration.worker,
+                worker._session._registration.worker,
             )
         )
 
@@ -235,7 +235,7 @@ def heartbeats() -> int:
 
 @dataclass(frozen=True)
 class Note:
-    """What a chore wrote down: see chores.py."""
+    """What a chore wrote down: see sample_handlers.py."""
 
     what: str
     job: JobId

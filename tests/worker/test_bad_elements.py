@@ -15,7 +15,7 @@ from leasehold.model.job import Claim, JobId, LogLine
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.worker import Job, RetryLater, Snooze
-from leasehold.worker.burial import bury
+from leasehold.worker.upkeep import reclaim_orphans
 
 
 class Careless(RetryLater):
@@ -165,7 +165,7 @@ async def test_claims_of_the_dead_without_a_definition_are_ended(shop: Shop) -> 
             job,
         )
     await shop.observer.execute("delete from leasehold.definition_versions where key = 'report'")
-    assert len(await bury(shop.store)) == 2
+    assert len(await reclaim_orphans(shop.store)) == 2
     assert {record.status for record in await shop.all_ended(jobs)} == {Status.DEAD_LETTER}
 
 

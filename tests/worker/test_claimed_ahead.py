@@ -15,7 +15,7 @@ from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Claimed, Registration, Renewal
 from leasehold.worker import Job, Worker
 from leasehold.worker.heartbeat import Heartbeat, Leases
-from leasehold.worker.tenure import Tenure
+from leasehold.worker.session import WorkerSession
 
 GIVEN_BACK, SUCCEEDED = AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 
@@ -61,22 +61,22 @@ class Late:
 
 @pytest.fixture
 def no_starter(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(tenure: Tenure) -> None:
+    async def never(session: WorkerSession) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Tenure, "_start_on", never)
+    monkeypatch.setattr(WorkerSession, "_start_on", never)
 
 
-async def claimed(shop: Shop, worker: Worker) -> tuple[JobId, Tenure]:
-    """A job that the worker has claimed, and the tenure that holds it."""
+async def claimed(shop: Shop, worker: Worker) -> tuple[JobId, WorkerSession]:
+    """A job that the worker has claimed, and the session that holds it."""
     job = await shop.enqueue()
 
     async def holds_it() -> bool:
         return worker.running == 1
 
     await eventually(holds_it, what="a claim")
-    assert worker._tenure is not None
-    return job, worker._tenure
+    assert worker._session is not None
+    return job, worker._session
 
 
 @pytest.mark.usefixtures("no_starter")
@@ -93,13 +93,13 @@ async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, sign
     """Nor does it wait for a job that still runs. A second signal ends the grace, and not the answer to a claim."""
     late = Late(shop)
     async with shop.working(only(endless), grace=HOUR) as worker:
-        first, tenure = await claimed(shop, worker)
+        first, session = await claimed(shop, worker)
         second = await late.claim()
         for _ in range(signals):
             worker.stop()
 
         async def claims_no_more() -> bool:
-            return bool(tenure._claiming._waiters)
+            return bool(session._claiming._waiters)
 
         await eventually(claims_no_more, what="the end of the claiming")
         late.answer.set()
@@ -115,8 +115,8 @@ async def test_who_stops_with_a_wake_that_it_did_not_follow_passes_it_on(shop: S
         await shop.at_rest(chosen)
         async with shop.working(only(report)) as other:
             await shop.at_rest(other)
-            assert chosen._tenure is not None
-            chosen._tenure._hear = lambda wake: heard.set()  # type: ignore[method-assign]
+            assert chosen._session is not None
+            chosen._session._hear = lambda wake: heard.set()  # type: ignore[method-assign]
             job = await shop.enqueue()
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await heard.wait()
@@ -158,17 +158,17 @@ async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> 
 @pytest.mark.usefixtures("no_starter")
 async def test_when_the_registration_is_lost_it_is_forgotten(shop: Shop) -> None:
     async with shop.working(only(report)) as worker:
-        job, tenure = await claimed(shop, worker)
-        tenure._end(RegistrationLost("it was evicted.", fix="Join again."))
-        assert tenure.held == 0
+        job, session = await claimed(shop, worker)
+        session._end(RegistrationLost("it was evicted.", fix="Join again."))
+        assert session.held == 0
     assert SUCCEEDED not in await shop.history(job)
 
 
 @pytest.mark.usefixtures("no_starter")
 async def test_who_asks_the_store_what_it_holds_does_not_take_it_for_a_stray(shop: Shop) -> None:
     async with shop.working(only(report)) as worker:
-        job, tenure = await claimed(shop, worker)
-        tenure._look_for_strays()
+        job, session = await claimed(shop, worker)
+        session._look_for_strays()
         await shop.ended(job)
     assert await shop.history(job) == [SUCCEEDED]
 
@@ -176,15 +176,15 @@ async def test_who_asks_the_store_what_it_holds_does_not_take_it_for_a_stray(sho
 async def test_one_that_can_not_be_started_is_given_back_and_tried_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_next, failures = Tenure._start_next, [MemoryError()]
+    start_next, failures = WorkerSession._start_next, [MemoryError()]
 
-    def fail_once(tenure: Tenure) -> None:
+    def fail_once(session: WorkerSession) -> None:
         if failures:
-            tenure._to_start.popleft()
+            session._to_start.popleft()
             raise failures.pop()
-        start_next(tenure)
+        start_next(session)
 
-    monkeypatch.setattr(Tenure, "_start_next", fail_once)
+    monkeypatch.setattr(WorkerSession, "_start_next", fail_once)
     async with shop.working(only(report)):
         job = await shop.enqueue()
         await shop.ended(job)

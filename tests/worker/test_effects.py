@@ -375,13 +375,13 @@ async def test_a_lease_that_is_lost_while_a_canceled_run_rolls_back_ends_the_run
         await wrote.wait()
         await shop.door.cancel([job])
         await rolls_back.wait()
-        tenure = worker._tenure
-        assert tenure is not None
-        (claim,) = tenure._runs
-        tenure._lost_claim(claim)
+        session = worker._session
+        assert session is not None
+        (claim,) = session._runs
+        session._lost_claim(claim)
 
         async def forgotten() -> bool:
-            return not tenure._runs
+            return not session._runs
 
         await eventually(forgotten, what="the end of the run")
 

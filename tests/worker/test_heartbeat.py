@@ -27,20 +27,20 @@ async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, databa
     async with Proxy(database_url).open() as proxy:
         leases = Leases(busy=timedelta(seconds=6), idle=timedelta(seconds=6))
         async with shop.working(only(report), Doors(proxy.url), leases=leases) as worker:
-            tenure = worker._tenure
-            assert tenure is not None
+            session = worker._session
+            assert session is not None
 
             async def is_dead() -> bool:
                 return proxy.strand(b"last_seen_at = (select now") == 1
 
             async def has_beaten_again() -> bool:
-                return worker._tenure is not tenure or tenure._heartbeat._valid_until > valid_until
+                return worker._session is not session or session._heartbeat._valid_until > valid_until
 
             await eventually(is_dead, what="a heartbeat's connection")
-            valid_until = tenure._heartbeat._valid_until
-            tenure._heartbeat.hurry()
+            valid_until = session._heartbeat._valid_until
+            session._heartbeat.hurry()
             await eventually(has_beaten_again, what="another heartbeat")
-            assert worker._tenure is tenure
+            assert worker._session is session
 
 
 async def test_a_worker_that_stood_still_does_not_blame_the_database(
@@ -54,10 +54,10 @@ async def test_a_worker_that_stood_still_does_not_blame_the_database(
 
     async with shop.working(only(report)) as worker:
         await shop.at_rest(worker)
-        tenure = worker._tenure
-        assert tenure is not None
+        session = worker._session
+        assert session is not None
         stood_still = 1000.0
-        tenure._heartbeat.hurry()
+        session._heartbeat.hurry()
 
         async def has_said_so() -> bool:
             return "Joining again" in caplog.text
@@ -114,19 +114,19 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
         await shop.enqueue()
         await began.wait()
         worker.stop()
-        tenure = worker._tenure
-        assert tenure is not None
+        session = worker._session
+        assert session is not None
 
         async def claims_no_more() -> bool:
             return shop.doors.calls["wake_another"] > 0
 
         async def beats_several_times() -> bool:
-            tenure._heartbeat.hurry()
+            session._heartbeat.hurry()
             return shop.doors.calls["renew"] > beats + 5
 
         await eventually(claims_no_more, what="the drain")
         for limit in ("PROBE_LIMIT", "LOOP_LIMIT"):
-            monkeypatch.setattr(f"leasehold.worker.tenure.{limit}", 0.01)
+            monkeypatch.setattr(f"leasehold.worker.session.{limit}", 0.01)
         caplog.clear()
         beats = shop.doors.calls["renew"]
         await eventually(beats_several_times, what="five heartbeats")
@@ -271,7 +271,7 @@ async def test_no_run_begins_past_its_lease(shop: Shop, monkeypatch: pytest.Monk
             await claimed.wait()
 
         async def is_forgotten() -> bool:
-            return worker._tenure is not None and not worker._tenure.held
+            return worker._session is not None and not worker._session.held
 
         await eventually(is_forgotten, what="the end of the run")
         assert started == []

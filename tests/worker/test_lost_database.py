@@ -406,7 +406,7 @@ async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
 async def test_each_outage_is_told_and_begins_with_short_pauses(
     door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also the second one, after a tenure that ended by a lost registration."""
+    """Also the second one, after a session that ended by a lost registration."""
     proxy.refuse()
     with caplog.at_level(logging.WARNING, "leasehold.worker"):
         async with at_work(proxy.url, seen, lease=timedelta(seconds=1)) as worker:

@@ -117,8 +117,8 @@ async def test_a_heartbeat_tells_a_deputy_of_due_times(shop: Shop, handlers: Han
     """The announcement was lost; the job is due after the next heartbeat."""
     async with asleep(shop.store, still) as ears, shop.working(handlers, leases=QUICK) as worker:
         await shop.at_rest(worker)
-        assert worker._tenure is not None
-        worker._tenure._hear = lambda wake: None  # type: ignore[method-assign]
+        assert worker._session is not None
+        worker._session._hear = lambda wake: None  # type: ignore[method-assign]
         job = await shop.enqueue(delay=2 * SECOND)
         assert await ears.next() is Wake.WORK
         assert (await shop.ended(job)).status is Status.SUCCEEDED
@@ -138,11 +138,11 @@ async def test_due_times_are_announced_by_definition(shop: Shop, handlers: Handl
 async def test_a_due_time_of_another_definition_costs_nothing(shop: Shop, handlers: Handlers) -> None:
     async with shop.working(handlers, leases=SLOW) as worker:
         await shop.at_rest(worker)
-        assert worker._tenure is not None
-        before = worker._tenure._heard_at
+        assert worker._session is not None
+        before = worker._session._heard_at
         await shop.observer.execute("select pg_notify(leasehold.channel_for_all(), 'due 0.5 email')")
-        await eventually(lambda: _heard_since(worker._tenure, before), what="the announcement")
-        assert worker._tenure._chain._deputy is None
+        await eventually(lambda: _heard_since(worker._session, before), what="the announcement")
+        assert worker._session._chain._deputy is None
 
 
 # A listener that is silently dead
@@ -151,7 +151,7 @@ async def test_a_due_time_of_another_definition_costs_nothing(shop: Shop, handle
 async def test_a_dead_listener_is_noticed_and_replaced(
     shop: Shop, proxy: Proxy, handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("leasehold.worker.tenure.PROBE_LIMIT", 0.5)
+    monkeypatch.setattr("leasehold.worker.session.PROBE_LIMIT", 0.5)
     seen: list[bool] = []
 
     def observe(event: Event) -> None:
@@ -177,7 +177,7 @@ async def test_a_job_waits_for_a_heartbeat_at_most_when_the_listener_is_dead(
     shop: Shop, proxy: Proxy, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The heartbeat itself finds the ready job. The verdict on its probe, which comes later here, is not needed."""
-    monkeypatch.setattr("leasehold.worker.tenure.PROBE_LIMIT", HOUR.total_seconds())
+    monkeypatch.setattr("leasehold.worker.session.PROBE_LIMIT", HOUR.total_seconds())
     async with shop.working(handlers, Doors(proxy.url), leases=QUICK) as worker:
         await shop.at_rest(worker)
         assert proxy.strand(having_sent=b"LISTEN") == 1
@@ -188,28 +188,28 @@ async def test_the_verdict_on_a_probe_comes_before_the_next_heartbeat(shop: Shop
     """Of a worker with the default leases, idle or busy."""
     async with shop.working(handlers, leases=SLOW) as worker:
         await shop.at_rest(worker)
-        tenure, timers = worker._tenure, list[tuple[float, Callable[[], None]]]()
-        assert tenure is not None
+        session, timers = worker._session, list[tuple[float, Callable[[], None]]]()
+        assert session is not None
 
         def call_later(delay: float, call: Callable[..., None], *arguments: object) -> None:
             timers.append((delay, partial(call, *arguments)))
 
-        with mock.patch.object(tenure._loop, "call_later", call_later):
+        with mock.patch.object(session._loop, "call_later", call_later):
             # Nothing that is heard came later than this.
-            tenure._renewed(Renewal(True, frozenset(), frozenset(), False, False, None), sent=float("inf"))
+            session._renewed(Renewal(True, frozenset(), frozenset(), False, False, None), sent=float("inf"))
             for _, call in timers:
                 call()
-        assert not tenure._listens
+        assert not session._listens
     beats = Leases()
     assert sum(delay for delay, _ in timers) < min(beats.busy, beats.idle).total_seconds() / 3
 
 
 async def test_a_worker_that_polls_sends_no_probe(shop: Shop, handlers: Handlers) -> None:
     async with shop.working(handlers, notify=False, leases=QUICK) as worker:
-        assert worker._tenure is not None
+        assert worker._session is not None
         heard: asyncio.Queue[str] = asyncio.Queue()
         channel = await shop.observer.fetchval(
-            "select leasehold.channel($1::uuid)", worker._tenure._registration.worker
+            "select leasehold.channel($1::uuid)", worker._session._registration.worker
         )
         await shop.observer.add_listener(channel, lambda *word: heard.put_nowait(str(word[-1])))
         await _beats(shop, 2)
@@ -223,7 +223,7 @@ async def test_a_listener_that_hears_is_left_alone(shop: Shop, handlers: Handler
         await shop.at_rest(worker)
         began = monotonic()
         await _beats(shop, 2)
-        await eventually(lambda: _heard_since(worker._tenure, began), what="a heartbeat that comes back")
+        await eventually(lambda: _heard_since(worker._session, began), what="a heartbeat that comes back")
     assert not [event for event in seen if isinstance(event, WorkerListening)]
 
 
@@ -238,8 +238,8 @@ async def _beats(shop: Shop, count: int) -> Counter[str]:
     return Counter(shop.doors.statements)
 
 
-async def _heard_since(tenure: object, moment: float) -> bool:
-    heard_at: float = getattr(tenure, "_heard_at")  # noqa: B009
+async def _heard_since(session: object, moment: float) -> bool:
+    heard_at: float = getattr(session, "_heard_at")  # noqa: B009
     return heard_at > moment
 
 

@@ -21,8 +21,8 @@ GIVEN_BACK, SUCCEEDED = AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 # One stuck handler is too many for a worker with one slot, and a coroutine has a moment to end after its cancel.
 NONE_MAY_BE_STUCK = """
 from leasehold.cli import main
-from leasehold.worker import run, worker
-run.MARGIN, worker.MOST_STUCK = 0.05, -1
+from leasehold.worker import attempt, worker
+attempt.MARGIN, worker.MOST_STUCK = 0.05, -1
 main()
 """
 LONG, SHORT = ("--grace", "20s"), ("--grace", "300ms")
@@ -167,10 +167,10 @@ def test_of_signals_that_come_together_only_ctrl_c_counts_twice(
 
 HURRIED = """
 from leasehold.runtime import process
-from leasehold.worker import run
-from tests.worker.chores import app
+from leasehold.worker import attempt
+from tests.worker.sample_handlers import app
 
-run.MARGIN, process.FORCED_END = 0.1, {forced_end}
+attempt.MARGIN, process.FORCED_END = 0.1, {forced_end}
 """
 
 

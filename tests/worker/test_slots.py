@@ -5,7 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from leasehold.worker.slots import ENOUGH_AT_ONCE, Slots, Timeouts, Window
+from leasehold.worker.prefetch import ENOUGH_AT_ONCE, ClaimBudget
+from leasehold.worker.slots import Slots, Timeouts
 
 USUAL, URGENT, LATE = 100, 1, 200
 
@@ -174,9 +175,9 @@ def test_a_timer_that_found_nobody_is_set_again_for_the_next(clock: Clock, timeo
     assert next_.told == 1
 
 
-def window(slots: int, took: float) -> Window:
+def window(slots: int, took: float) -> ClaimBudget:
     """Of a worker whose jobs have taken so long."""
-    window = Window(slots)
+    window = ClaimBudget(slots)
     for _ in range(100):
         window.took(took)
     return window
@@ -198,7 +199,7 @@ def test_short_jobs_are_claimed_in_whole_batches_but_no_larger_ones_than_pay() -
 
 
 def test_nothing_is_claimed_ahead_before_jobs_are_known_to_be_short() -> None:
-    assert Window(10).room(10) == 0
+    assert ClaimBudget(10).room(10) == 0
 
 
 def test_jobs_that_become_long_are_no_longer_claimed_ahead() -> None:

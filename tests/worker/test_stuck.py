@@ -16,8 +16,8 @@ from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.telemetry import Event
-from leasehold.worker import Handlers, Job, Worker, run, worker
-from leasehold.worker.run import Run
+from leasehold.worker import Handlers, Job, Worker, attempt, worker
+from leasehold.worker.attempt import Run
 from leasehold.worker.stuck import TooManyStuck
 
 Payload = dict[str, Any]
@@ -27,7 +27,7 @@ TIMEOUT, SUCCEEDED = AttemptStatus.TIMEOUT, AttemptStatus.SUCCEEDED
 
 @pytest.fixture(autouse=True)
 def margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MARGIN", 0.05)
+    monkeypatch.setattr(attempt, "MARGIN", 0.05)
 
 
 class Stuck:

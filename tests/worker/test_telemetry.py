@@ -33,7 +33,7 @@ from leasehold.telemetry import (
     WorkerSeatLost,
 )
 from leasehold.worker import Fail, Job, Snooze
-from leasehold.worker.report import Report
+from leasehold.worker.events import EventReporter
 
 Payload = dict[str, Any]
 Kind = TypeVar("Kind")
@@ -331,10 +331,10 @@ async def test_an_observer_that_raises_does_no_harm_and_is_logged_once(
 
 
 async def test_without_an_observer_no_event_is_made(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(self: Report, event: Event) -> None:
+    def never(self: EventReporter, event: Event) -> None:
         raise AssertionError(event)
 
-    monkeypatch.setattr(Report, "_tell", never)
+    monkeypatch.setattr(EventReporter, "_tell", never)
     async with shop.working(only(done)) as worker:
         assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
         assert worker._report._began == {}

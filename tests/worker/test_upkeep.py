@@ -18,7 +18,7 @@ from leasehold.model.definition import Definition, Retention
 from leasehold.model.job import JobId, NewJob, tenant_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Claimed, Registration, Subscription, WorkerFacts
-from leasehold.worker import Handlers, Job, tenure
+from leasehold.worker import Handlers, Job, session
 from leasehold.worker.heartbeat import Leases
 
 Payload = dict[str, Any]
@@ -131,9 +131,9 @@ async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
         await shop.enqueue()
         await began.wait()
         stray = await shop.enqueue()
-        assert worker._tenure is not None
-        assert (await shop.store.claim(worker._tenure._registration, 1)).claims
-        worker._tenure._look_for_strays()
+        assert worker._session is not None
+        assert (await shop.store.claim(worker._session._registration, 1)).claims
+        worker._session._look_for_strays()
         go_on.set()
         await shop.ended(stray)
     assert await shop.history(stray) == [GIVEN_BACK, SUCCEEDED]
@@ -173,7 +173,7 @@ async def test_jobs_whose_retention_is_over_are_pruned_in_bounded_batches(
 ) -> None:
     async def report(job: Job, payload: Payload) -> None: ...
 
-    monkeypatch.setattr(tenure, "PRUNED_AT_ONCE", 5)
+    monkeypatch.setattr(session, "PRUNED_AT_ONCE", 5)
     handlers, limits = only(report, retention=Retention(succeeded=HOUR)), list[int]()
 
     def watched(prune: Verb) -> Verb:

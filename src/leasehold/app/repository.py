@@ -22,9 +22,9 @@ from leasehold.model.outcome import Outcome, Raised, Released, Succeeded, decide
 from leasehold.model.payload import encode_result
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Registration, Store, Subscription, WorkerFacts
-from leasehold.worker.burial import bury
 from leasehold.worker.fence import was_written
 from leasehold.worker.heartbeat import SHORTEST_LEASE
+from leasehold.worker.upkeep import reclaim_orphans
 
 if TYPE_CHECKING:
     from leasehold.app.app import Leasehold
@@ -117,7 +117,7 @@ class JobsRepository:
         A claim's `payload` is JSON text, as it is stored.
         """
         await self.renew()
-        await bury(self._store)
+        await reclaim_orphans(self._store)
         async with self._claiming:  # one at a time: what another claim is about to return is no stray
             await self._give_strays_back()
             try:

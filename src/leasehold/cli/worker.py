@@ -21,8 +21,8 @@ from leasehold.errors import Unreachable
 from leasehold.model.duration import read_duration
 from leasehold.runtime.process import Parent, drain_with_stdin, end_with_stdin, leave, serve
 from leasehold.telemetry import Event, Observer, nobody
+from leasehold.worker.events import events_log
 from leasehold.worker.heartbeat import Leases
-from leasehold.worker.report import events_log
 
 Target = Annotated[str, typer.Argument(help="Where the app is: file.py or package.module, or either:name.")]
 Slots = Annotated[int, typer.Option(help="How many jobs run at once, in each process.", min=1)]

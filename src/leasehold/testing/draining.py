@@ -12,8 +12,8 @@ from leasehold.runtime.supervise import wait_for_first
 from leasehold.store import Claimed, Registration, Store
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, nobody
 from leasehold.worker import Worker, WorkerSettings
-from leasehold.worker.burial import bury
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.upkeep import reclaim_orphans
 
 LEASE = timedelta(seconds=60)
 
@@ -46,7 +46,7 @@ class Drain:
 
     async def _round(self) -> timedelta | None:
         """How long until something is due that this app can run; None: there is nothing."""
-        await bury(self._app.store)  # as any worker would a heartbeat later
+        await reclaim_orphans(self._app.store)  # as any worker would a heartbeat later
         quiet: asyncio.Future[timedelta | None] = asyncio.get_running_loop().create_future()
         worker = self._worker(quiet)
         working = asyncio.create_task(worker.run(), name="leasehold drain")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 from leasehold.errors import InvalidInput
 from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import Claim, JobId, LineKind, TenantId
-from leasehold.worker.effects import Effects, Ends
+from leasehold.worker.handler_transaction import HandlerTransaction, TransactionContext
 
 C = TypeVar("C")
 
@@ -45,13 +45,16 @@ class Job:
     )
 
     def __init__(
-        self, claim: Claim, say: Callable[[Claim, str, LineKind, float | None], None], ends: Ends | None = None
+        self,
+        claim: Claim,
+        say: Callable[[Claim, str, LineKind, float | None], None],
+        ends: TransactionContext | None = None,
     ) -> None:
         self._claim = claim
         self._say = say
         self._canceled = False
         self._ends = ends
-        self._effects: Effects[Any] | None = None
+        self._effects: HandlerTransaction[Any] | None = None
         self._given_up = False
         self._in_thread = False
 
@@ -95,10 +98,10 @@ class Job:
         return f"{self.tenant}/{self.id}"
 
     @overload
-    def transaction(self) -> Effects[Any]: ...
+    def transaction(self) -> HandlerTransaction[Any]: ...
     @overload
-    def transaction(self, yours: C) -> Effects[C]: ...
-    def transaction(self, yours: Any = None) -> Effects[Any]:
+    def transaction(self, yours: C) -> HandlerTransaction[C]: ...
+    def transaction(self, yours: Any = None) -> HandlerTransaction[Any]:
         """What is written in this block happens once: it is committed with the job's result and finish, or never.
 
             async with job.transaction() as connection:          # of ours, by asyncpg
@@ -115,7 +118,7 @@ class Job:
                 "this job is run by no worker, and so has no transaction to finish in. Nothing was begun.",
                 fix="Run it by a worker.",
             )
-        return Effects(self, self._ends, yours)
+        return HandlerTransaction(self, self._ends, yours)
 
     @property
     def canceled(self) -> bool:

@@ -12,7 +12,7 @@ log = logging.getLogger("leasehold.worker")
 class Outage:
     """Logs the beginning and the end of each outage, however many statements fail meanwhile.
 
-    Each loop of a worker tries again by itself: one lost database was twenty lines. Outlives the worker's tenures.
+    Each loop of a worker tries again by itself: one lost database was twenty lines. Outlives the worker's sessions.
     """
 
     def __init__(self) -> None:

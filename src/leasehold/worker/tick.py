@@ -15,12 +15,12 @@ from leasehold.model.status import AttemptStatus
 from leasehold.runtime.supervise import cancel_all
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
+from leasehold.worker.events import EventReporter
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.outage import Outage
-from leasehold.worker.report import Report
+from leasehold.worker.session import FIRST_HESITATION, LONGEST_HESITATION, PRUNED_AT_ONCE, WorkerSession
 from leasehold.worker.stuck import StuckHandlers
-from leasehold.worker.tenure import FIRST_HESITATION, LONGEST_HESITATION, PRUNED_AT_ONCE, Tenure
 from leasehold.worker.threads import Threads
 from leasehold.worker.worker import MOST_ABANDONED, WorkerSettings
 
@@ -70,7 +70,7 @@ async def tick(
     registration = await store.join(Subscription(handlers.keys, settings.tenants), facts, LEASE.busy)
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
     turn = _Turn(
-        store, registration, handlers, threads, settings, open_store, Report(count), StuckHandlers(), Outage()
+        store, registration, handlers, threads, settings, open_store, EventReporter(count), StuckHandlers(), Outage()
     )
     try:
         more = await turn.take(max_jobs, until)
@@ -98,15 +98,15 @@ class _Count:
         self.ticked = now
 
 
-class _Turn(Tenure):
-    """A tenure that neither sleeps nor listens: it takes what is due, and is over."""
+class _Turn(WorkerSession):
+    """A session that neither sleeps nor listens: it takes what is due, and is over."""
 
     async def take(self, max_jobs: int, until: float) -> bool:
         """Whether there may be more."""
         keep = self._keep
         others = [
             keep("finisher", self._finish_on),
-            keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
+            keep("voice", lambda: self._log_buffer.write_on(self._store, self._in_time)),
         ]
         at_once = asyncio.Event()
         at_once.set()

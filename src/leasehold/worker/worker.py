@@ -17,12 +17,12 @@ from leasehold.model.job import TenantId
 from leasehold.runtime.supervise import RestartPolicy
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Observer, nobody
+from leasehold.worker.events import EventReporter, events_log
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.outage import Outage
-from leasehold.worker.report import Report, events_log
+from leasehold.worker.session import WorkerSession
 from leasehold.worker.stuck import StuckHandlers, TooManyStuck
-from leasehold.worker.tenure import Tenure
 from leasehold.worker.threads import Threads
 
 log = logging.getLogger("leasehold.worker")
@@ -116,14 +116,14 @@ class Worker:
         self._open_store = open_store
         self._handlers = handlers
         self._settings = settings or WorkerSettings()
-        self._report = Report(observe)
+        self._events = EventReporter(observe)
         self._outage = Outage()
         self._threads = Threads(self._settings.slots + MOST_ABANDONED, "leasehold-handler")
         self._stuck = StuckHandlers(min(MOST_ABANDONED, self._settings.slots + MOST_STUCK), self._give_up)
         self._failure: TooManyStuck | None = None
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
-        self._tenure: Tenure | None = None
+        self._session: WorkerSession | None = None
         self.joined = asyncio.Event()
 
     def stop(self) -> None:
@@ -143,8 +143,8 @@ class Worker:
 
     def wake(self) -> None:
         """Looks for work now, as after a wake. Not needed for correctness."""
-        if self._tenure is not None:
-            self._tenure.wake()
+        if self._session is not None:
+            self._session.wake()
 
     @property
     def grace(self) -> timedelta:
@@ -153,14 +153,14 @@ class Worker:
     @property
     def running(self) -> int:
         """How many jobs it has claimed and not finished."""
-        return 0 if self._tenure is None else self._tenure.held
+        return 0 if self._session is None else self._session.held
 
     async def run(self) -> None:
         policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
         try:
             while not self._stopping.is_set():
                 try:
-                    await self._serve_one_tenure()
+                    await self._serve_one_session()
                     policy.reset()
                 except Unreachable as error:
                     self._outage.begin(error)
@@ -185,7 +185,7 @@ class Worker:
         log.error("%s", self._failure)
         self._stopping.set()
 
-    async def _serve_one_tenure(self) -> None:
+    async def _serve_one_session(self) -> None:
         began = monotonic()
         store = await self._open_store()
         try:
@@ -193,23 +193,23 @@ class Worker:
             serves = Subscription(self._handlers.keys, self._settings.tenants)
             registration = await store.join(serves, self._facts(), self._settings.leases.busy)
             self._outage.end(began)
-            self._report.synced(registration, changes)
-            tenure = Tenure(
+            self._events.synced(registration, changes)
+            session = WorkerSession(
                 store,
                 registration,
                 self._handlers,
                 self._threads,
                 self._settings,
                 self._open_store,
-                self._report,
+                self._events,
                 self._stuck,
                 self._outage,
             )
-            self._tenure = tenure
+            self._session = session
             self.joined.set()
-            await tenure.serve(self._stopping, self._at_once)
+            await session.serve(self._stopping, self._at_once)
         finally:
-            self._tenure = None
+            self._session = None
             try:
                 await asyncio.wait_for(store.close(), 5)
             except (LeaseholdError, TimeoutError) as error:

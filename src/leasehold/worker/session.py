@@ -17,21 +17,22 @@ from leasehold.model.job import Claim
 from leasehold.model.outcome import SUCCEEDED, Canceled, Outcome, Released, Verdict, decided
 from leasehold.runtime.supervise import cancel_all, keep_running, wait_for_first
 from leasehold.store import Claimed, DueWork, Registration, Renewal, Store, Wake
-from leasehold.worker.burial import bury
+from leasehold.worker.attempt import MARGIN, Run, RunContext
 from leasehold.worker.copies import end_a_copy
-from leasehold.worker.effects import Ends
+from leasehold.worker.events import EventReporter
 from leasehold.worker.fence import was_written
 from leasehold.worker.finish import finish_all, verdict_on
+from leasehold.worker.handler_transaction import TransactionContext
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
+from leasehold.worker.log_buffer import LogBuffer
 from leasehold.worker.outage import Outage
-from leasehold.worker.report import Report
-from leasehold.worker.run import MARGIN, Run, Workbench
-from leasehold.worker.slots import Slots, Window
+from leasehold.worker.prefetch import ClaimBudget
+from leasehold.worker.slots import Slots
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import Threads
-from leasehold.worker.voice import Voice
+from leasehold.worker.upkeep import reclaim_orphans
 from leasehold.worker.wake import Reason, WakeChain
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ LAST_CLAIM, LAST_WORDS = 2.0, 5.0
 DISCARDED = "LH-4001: job %s try %d lost its lease; it was given to another worker, this result is discarded"
 
 
-class Tenure:
+class WorkerSession:
     """From join to leave. Ends by itself only when the registration is lost; then nothing of its runs is written."""
 
     def __init__(
@@ -62,7 +63,7 @@ class Tenure:
         threads: Threads,
         settings: "WorkerSettings",
         open_store: Callable[[], Awaitable[Store]],
-        report: Report,
+        report: EventReporter,
         stuck: StuckHandlers,
         outage: Outage,
     ) -> None:
@@ -70,7 +71,7 @@ class Tenure:
         self._registration = registration
         self._handlers = handlers
         self._settings = settings
-        self._report = report
+        self._events = report
         self._outage = outage
         self._loop = asyncio.get_running_loop()
         self._to_start: deque[Claim] = deque()
@@ -83,8 +84,8 @@ class Tenure:
         self._strays = asyncio.Event()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._slots = Slots(settings.slots)
-        self._bench = Workbench(threads, stuck, self._may_begin, self._ended)
-        self._window = Window(settings.slots)
+        self._context = RunContext(threads, stuck, self._may_begin, self._ended)
+        self._budget = ClaimBudget(settings.slots)
         self._claiming = asyncio.Lock()
         self._claims_in_doubt = False
         self._may_be_chosen = True
@@ -93,7 +94,7 @@ class Tenure:
         self._strays_may_come = False
         self._cancel_may_be_of_the_next = False
         self._leaves = False
-        self._voice = Voice(
+        self._log_buffer = LogBuffer(
             self._lost_claim, report.said if report.is_observed else None, may_speak=self._runs.__contains__
         )
         self._chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
@@ -115,10 +116,10 @@ class Tenure:
             on_broken=lambda error: self._post(self._end, error),
             on_missed=lambda error: self._post(self._outage.begin, error),
         )
-        self._ends = Ends(
+        self._ends = TransactionContext(
             store,
             self._in_time,
-            write_lines=lambda claim: self._voice.write(store, [claim]),
+            write_lines=lambda claim: self._log_buffer.write(store, [claim]),
             holds=lambda: self._heartbeat.holds,
             loop=self._loop,
         )
@@ -134,13 +135,13 @@ class Tenure:
             ahead.append(keep("listener", self._listen))
         others = [
             keep("finisher", self._finish_on),
-            keep("voice", lambda: self._voice.write_on(self._store, self._in_time)),
+            keep("voice", lambda: self._log_buffer.write_on(self._store, self._in_time)),
             keep("burial", self._bury_on),
             keep("reconciler", self._reconcile_on),
             keep("pruning", self._prune_on),
         ]
         self._heartbeat.start()
-        self._report.joined(self._registration, self._settings.slots, self._listens)
+        self._events.joined(self._registration, self._settings.slots, self._listens)
         try:
             await wait_for_first(stopping.wait(), asyncio.shield(self._over))
             await cancel_all(ahead)  # nothing more is started, and no producer takes us for one that it could wake
@@ -245,11 +246,11 @@ class Tenure:
 
     async def _room(self) -> int:
         """How many to claim, as soon as there is room. A wake that comes before that is passed on."""
-        while not (room := self._window.room(self.held)):
+        while not (room := self._budget.room(self.held)):
             self._freed.clear()
             await self._pass_wake_on()
             await self._freed.wait()
-        if pause := self._bench.threads.pause:
+        if pause := self._context.threads.pause:
             await asyncio.sleep(pause)
         return room
 
@@ -278,7 +279,7 @@ class Tenure:
     def _start_next(self) -> None:
         claim = self._to_start.popleft()
         handler = self._handlers[claim.definition.key]
-        run = self._runs[claim] = Run(claim, handler, Job(claim, self._voice.say, self._ends), self._bench)
+        run = self._runs[claim] = Run(claim, handler, Job(claim, self._log_buffer.say, self._ends), self._context)
         if len(self._runs) == 1:  # only now: the heartbeat goes by what is in there
             self._heartbeat.hurry_after_a_rest()
         self._slots.enter(run, claim.priority)
@@ -286,18 +287,18 @@ class Tenure:
     def _may_begin(self, claim: Claim) -> bool:
         """False: this process stood still past its lease, and the heartbeat is about to say so."""
         if holds := self._heartbeat.holds:
-            self._report.started(claim)
+            self._events.started(claim)
         return holds
 
     def _ended(self, run: Run, outcome: Outcome | None) -> None:
         self._slots.leave(run)
         if run.forgotten:  # its end was told when this registration ended
             return
-        self._window.took(monotonic() - run.since)
+        self._budget.took(monotonic() - run.since)
         if outcome is None:
             self._forget([run])
         elif run.is_written:
-            self._report.ended(run.claim, outcome, decided(outcome, run.claim, random()))
+            self._events.ended(run.claim, outcome, decided(outcome, run.claim, random()))
             self._forget([run])
         else:
             self._done.append((run, outcome))
@@ -350,7 +351,7 @@ class Tenure:
     async def _finish(self, batch: Sequence[tuple[Run, Outcome]]) -> None:
         """Sends no outcome of a claim that is lost, but asks if an earlier try, whose answer was lost, wrote it."""
         if batch and self._heartbeat.holds:
-            await self._voice.write(self._store, [run.claim for run, _ in batch])
+            await self._log_buffer.write(self._store, [run.claim for run, _ in batch])
             reach("before_finish")
             done = [(run.claim, verdict_on(outcome, run.claim)) for run, outcome in batch]
             lost = frozenset(run.claim for run, _ in batch if run.lost)
@@ -361,7 +362,7 @@ class Tenure:
                 verdicts = dict(written)
                 done = [(claim, verdicts.get(claim, verdict)) for claim, verdict in done]
             reach("after_finish")
-            if fenced or self._report.is_observed or any(verdict is not SUCCEEDED for _, verdict in done):
+            if fenced or self._events.is_observed or any(verdict is not SUCCEEDED for _, verdict in done):
                 await self._report_ends(batch, [verdict for _, verdict in done], fenced)
         self._forget([run for run, _ in batch])
 
@@ -371,7 +372,7 @@ class Tenure:
         for (run, outcome), verdict in zip(batch, verdicts, strict=True):
             claim = run.claim
             if not fenced or claim not in fenced or await was_written(self._store, claim, verdict):
-                self._report.ended(claim, outcome, verdict)
+                self._events.ended(claim, outcome, verdict)
             else:
                 log.warning(DISCARDED, claim.job, claim.tries)
 
@@ -380,8 +381,8 @@ class Tenure:
             run.forgotten = True
             self._runs.pop(run.claim, None)
         if runs:
-            self._voice.forget([run.claim for run in runs])
-            self._report.forgotten([run.claim for run in runs])
+            self._log_buffer.forget([run.claim for run in runs])
+            self._events.forgotten([run.claim for run in runs])
             self._freed.set()
 
     def _forget_all(self) -> None:
@@ -452,7 +453,7 @@ class Tenure:
             if listens:
                 log.info("the listener is back: this worker hears wakes again")
             self._set_listening(listens)
-            self._report.listening(self._registration, listens)
+            self._events.listening(self._registration, listens)
 
     def _set_listening(self, listens: bool) -> None:
         self._listens = listens
@@ -466,8 +467,8 @@ class Tenure:
             await self._bury()
 
     async def _bury(self) -> None:
-        for claim, verdict in await bury(self._store, self._in_time):
-            self._report.reclaimed(claim, verdict, by=self._registration)
+        for claim, verdict in await reclaim_orphans(self._store, self._in_time):
+            self._events.reclaimed(claim, verdict, by=self._registration)
 
     async def _reconcile_on(self) -> None:
         """Gives back what the store holds for this worker and no run knows, as a claim that arrived very late."""
@@ -499,7 +500,7 @@ class Tenure:
             self._chain.stand_in(renewal.next_due)
             if self._heard_at < sent:
                 self._loop.call_later(PROBE_LIMIT, self._require_hearing, sent)
-        if renewal.work_waits and self._chain.waiting and self._window.room(self.held):
+        if renewal.work_waits and self._chain.waiting and self._budget.room(self.held):
             self._chain.wake(Reason.DEPUTY)
 
     def _lost_claim(self, claim: Claim) -> None:
@@ -512,7 +513,7 @@ class Tenure:
         if not self._over.done():
             self._over.set_exception(reason)
             if isinstance(reason, RegistrationLost):
-                self._report.registration_lost(self._registration, reason.happened)
+                self._events.registration_lost(self._registration, reason.happened)
         if isinstance(reason, RegistrationLost):
             self._stop_runs()
 
@@ -529,7 +530,7 @@ class Tenure:
 
     async def _in_time(self, asked: Awaitable[T]) -> T:
         """No answer for a whole lease: on that connection none will come. The store gives it up when canceled."""
-        end_a_copy(self._bench.born)
+        end_a_copy(self._context.born)
         began = monotonic()
         lease = self._settings.leases.busy.total_seconds()
         try:
@@ -575,7 +576,7 @@ class Tenure:
                     await self._settle_doubts()
                 self._leaves = True
                 await self._store.leave(self._registration)
-                self._report.left(self._registration)
+                self._events.left(self._registration)
 
     async def _nothing_runs(self) -> None:
         while self._runs:

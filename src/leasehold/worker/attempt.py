@@ -3,14 +3,14 @@
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from time import monotonic
 from types import CoroutineType
-from typing import Any, cast
+from typing import Any
 
 from leasehold.errors import InvalidInput, PayloadInvalid
 from leasehold.faults import reach
@@ -18,14 +18,14 @@ from leasehold.model import payload as payloads
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Released, Snoozed, Succeeded, TimedOut
 from leasehold.worker.copies import contained, end_a_copy, generation
-from leasehold.worker.effects import give_up
 from leasehold.worker.finish import NOTHING_RETURNED
+from leasehold.worker.handler_transaction import give_up
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Fail, Job, RetryLater, Snooze
 from leasehold.worker.slots import Timeouts
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import ThreadRefused, Threads
-from leasehold.worker.traces import message_of, trace_of
+from leasehold.worker.tracebacks import message_of, trace_of
 
 log = logging.getLogger("leasehold.worker")
 
@@ -34,7 +34,7 @@ MARGIN = 5.0
 
 
 @dataclass(slots=True)
-class Workbench:
+class RunContext:
     """What all runs of a registration share. `may_begin` says whether the lease holds; `ended` hears what came of a
     run.
     """
@@ -58,10 +58,10 @@ class Run:
 
     __slots__ = (
         *("claim", "since", "begun", "started", "ended", "lost", "forgotten", "is_inside"),
-        *("_bench", "_handler", "_in_thread_since", "_instead", "_job", "_stopped", "_task", "_timed_out"),
+        *("_context", "_handler", "_in_thread_since", "_instead", "_job", "_stopped", "_task", "_timed_out"),
     )
 
-    def __init__(self, claim: Claim, handler: Handler, job: Job, bench: Workbench) -> None:
+    def __init__(self, claim: Claim, handler: Handler, job: Job, bench: RunContext) -> None:
         self.claim = claim
         self.since = monotonic()
         self.begun = False
@@ -72,7 +72,7 @@ class Run:
         self.is_inside = False
         self._handler = handler
         self._job = job
-        self._bench = bench
+        self._context = bench
         self._stopped = False
         self._timed_out = False
         self._in_thread_since: float | None = None
@@ -93,7 +93,7 @@ class Run:
         """Has a slot. In a context of its own: whoever ended and so made room must not hand on its variables."""
         self.begun = True
         name = f"leasehold {self.claim.definition.key} {self.claim.job}"
-        self._task = self._bench.loop.create_task(self._run(), name=name, context=self._bench.context.copy())
+        self._task = self._context.loop.create_task(self._run(), name=name, context=self._context.context.copy())
 
     def stop(self, instead: Outcome | None) -> None:
         """Stops the handler; the run ends as `instead`. Of several calls the first counts, but a lost lease wins.
@@ -115,7 +115,7 @@ class Run:
         if self.ended:
             return
         if (left := self._time_left()) > 0:
-            self._bench.loop.call_later(left, self.time_out)
+            self._context.loop.call_later(left, self.time_out)
             return
         if not give_up(self._job):
             return
@@ -138,7 +138,7 @@ class Run:
             self._end(self._instead)
         elif self._task.cancel():
             if self.started:
-                self._bench.loop.call_later(MARGIN, self._abandon)
+                self._context.loop.call_later(MARGIN, self._abandon)
             else:  # canceled before its first step, a task has none
                 self._task.add_done_callback(lambda _: self._end(self._instead))
 
@@ -154,16 +154,16 @@ class Run:
             MARGIN,
         )
         if (effects := self._job._effects) is not None:
-            rollback = self._bench.loop.create_task(effects.roll_back())
-            self._bench.rollbacks.add(rollback)
-            rollback.add_done_callback(self._bench.rollbacks.discard)
+            rollback = self._context.loop.create_task(effects.roll_back())
+            self._context.rollbacks.add(rollback)
+            rollback.add_done_callback(self._context.rollbacks.discard)
         self._end(self._instead if self._stopped else TimedOut(self.claim.definition.timeout))
 
     async def _run(self) -> None:
         """Whatever the handler does becomes an outcome."""
         outcome: Outcome | None = None
         try:
-            if self._bench.may_begin(self.claim):
+            if self._context.may_begin(self.claim):
                 self.started = True
                 outcome = await self._outcome()
                 if (effects := self._job._effects) is not None:
@@ -188,9 +188,9 @@ class Run:
             return
         self.ended = True
         if self.is_inside:
-            self._bench.stuck.add(self)
+            self._context.stuck.add(self)
         # A handler may swallow its cancel and return; the claim is lost all the same.
-        self._bench.ended(self, None if self.lost and not self.is_written else outcome)
+        self._context.ended(self, None if self.lost and not self.is_written else outcome)
 
     async def _outcome(self) -> Outcome:
         if self.claim.unusable:
@@ -201,7 +201,7 @@ class Run:
             return Rejected("payload_invalid", error.happened)
         if self.claim.overdue:
             return Rejected("deadline_passed", "its deadline had passed when it was its turn")
-        timeouts, timeout = self._bench.timeouts, self.claim.definition.timeout
+        timeouts, timeout = self._context.timeouts, self.claim.definition.timeout
         seconds = timeout.total_seconds()
         timeouts.watch(self, seconds)
         try:
@@ -242,12 +242,12 @@ class Run:
         reach("before_run")
         call = partial(contextvars.copy_context().run, self._in_a_thread, payload)
         self._job._in_thread = True
-        return self._bench.loop.run_in_executor(self._bench.threads, call)
+        return self._context.loop.run_in_executor(self._context.threads, call)
 
-    def _first_step(self, payload: Any) -> "Outcome | CoroutineType[Any, Any, Outcome]":
+    def _first_step(self, payload: Any) -> Outcome | Coroutine[Any, Any, Outcome]:
         """Begins a coroutine. Most end by their first step; only one that waits needs a wrapper, which costs 1 µs."""
         reach("before_run")
-        born = self._bench.born
+        born = self._context.born
         awaitable = self._handler.call(self._job, payload)
         steps = awaitable if awaitable.__class__ is CoroutineType else awaitable.__await__()
         self.is_inside = True
@@ -261,7 +261,7 @@ class Run:
             self._leave_handler()
             raise
         else:
-            return cast("CoroutineType[Any, Any, Outcome]", self._further_steps(rest))
+            return self._further_steps(rest)
         self._leave_handler()
         return NOTHING_RETURNED if result is None else _succeeded(result)
 
@@ -278,7 +278,7 @@ class Run:
         """
         self._in_thread_since = monotonic()
         self.is_inside = True
-        job, born = self._job, self._bench.born
+        job, born = self._job, self._context.born
         try:
             if self.ended:  # stopped while its thread began
                 return NOTHING_RETURNED
@@ -299,7 +299,7 @@ class Run:
 
     def _leave_handler(self) -> None:
         if self.ended or not self._handler.is_async:
-            self._bench.stuck.discard(self)
+            self._context.stuck.discard(self)
         self.is_inside = False
 
 

@@ -46,9 +46,9 @@ async def test_notify_payload_is_a_poke_and_not_data(shop: Shop, handlers: Handl
 
     async with shop.working(handlers) as worker:
         await shop.at_rest(worker)
-        assert worker._tenure is not None
+        assert worker._session is not None
         channel = await shop.observer.fetchval(
-            "select leasehold.channel($1::uuid)", worker._tenure._registration.worker
+            "select leasehold.channel($1::uuid)", worker._session._registration.worker
         )
         await shop.observer.add_listener(channel, on_notify)
         await shop.ended(await shop.enqueue(payload={"item": 7}))

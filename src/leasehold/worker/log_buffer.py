@@ -25,7 +25,7 @@ class _Said:
     unwritten: list[LogLine] = field(default_factory=list)
 
 
-class Voice:
+class LogBuffer:
     """May be spoken to from any thread; writes from the worker's loop.
 
     A line is in the buffer when `say` returns, so a finish that comes later writes it first. The loop is woken once

@@ -37,8 +37,8 @@ events_log = logging.getLogger("leasehold.worker.events")
 SHOWN_ERROR = 500
 
 
-class Report:
-    """Makes events of what happens; with nobody to observe them, makes none. Outlives the worker's tenures."""
+class EventReporter:
+    """Makes events of what happens; with nobody to observe them, makes none. Outlives the worker's sessions."""
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe

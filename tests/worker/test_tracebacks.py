@@ -15,7 +15,7 @@ from leasehold.model.outcome import SHOWN_TRACEBACK, Trace
 from leasehold.telemetry import Event, JobEnded
 from leasehold.worker import Fail, Job, RetryLater
 from leasehold.worker.handlers import Call
-from leasehold.worker.traces import trace_of
+from leasehold.worker.tracebacks import trace_of
 
 Payload = dict[str, Any]
 HERE = "tests/worker/test_traces.py"

@@ -19,7 +19,7 @@ from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Outcome, Raised, Succeeded
 from leasehold.store import FinishAnswer, FinishingTransaction, Store
-from leasehold.worker.traces import message_of
+from leasehold.worker.tracebacks import message_of
 
 if TYPE_CHECKING:
     from leasehold.worker.job import Job
@@ -34,7 +34,7 @@ _fate = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class TransactionContext:
     """What the end of a transaction needs of its worker: its store, patience, the lines said, and a lease."""
 
     store: Store
@@ -52,14 +52,14 @@ class Ends:
         return self.store.transaction(claim, given)
 
 
-class Effects(Generic[C]):
+class HandlerTransaction(Generic[C]):
     """What `job.transaction()` answers with: a block that hands out what to write by.
 
     A block that ends by an exception has rolled back, and another may begin. One that ends well leaves it open:
     it is committed when the handler has returned, together with the result, and not at all if it raises.
     """
 
-    def __init__(self, job: "Job", ends: Ends, given: object | None) -> None:
+    def __init__(self, job: "Job", ends: TransactionContext, given: object | None) -> None:
         self._job = job
         self._ends = ends
         self._claim = job._claim

@@ -10,19 +10,19 @@ from leasehold.model.outcome import LeaseLost, Verdict, decided
 from leasehold.store import Store
 from leasehold.worker.finish import finish_all
 
-BURIED_AT_ONCE = 100
+RECLAIMED_AT_ONCE = 100
 
 
 async def _as_it_is(asked: Awaitable[Any]) -> Any:
     return await asked
 
 
-async def bury(
+async def reclaim_orphans(
     store: Store, in_time: Callable[[Awaitable[Any]], Awaitable[Any]] = _as_it_is
 ) -> list[tuple[Claim, Verdict]]:
     """The claims of the dead, each with what becomes of its job: it is queued again, or given up."""
     buried: list[tuple[Claim, Verdict]] = []
-    while orphans := await in_time(store.evict(BURIED_AT_ONCE)):
+    while orphans := await in_time(store.evict(RECLAIMED_AT_ONCE)):
         lost = [(claim, decided(LeaseLost(), claim, random())) for claim in orphans]
         written, fenced = await in_time(finish_all(partial(store.finish, reclaimed=True), lost))
         ended = [(claim, verdict) for claim, verdict in written if claim not in fenced]
