@@ -3,7 +3,8 @@
 Names in `__all__` are public and stable; all other modules may change.
 """
 
-from leasehold.app import Enqueued, EnqueuedMany, EnqueueJobInput, JobsRepository, Leasehold, Tenant, TypedDefinition
+from leasehold.app import Enqueued, EnqueuedMany, Leasehold, Tenant, TypedDefinition
+from leasehold.compat import EnqueueJobInput, JobsRepository
 from leasehold.config import VERSION
 from leasehold.errors import (
     Conflict,

@@ -19,9 +19,9 @@ from leasehold.errors import BlockingCall, Unreachable
 from leasehold.model.job import Claim
 from leasehold.model.status import AttemptStatus
 from leasehold.store import Claimed, Registration, Renewal, Store, Subscription, WorkerFacts
-from leasehold.worker.attempt import Run
+from leasehold.worker.attempt import Attempt
+from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.heartbeat import Leases
-from leasehold.worker.session import WorkerSession
 
 LONG = PATIENCE.total_seconds()
 SECOND = timedelta(seconds=1)
@@ -143,7 +143,7 @@ async def test_nor_is_it_missed_if_the_last_of_them_ends_during_an_empty_claim(
     app: Leasehold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     greet, looked, over = greeter(app), asyncio.Event(), asyncio.Event()
-    claim, forget = PostgresStore.claim, WorkerSession._forget
+    claim, forget = PostgresStore.claim, ClaimLedger.remove
 
     @app.job
     async def follow_up(job: Job) -> None:
@@ -157,12 +157,12 @@ async def test_nor_is_it_missed_if_the_last_of_them_ends_during_an_empty_claim(
             await over.wait()
         return claimed
 
-    def forgotten(session: WorkerSession, of: Sequence[Run]) -> None:
-        forget(session, of)
+    def forgotten(ledger: ClaimLedger, of: Sequence[Attempt]) -> None:
+        forget(ledger, of)
         over.set()
 
     monkeypatch.setattr(PostgresStore, "claim", answered_late)
-    monkeypatch.setattr(WorkerSession, "_forget", forgotten)
+    monkeypatch.setattr(ClaimLedger, "remove", forgotten)
     async with app.open():
         await app.tenant("acme").aenqueue(follow_up)
         assert (await app.atick(max_seconds=LONG)).ran == 2

@@ -40,7 +40,7 @@ from tests.faults.poison_values import (
 from tests.worker.shop import Process, Processes, Raw
 
 from leasehold import Leasehold
-from leasehold.app.repository import EnqueueJobInput, JobsRepository
+from leasehold.compat.jobs_repository import EnqueueJobInput, JobsRepository
 from leasehold.errors import Conflict, InvalidInput, PartlyEnqueued
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within

@@ -92,8 +92,7 @@ async def test_a_rollback_wakes_nobody(
 
     async with shop.working(app.handlers) as worker:
         await shop.at_rest(worker)
-        assert worker._tenure is not None
-        channel = await observer.fetchval("select leasehold.channel($1::uuid)", worker._tenure._registration.worker)
+        channel = await observer.fetchval("select leasehold.channel($1::uuid)", worker.state().worker)
         for name in (channel, "leasehold:all"):
             await observer.add_listener(name, lambda *said: heard.append(str(said[3])))
         await driver.begin()

@@ -22,5 +22,5 @@ async def broken(*_: Any, **asks: Any) -> Any:
 
 
 if __name__ == "__main__":
-    handlers = load_app(str(Path(__file__).parent / "chores.py")).handlers
+    handlers = load_app(str(Path(__file__).parent / "sample_handlers.py")).handlers
     leave(serve(lambda: Worker(opened, handlers)))

@@ -2,7 +2,7 @@
 
 shop.working(handlers)   a worker in this process, for as long as the block lasts
 shop.doors               through which such a worker reaches its store: counts what goes through, lets a test step in
-processes.worker(…)      `leasehold worker chores.py …` as a process of its own
+processes.worker(…)      `leasehold worker sample_handlers.py …` as a process of its own
 
 Whoever leaves a worker behind fails.
 """
@@ -44,7 +44,7 @@ else:
 
 ACME = tenant_id("acme")
 HOUR = timedelta(hours=1)
-CHORES = Path(__file__).parent / "chores.py"
+SAMPLE_HANDLERS = Path(__file__).parent / "sample_handlers.py"
 
 SHORT = Leases(busy=timedelta(seconds=1.5), idle=timedelta(seconds=3))
 # No timer helps: what is not woken hangs, and the test fails.
@@ -206,21 +206,16 @@ class Shop:
         """Returns when the worker listens, has settled, and waits for nothing but a wake or its timer."""
 
         async def resting() -> bool:
-            session = worker._session
-            if session is None or session.held:
-                return False
-            chain = session._chain
-            all_wait = len(chain._available._waiters or ()) == session._settings.dispatchers
-            return all_wait and not chain._tokens and (not session._listens or await self._may_be_woken(worker))
+            state = worker.state()
+            return state.at_rest and (not state.listens or await self._may_be_woken(worker))
 
         await eventually(resting, what="the worker's rest")
 
     async def _may_be_woken(self, worker: Worker) -> bool:
-        assert worker._session is not None
         return bool(
             await self.observer.fetchval(
                 "select bool_and(leasehold.listens(worker_id)) from leasehold.sleepers where worker_id = $1::uuid",
-                worker._session._registration.worker,
+                worker.state().worker,
             )
         )
 
@@ -309,15 +304,15 @@ class Process:
 
 
 class Processes:
-    """Worker processes of a test, their chores' notes, and a sign that chores wait for."""
+    """Worker processes of a test, the notes of their handlers, and a sign that handlers wait for."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._url = url
         self.folder = folder
         self._started: list[Process] = []
 
-    def worker(self, *options: str, handlers: Path = CHORES, **settings: str) -> Process:
-        """`leasehold worker chores.py` with these options and settings, as people type it."""
+    def worker(self, *options: str, handlers: Path = SAMPLE_HANDLERS, **settings: str) -> Process:
+        """`leasehold worker sample_handlers.py` with these options and settings, as people type it."""
         words = ("-c", "from leasehold.cli import main; main()", "worker", str(handlers), *options)
         return self.python(*words, **settings)
 

@@ -92,7 +92,7 @@ async def test_a_worker_that_could_not_listen_tries_again(
 ) -> None:
     async def report(job: Job, payload: object) -> None: ...
 
-    monkeypatch.setattr("leasehold.worker.session.LISTEN_AGAIN", 0.05)
+    monkeypatch.setattr("leasehold.worker.listener.LISTEN_AGAIN", 0.05)
     mended = False
 
     def while_deaf(wakes: Callable[..., AsyncGenerator[Wake, None]]) -> Callable[..., AsyncGenerator[Wake, None]]:
@@ -107,12 +107,11 @@ async def test_a_worker_that_could_not_listen_tries_again(
     shop.doors.step_in("wakes", while_deaf)
     async with shop.working(only(report), fallback=timedelta(milliseconds=100)) as worker:
         assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
-        assert worker._session is not None
-        assert not worker._session._listens
+        assert not worker.state().listens
         mended = True
         await shop.at_rest(worker)
         await eventually(partial(_listens, worker), what="a worker that listens")
 
 
 async def _listens(worker: Worker) -> bool:
-    return worker._session is not None and worker._session._listens
+    return worker.state().listens

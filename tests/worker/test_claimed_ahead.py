@@ -14,8 +14,10 @@ from leasehold.model.job import Claim, JobId
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Claimed, Registration, Renewal
 from leasehold.worker import Job, Worker
+from leasehold.worker.claims import ClaimState
 from leasehold.worker.heartbeat import Heartbeat, Leases
 from leasehold.worker.session import WorkerSession
+from leasehold.worker.starter import AttemptStarter
 
 GIVEN_BACK, SUCCEEDED = AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 
@@ -61,10 +63,10 @@ class Late:
 
 @pytest.fixture
 def no_starter(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(session: WorkerSession) -> None:
+    async def never(starter: AttemptStarter) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(WorkerSession, "_start_on", never)
+    monkeypatch.setattr(AttemptStarter, "run", never)
 
 
 async def claimed(shop: Shop, worker: Worker) -> tuple[JobId, WorkerSession]:
@@ -99,7 +101,7 @@ async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, sign
             worker.stop()
 
         async def claims_no_more() -> bool:
-            return bool(session._claiming._waiters)
+            return bool(session.ledger.claiming._waiters)
 
         await eventually(claims_no_more, what="the end of the claiming")
         late.answer.set()
@@ -116,7 +118,7 @@ async def test_who_stops_with_a_wake_that_it_did_not_follow_passes_it_on(shop: S
         async with shop.working(only(report)) as other:
             await shop.at_rest(other)
             assert chosen._session is not None
-            chosen._session._hear = lambda wake: heard.set()  # type: ignore[method-assign]
+            chosen._session.listener.hear = lambda wake: heard.set()  # type: ignore[method-assign]
             job = await shop.enqueue()
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await heard.wait()
@@ -159,16 +161,25 @@ async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> 
 async def test_when_the_registration_is_lost_it_is_forgotten(shop: Shop) -> None:
     async with shop.working(only(report)) as worker:
         job, session = await claimed(shop, worker)
-        session._end(RegistrationLost("it was evicted.", fix="Join again."))
-        assert session.held == 0
+        session.end(RegistrationLost("it was evicted.", fix="Join again."))
+        assert session.ledger.count == 0
     assert SUCCEEDED not in await shop.history(job)
 
 
 @pytest.mark.usefixtures("no_starter")
-async def test_who_asks_the_store_what_it_holds_does_not_take_it_for_a_stray(shop: Shop) -> None:
+async def test_a_reconcile_does_not_take_it_for_a_stray(shop: Shop) -> None:
+    shop.doors.count("held")
     async with shop.working(only(report)) as worker:
         job, session = await claimed(shop, worker)
-        session._look_for_strays()
+        session.ledger.expect_strays()
+
+        async def has_asked() -> bool:
+            return shop.doors.calls["held"] > 0 and not session.ledger.in_doubt
+
+        await eventually(has_asked, what="a reconcile")
+        assert list(worker.state().claims.values()) == [ClaimState.HELD]
+        assert await shop.history(job) == []
+        session.starter.start_all()
         await shop.ended(job)
     assert await shop.history(job) == [SUCCEEDED]
 
@@ -176,15 +187,15 @@ async def test_who_asks_the_store_what_it_holds_does_not_take_it_for_a_stray(sho
 async def test_one_that_can_not_be_started_is_given_back_and_tried_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_next, failures = WorkerSession._start_next, [MemoryError()]
+    start_next, failures = AttemptStarter.start_next, [MemoryError()]
 
-    def fail_once(session: WorkerSession) -> None:
+    def fail_once(starter: AttemptStarter) -> None:
         if failures:
-            session._to_start.popleft()
+            starter._ledger.held.popleft()
             raise failures.pop()
-        start_next(session)
+        start_next(starter)
 
-    monkeypatch.setattr(WorkerSession, "_start_next", fail_once)
+    monkeypatch.setattr(AttemptStarter, "start_next", fail_once)
     async with shop.working(only(report)):
         job = await shop.enqueue()
         await shop.ended(job)

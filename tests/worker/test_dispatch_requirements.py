@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.conftest import Clock, eventually
-from tests.worker import chores
+from tests.worker import sample_handlers
 from tests.worker.shop import ACME, SHORT, Processes, Raw, Shop, only
 
 from leasehold.engines import engine_for
@@ -46,10 +46,7 @@ async def test_notify_payload_is_a_poke_and_not_data(shop: Shop, handlers: Handl
 
     async with shop.working(handlers) as worker:
         await shop.at_rest(worker)
-        assert worker._session is not None
-        channel = await shop.observer.fetchval(
-            "select leasehold.channel($1::uuid)", worker._session._registration.worker
-        )
+        channel = await shop.observer.fetchval("select leasehold.channel($1::uuid)", worker.state().worker)
         await shop.observer.add_listener(channel, on_notify)
         await shop.ended(await shop.enqueue(payload={"item": 7}))
 
@@ -186,7 +183,7 @@ async def test_100_items_created_rapidly_are_all_enriched(shop: Shop, handlers: 
 async def test_what_a_worker_killed_in_the_middle_was_doing_is_done_by_another_after_the_lease(
     shop: Shop, processes: Processes
 ) -> None:
-    await shop.store.sync_definitions(chores.handlers.definitions)
+    await shop.store.sync_definitions(sample_handlers.handlers.definitions)
     killed = processes.worker("--lease", "2s", "--slots", "5")
     jobs = await shop.enqueue_many(20, "wait", payload=processes.payload)
     begun = {note.job for note in await processes.noted("began", 5)}

@@ -377,11 +377,11 @@ async def test_a_lease_that_is_lost_while_a_canceled_run_rolls_back_ends_the_run
         await rolls_back.wait()
         session = worker._session
         assert session is not None
-        (claim,) = session._runs
-        session._lost_claim(claim)
+        (claim,) = session.ledger.attempts
+        session.ledger.lose(claim)
 
         async def forgotten() -> bool:
-            return not session._runs
+            return not session.ledger.attempts
 
         await eventually(forgotten, what="the end of the run")
 

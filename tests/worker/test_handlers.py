@@ -66,10 +66,10 @@ async def test_a_job_does_not_see_the_context_variables_of_the_one_whose_slot_it
         session = worker._session
         assert session is not None
         for _ in range(100):  # of short jobs more are claimed than there are slots
-            session._budget.took(0.0)
+            session.starter.budget.took(0.0)
 
         async def somebody_stands_in_line() -> bool:
-            return bool(session._slots._lines)
+            return bool(session.starter._slots._lines)
 
         jobs = await shop.door.enqueue([NewJob(definition="report")] * 2)
         assert [(await shop.ended(job.id)).result for job in jobs] == ["nobody", "nobody"]
@@ -647,7 +647,7 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
         said = shop.doors.calls["append_log"]
         kept[0].log("too late")
         assert worker._session is not None
-        assert worker._session._log_buffer._said == {}
+        assert worker._session.log_buffer._by_claim == {}
     assert shop.doors.calls["append_log"] == said
     assert [line.text for line in await shop.lines(job)] == ["in time"]
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
@@ -669,7 +669,7 @@ async def test_a_line_before_return_is_stored_before_the_finish(shop: Shop) -> N
     def watched(finish: Verb) -> Verb:
         async def verb(finishes: Any) -> Any:
             assert worker._session is not None
-            said = worker._session._log_buffer._said
+            said = worker._session.log_buffer._by_claim
             unwritten.extend(claim for claim, _ in finishes if claim in said and said[claim].unwritten)
             return await finish(finishes)
 

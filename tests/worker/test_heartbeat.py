@@ -34,11 +34,11 @@ async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, databa
                 return proxy.strand(b"last_seen_at = (select now") == 1
 
             async def has_beaten_again() -> bool:
-                return worker._session is not session or session._heartbeat._valid_until > valid_until
+                return worker._session is not session or session.heartbeat._valid_until > valid_until
 
             await eventually(is_dead, what="a heartbeat's connection")
-            valid_until = session._heartbeat._valid_until
-            session._heartbeat.hurry()
+            valid_until = session.heartbeat._valid_until
+            session.heartbeat.hurry()
             await eventually(has_beaten_again, what="another heartbeat")
             assert worker._session is session
 
@@ -57,7 +57,7 @@ async def test_a_worker_that_stood_still_does_not_blame_the_database(
         session = worker._session
         assert session is not None
         stood_still = 1000.0
-        session._heartbeat.hurry()
+        session.heartbeat.hurry()
 
         async def has_said_so() -> bool:
             return "Joining again" in caplog.text
@@ -121,12 +121,12 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
             return shop.doors.calls["wake_another"] > 0
 
         async def beats_several_times() -> bool:
-            session._heartbeat.hurry()
+            session.heartbeat.hurry()
             return shop.doors.calls["renew"] > beats + 5
 
         await eventually(claims_no_more, what="the drain")
         for limit in ("PROBE_LIMIT", "LOOP_LIMIT"):
-            monkeypatch.setattr(f"leasehold.worker.session.{limit}", 0.01)
+            monkeypatch.setattr(f"leasehold.worker.listener.{limit}", 0.01)
         caplog.clear()
         beats = shop.doors.calls["renew"]
         await eventually(beats_several_times, what="five heartbeats")
@@ -271,7 +271,8 @@ async def test_no_run_begins_past_its_lease(shop: Shop, monkeypatch: pytest.Monk
             await claimed.wait()
 
         async def is_forgotten() -> bool:
-            return worker._session is not None and not worker._session.held
+            state = worker.state()
+            return state.worker is not None and not state.claims
 
         await eventually(is_forgotten, what="the end of the run")
         assert started == []

@@ -140,7 +140,7 @@ async def test_finisher_that_fails_after_it_has_written(
     assert [await shop.history(job) for job in jobs] == [[SUCCEEDED]] * 50
 
 
-async def test_voice(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_writer(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     """What could not be written is written with the next batch, which does not wait for another word."""
     go_on = asyncio.Event()
 
@@ -159,7 +159,7 @@ async def test_voice(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
         go_on.set()
         await shop.ended(job)
     assert [line.text for line in await shop.lines(job)] == ["said once"]
-    assert begun_again(caplog, "voice")
+    assert begun_again(caplog, "log writer")
 
 
 async def test_burial(shop: Shop, handlers: Handlers, ran: Counter[JobId], caplog: pytest.LogCaptureFixture) -> None:
@@ -171,7 +171,7 @@ async def test_burial(shop: Shop, handlers: Handlers, ran: Counter[JobId], caplo
     shop.doors.step_in("evict", raising(INJECTED))
     async with shop.working(handlers, leases=SHORT):
         assert await all_done_once(shop, [job], ran)
-    assert begun_again(caplog, "burial")
+    assert begun_again(caplog, "reclaimer")
     assert await shop.history(job) == [CRASHED, SUCCEEDED]
 
 
@@ -266,7 +266,7 @@ async def test_a_heartbeat_that_can_never_renew_ends_the_worker_and_gives_its_jo
 
 
 async def test_a_process_whose_heartbeat_can_never_renew_ends_with_an_error(shop: Shop, processes: Processes) -> None:
-    process = processes.python(str(Path(__file__).parent / "heartless.py"))
+    process = processes.python(str(Path(__file__).parent / "no_heartbeat.py"))
     assert await process.code() == 1
     assert "the worker can't go on" in process.said
     assert "the heart is broken" in process.said

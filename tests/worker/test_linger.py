@@ -10,7 +10,7 @@ from tests.worker.shop import Shop, only
 
 from leasehold.model.job import JobId
 from leasehold.model.status import Status
-from leasehold.worker import Job, session
+from leasehold.worker import Job, claim_loop
 
 
 async def report(job: Job, payload: dict[str, Any]) -> None: ...
@@ -32,7 +32,7 @@ async def test_a_job_that_comes_just_after_another_finds_the_worker_awake(
     lingers, goes_on, sleep = asyncio.Event(), asyncio.Semaphore(0), asyncio.sleep
 
     async def until_told(seconds: float) -> None:
-        if seconds == session.LINGER:
+        if seconds == claim_loop.LINGER:
             lingers.set()
             await goes_on.acquire()
         else:

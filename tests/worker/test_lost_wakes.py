@@ -24,7 +24,7 @@ from leasehold.model.limits import Pause, Scope, ScopeKind
 from leasehold.model.status import Status
 from leasehold.store import Registration, Renewal, Subscription, Wake, WorkerFacts
 from leasehold.telemetry import Event, WorkerListening
-from leasehold.worker import Handlers, Job
+from leasehold.worker import Handlers, Job, Worker
 from leasehold.worker.heartbeat import Leases
 
 SECOND = timedelta(seconds=1)
@@ -118,7 +118,7 @@ async def test_a_heartbeat_tells_a_deputy_of_due_times(shop: Shop, handlers: Han
     async with asleep(shop.store, still) as ears, shop.working(handlers, leases=QUICK) as worker:
         await shop.at_rest(worker)
         assert worker._session is not None
-        worker._session._hear = lambda wake: None  # type: ignore[method-assign]
+        worker._session.listener.hear = lambda wake: None  # type: ignore[method-assign]
         job = await shop.enqueue(delay=2 * SECOND)
         assert await ears.next() is Wake.WORK
         assert (await shop.ended(job)).status is Status.SUCCEEDED
@@ -138,11 +138,10 @@ async def test_due_times_are_announced_by_definition(shop: Shop, handlers: Handl
 async def test_a_due_time_of_another_definition_costs_nothing(shop: Shop, handlers: Handlers) -> None:
     async with shop.working(handlers, leases=SLOW) as worker:
         await shop.at_rest(worker)
-        assert worker._session is not None
-        before = worker._session._heard_at
+        before = worker.state().heard_at
         await shop.observer.execute("select pg_notify(leasehold.channel_for_all(), 'due 0.5 email')")
-        await eventually(lambda: _heard_since(worker._session, before), what="the announcement")
-        assert worker._session._chain._deputy is None
+        await eventually(lambda: _heard_since(worker, before), what="the announcement")
+        assert not worker.state().deputy_is_set
 
 
 # A listener that is silently dead
@@ -151,7 +150,7 @@ async def test_a_due_time_of_another_definition_costs_nothing(shop: Shop, handle
 async def test_a_dead_listener_is_noticed_and_replaced(
     shop: Shop, proxy: Proxy, handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("leasehold.worker.session.PROBE_LIMIT", 0.5)
+    monkeypatch.setattr("leasehold.worker.listener.PROBE_LIMIT", 0.5)
     seen: list[bool] = []
 
     def observe(event: Event) -> None:
@@ -177,7 +176,7 @@ async def test_a_job_waits_for_a_heartbeat_at_most_when_the_listener_is_dead(
     shop: Shop, proxy: Proxy, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The heartbeat itself finds the ready job. The verdict on its probe, which comes later here, is not needed."""
-    monkeypatch.setattr("leasehold.worker.session.PROBE_LIMIT", HOUR.total_seconds())
+    monkeypatch.setattr("leasehold.worker.listener.PROBE_LIMIT", HOUR.total_seconds())
     async with shop.working(handlers, Doors(proxy.url), leases=QUICK) as worker:
         await shop.at_rest(worker)
         assert proxy.strand(having_sent=b"LISTEN") == 1
@@ -194,12 +193,12 @@ async def test_the_verdict_on_a_probe_comes_before_the_next_heartbeat(shop: Shop
         def call_later(delay: float, call: Callable[..., None], *arguments: object) -> None:
             timers.append((delay, partial(call, *arguments)))
 
-        with mock.patch.object(session._loop, "call_later", call_later):
+        with mock.patch.object(session.calls.loop, "call_later", call_later):
             # Nothing that is heard came later than this.
-            session._renewed(Renewal(True, frozenset(), frozenset(), False, False, None), sent=float("inf"))
+            session.on_renewal(Renewal(True, frozenset(), frozenset(), False, False, None), sent=float("inf"))
             for _, call in timers:
                 call()
-        assert not session._listens
+        assert not worker.state().listens
     beats = Leases()
     assert sum(delay for delay, _ in timers) < min(beats.busy, beats.idle).total_seconds() / 3
 
@@ -208,9 +207,7 @@ async def test_a_worker_that_polls_sends_no_probe(shop: Shop, handlers: Handlers
     async with shop.working(handlers, notify=False, leases=QUICK) as worker:
         assert worker._session is not None
         heard: asyncio.Queue[str] = asyncio.Queue()
-        channel = await shop.observer.fetchval(
-            "select leasehold.channel($1::uuid)", worker._session._registration.worker
-        )
+        channel = await shop.observer.fetchval("select leasehold.channel($1::uuid)", worker.state().worker)
         await shop.observer.add_listener(channel, lambda *word: heard.put_nowait(str(word[-1])))
         await _beats(shop, 2)
         await shop.observer.execute("select pg_notify($1, 'last')", channel)
@@ -223,7 +220,7 @@ async def test_a_listener_that_hears_is_left_alone(shop: Shop, handlers: Handler
         await shop.at_rest(worker)
         began = monotonic()
         await _beats(shop, 2)
-        await eventually(lambda: _heard_since(worker._session, began), what="a heartbeat that comes back")
+        await eventually(lambda: _heard_since(worker, began), what="a heartbeat that comes back")
     assert not [event for event in seen if isinstance(event, WorkerListening)]
 
 
@@ -238,9 +235,8 @@ async def _beats(shop: Shop, count: int) -> Counter[str]:
     return Counter(shop.doors.statements)
 
 
-async def _heard_since(session: object, moment: float) -> bool:
-    heard_at: float = getattr(session, "_heard_at")  # noqa: B009
-    return heard_at > moment
+async def _heard_since(worker: Worker, moment: float) -> bool:
+    return worker.state().heard_at > moment
 
 
 @pytest.mark.faults

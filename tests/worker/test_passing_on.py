@@ -71,11 +71,10 @@ async def test_a_full_worker_that_hears_a_wake_passes_it_on(shop: Shop) -> None:
         job = await shop.enqueue()
         full.wake()
         await eventually(lambda: _holds(started, 1), what="the first job's start")
-        assert full._session is not None
         await shop.observer.execute(
             "insert into leasehold.sleepers (worker_id, definitions) select worker_id, definitions from kept "
             "order by worker_id <> $1::uuid",
-            full._session._registration.worker,
+            full.state().worker,
         )
         await shop.observer.execute("select leasehold.may_sleep('{report}')")
         other = await shop.enqueue()

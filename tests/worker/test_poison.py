@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.worker import chores
+from tests.worker import sample_handlers
 from tests.worker.shop import Processes, Shop
 
 from leasehold.model.status import AttemptStatus, Status
@@ -16,7 +16,7 @@ async def test_a_job_that_kills_its_worker_is_started_max_attempts_times_and_the
     shop: Shop, processes: Processes, kind: str
 ) -> None:
     """The parent begins again what dies, and whoever is alive sees to the claims of the dead."""
-    await shop.store.sync_definitions(chores.handlers.definitions)
+    await shop.store.sync_definitions(sample_handlers.handlers.definitions)
     job = await shop.enqueue(kind, payload=processes.payload)
     processes.worker("--processes", "2", "--lease", "1s")
     record = await shop.ended(job)
@@ -28,7 +28,7 @@ async def test_a_job_that_kills_its_worker_is_started_max_attempts_times_and_the
 
 @pytest.mark.faults
 async def test_jobs_beside_a_poisonous_one_are_done(shop: Shop, processes: Processes) -> None:
-    await shop.store.sync_definitions(chores.handlers.definitions)
+    await shop.store.sync_definitions(sample_handlers.handlers.definitions)
     poison = await shop.enqueue("poison", payload=processes.payload, max_attempts=2)
     others = await shop.enqueue_many(20, "note", payload=processes.payload)
     processes.worker("--processes", "2", "--lease", "1s")

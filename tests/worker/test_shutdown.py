@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 from tests.conftest import eventually
-from tests.worker import chores
-from tests.worker.shop import CHORES, Process, Processes, Shop
+from tests.worker import sample_handlers
+from tests.worker.shop import SAMPLE_HANDLERS, Process, Processes, Shop
 
 from leasehold.model.job import JobId
 from leasehold.model.status import AttemptStatus, Status
@@ -30,7 +30,7 @@ LONG, SHORT = ("--grace", "20s"), ("--grace", "300ms")
 
 @pytest.fixture(autouse=True)
 async def definitions(shop: Shop) -> None:
-    await shop.store.sync_definitions(chores.handlers.definitions)
+    await shop.store.sync_definitions(sample_handlers.handlers.definitions)
 
 
 async def busy_worker(shop: Shop, processes: Processes, *options: str, kind: str = "wait") -> tuple[Process, JobId]:
@@ -175,7 +175,7 @@ attempt.MARGIN, process.FORCED_END = 0.1, {forced_end}
 
 
 def hurried(processes: Processes, forced_end: float = 20.0) -> Path:
-    """The chores, in a worker that has less patience than usual."""
+    """The sample_handlers, in a worker that has less patience than usual."""
     file = processes.folder / "hurried.py"
     file.write_text(HURRIED.format(forced_end=forced_end))
     return file
@@ -330,7 +330,7 @@ async def test_a_forked_copy_may_end_by_sys_exit(shop: Shop, processes: Processe
 async def test_a_worker_process_with_too_many_stuck_handlers_ends_with_1(shop: Shop, processes: Processes) -> None:
     """So that a supervisor starts it again: only the end of the process frees their tasks."""
     job = await shop.enqueue("swallow_cancel", payload=processes.payload)
-    worker = processes.python("-c", NONE_MAY_BE_STUCK, "worker", str(CHORES), "--slots", "1")
+    worker = processes.python("-c", NONE_MAY_BE_STUCK, "worker", str(SAMPLE_HANDLERS), "--slots", "1")
     await processes.noted("began")
     await shop.door.cancel([job])
     assert await worker.code() == 1

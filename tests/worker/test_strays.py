@@ -20,9 +20,8 @@ ARRIVE_LATE = """
 
 async def arrives_late(shop: Shop, worker: Worker) -> JobId:
     """A job that the worker's claim took long after the worker had given that claim up."""
-    assert worker._session is not None
     (job,) = await shop.enqueue_many(1, delay=PATIENCE * 100)
-    await shop.observer.execute(ARRIVE_LATE, worker._session._registration.worker, job)
+    await shop.observer.execute(ARRIVE_LATE, worker.state().worker, job)
     return job
 
 

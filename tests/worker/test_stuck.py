@@ -17,7 +17,7 @@ from leasehold.model.definition import Definition
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.telemetry import Event
 from leasehold.worker import Handlers, Job, Worker, attempt, worker
-from leasehold.worker.attempt import Run
+from leasehold.worker.attempt import Attempt
 from leasehold.worker.stuck import TooManyStuck
 
 Payload = dict[str, Any]
@@ -230,14 +230,14 @@ async def test_a_job_that_waits_for_a_thread_does_not_time_out(
 ) -> None:
     """Good handlers became dead letters without having run, when 1,050 stuck ones had all threads."""
     monkeypatch.setattr(worker, "MOST_ABANDONED", 0)
-    struck, time_out = asyncio.Event(), Run.time_out
+    struck, time_out = asyncio.Event(), Attempt.time_out
 
-    def noted(self: Run) -> None:
+    def noted(self: Attempt) -> None:
         time_out(self)
         if self.name == "good":
             struck.set()
 
-    monkeypatch.setattr(Run, "time_out", noted)
+    monkeypatch.setattr(Attempt, "time_out", noted)
 
     def good(job: Job, payload: Payload) -> None: ...
 

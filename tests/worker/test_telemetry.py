@@ -337,7 +337,7 @@ async def test_without_an_observer_no_event_is_made(shop: Shop, monkeypatch: pyt
     monkeypatch.setattr(EventReporter, "_tell", never)
     async with shop.working(only(done)) as worker:
         assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
-        assert worker._report._began == {}
+        assert worker._events._began == {}
 
 
 async def test_nothing_is_remembered_of_what_is_over(shop: Shop, heard: Heard) -> None:
@@ -345,7 +345,7 @@ async def test_nothing_is_remembered_of_what_is_over(shop: Shop, heard: Heard) -
         await shop.all_ended(await shop.enqueue_many(20))
 
         async def forgotten() -> bool:
-            return worker._report._began == {}
+            return worker._events._began == {}
 
         await eventually(forgotten, what="the end of its memory")
 

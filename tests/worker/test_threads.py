@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.worker import chores
+from tests.worker import sample_handlers
 from tests.worker.shop import Processes, Shop
 
 from leasehold.model.status import Status
@@ -120,14 +120,14 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from tests.worker import chores
+from tests.worker import sample_handlers
 
 from leasehold import WorkerSettings
 
 
 async def main():
     folder = Path({folder!r})
-    async with chores.app.open(worker=WorkerSettings(grace=timedelta(milliseconds=100))):
+    async with sample_handlers.app.open(worker=WorkerSettings(grace=timedelta(milliseconds=100))):
         while not (folder / "notes").exists():
             await asyncio.sleep(0.02)
 
@@ -140,7 +140,7 @@ async def test_a_thread_that_outlives_the_grace_does_not_keep_the_users_own_proc
     shop: Shop, processes: Processes
 ) -> None:
     """Nothing here ends the process by force, as `leasehold worker` does."""
-    await shop.store.sync_definitions(chores.handlers.definitions)
+    await shop.store.sync_definitions(sample_handlers.handlers.definitions)
     job = await shop.enqueue("hang_in_thread", payload=processes.payload)
     app = processes.python("-c", APP.format(folder=str(processes.folder)))
     await processes.noted("began")

@@ -19,7 +19,7 @@ from leasehold.model.outcome import Verdict
 from leasehold.model.status import Status
 from leasehold.telemetry import Event
 from leasehold.worker import Job, Snooze
-from leasehold.worker.job import RetryLater
+from leasehold.worker.outcomes import RetryLater
 
 UNDO = """
     update leasehold.jobs

@@ -132,8 +132,8 @@ async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
         await began.wait()
         stray = await shop.enqueue()
         assert worker._session is not None
-        assert (await shop.store.claim(worker._session._registration, 1)).claims
-        worker._session._look_for_strays()
+        assert (await shop.store.claim(worker._session.calls.registration, 1)).claims
+        worker._session.ledger.expect_strays()
         go_on.set()
         await shop.ended(stray)
     assert await shop.history(stray) == [GIVEN_BACK, SUCCEEDED]

@@ -26,8 +26,8 @@ from leasehold.model.status import Status
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.worker import Handlers, Job, Worker
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.settings import SHORTEST_FALLBACK
 from leasehold.worker.wake import WakeChain
-from leasehold.worker.worker import SHORTEST_FALLBACK
 
 SECOND = timedelta(seconds=1)
 TENANT = Scope(ScopeKind.TENANT, ACME)
@@ -190,13 +190,12 @@ async def test_1_every_source_of_work_wakes_a_worker_that_sleeps(
 @asynccontextmanager
 async def overheard(observer: Raw, worker: Worker) -> AsyncIterator[list[str]]:
     """The payloads of what is sent to this worker."""
-    assert worker._session is not None
     heard: list[str] = []
 
     def on_notify(connection: object, pid: int, channel: str, payload: object) -> None:
         heard.append(str(payload))
 
-    channel = await observer.fetchval("select leasehold.channel($1::uuid)", worker._session._registration.worker)
+    channel = await observer.fetchval("select leasehold.channel($1::uuid)", worker.state().worker)
     await observer.add_listener(channel, on_notify)
     yield heard
     await observer.remove_listener(channel, on_notify)
@@ -324,8 +323,7 @@ async def test_7_fallback_is_a_minute_with_wakes_and_two_seconds_without(
 ) -> None:
     async with shop.working(handlers, notify=notify, fallback=None) as worker:
         await shop.at_rest(worker)
-        assert worker._session is not None
-        assert worker._session._chain.fallback == timedelta(seconds=seconds)
+        assert worker.state().fallback == timedelta(seconds=seconds)
 
 
 async def test_8_the_timer_is_set_to_what_the_store_answered(

@@ -3,14 +3,11 @@
 from leasehold.app.app import Leasehold
 from leasehold.app.bulk import EnqueuedMany
 from leasehold.app.definition import TypedDefinition
-from leasehold.app.repository import EnqueueJobInput, JobsRepository
 from leasehold.app.tenant import Enqueued, Tenant
 
 __all__ = [
-    "EnqueueJobInput",
     "Enqueued",
     "EnqueuedMany",
-    "JobsRepository",
     "Leasehold",
     "Tenant",
     "TypedDefinition",

@@ -121,7 +121,7 @@ class Watch:
     def begin(self, handlers: Handlers, key: str, effects: Sequence[Effect]) -> None:
         for effect in effects:
             replace_everywhere(effect, lambda function, effect=effect: self._around_effect(effect, function))  # type: ignore[misc]
-        handlers._by_key[key] = self._around_handler(handlers[key])
+        handlers.replace(self._around_handler(handlers[key]))
         for point, moment in POINTS.items():
             faults.on(point, partial(self._finishes, Boundary(moment)))
 

@@ -11,9 +11,10 @@ from leasehold.errors import BlockingCall, PayloadInvalid
 from leasehold.model import payload as payloads
 from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, JobId, LineKind, LogLine, NewJob, TenantId, WorkerId
-from leasehold.model.outcome import Outcome, Raised, Snoozed, Succeeded
+from leasehold.model.outcome import Outcome, Raised, Succeeded
 from leasehold.worker.handlers import Handler
-from leasehold.worker.job import Fail, Job, RetryLater, Snooze
+from leasehold.worker.job import Job
+from leasehold.worker.outcomes import Snooze, outcome_of_error, outcome_of_result
 
 
 @dataclass(frozen=True)
@@ -107,19 +108,14 @@ def refuse_to_block(twin: str) -> None:
 
 
 def _returned(result: Any) -> Ran:
-    try:
-        return Ran(Succeeded(None if result is None else payloads.encode_result(result)))
-    except PayloadInvalid as error:
-        return Ran(Raised("result_invalid", error.happened, final=True), error)
+    outcome = outcome_of_result(result)
+    if isinstance(outcome, Raised):
+        try:
+            payloads.encode_result(result)
+        except PayloadInvalid as error:
+            return Ran(outcome, error)
+    return Ran(outcome)
 
 
 def _raised(error: Exception) -> Ran:
-    match error:
-        case Snooze():
-            return Ran(Snoozed(error.delay), error)
-        case RetryLater():
-            return Ran(Raised("RetryLater", str(error), retry_in=error.delay), error)
-        case Fail():
-            return Ran(Raised("Fail", str(error), final=True), error)
-        case _:
-            return Ran(Raised(type(error).__name__, str(error) or repr(error)), error)
+    return Ran(outcome_of_error(error), error)

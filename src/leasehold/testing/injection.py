@@ -29,7 +29,7 @@ class Injected:
         self._left.setdefault(key, []).extend([error] * times)
         if key not in self._own:
             self._own[key] = handler
-            self._put(key, replace(handler, call=self._before(handler)))
+            self._handlers.replace(replace(handler, call=self._before(handler)))
 
     def handler(self, key: str) -> Handler:
         """Without anything injected."""
@@ -38,13 +38,10 @@ class Injected:
         return self._own.get(key) or self._handlers[key]
 
     def take_back(self) -> None:
-        for key, handler in self._own.items():
-            self._put(key, handler)
+        for handler in self._own.values():
+            self._handlers.replace(handler)
         self._own.clear()
         self._left.clear()
-
-    def _put(self, key: str, handler: Handler) -> None:
-        self._handlers._by_key[key] = handler
 
     def _before(self, handler: Handler) -> Callable[[Job, Any], Any]:
         key = handler.definition.key

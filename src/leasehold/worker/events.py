@@ -1,4 +1,4 @@
-"""What a worker tells whoever observes it, and what of it goes into the log: what fails, and what has changed."""
+"""Reports what a worker does to its observer, and logs failures and changes."""
 
 import logging
 import os
@@ -31,14 +31,14 @@ from leasehold.telemetry import (
 )
 
 log = logging.getLogger("leasehold.worker")
-# Of its own, so that whoever shows the events need not show them twice.
+# A logger of its own, so that a program that shows the events need not show them twice.
 events_log = logging.getLogger("leasehold.worker.events")
 
 SHOWN_ERROR = 500
 
 
 class EventReporter:
-    """Makes events of what happens; with nobody to observe them, makes none. Outlives the worker's sessions."""
+    """Creates events for the observer; without one, creates none. Outlives the worker's sessions."""
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe
@@ -91,12 +91,12 @@ class EventReporter:
             waited = (claim.started_at - claim.queued_at).total_seconds() if claim.attempt == 1 else None
             self._tell(JobStarted(**_of_job(claim), queued_at=claim.queued_at, waited=waited))
 
-    def said(self, claim: Claim, line: LogLine) -> None:
+    def logged(self, claim: Claim, line: LogLine) -> None:
         if self.is_observed:
             self._tell(JobSaid(**_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
 
     def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict) -> None:
-        """Only once the verdict is written."""
+        """Reports an end; called only once the verdict is written."""
         if verdict.error_code is not None:
             _log_failure(claim, verdict, _where(outcome))
         if not self.is_observed:
@@ -122,7 +122,7 @@ class EventReporter:
             self._tell(JobReclaimed(**_of_job(claim), **_decided(verdict), by=by.worker))
 
     def forgotten(self, claims: Iterable[Claim]) -> None:
-        """What was started, and is forgotten before its end was written, is discarded, for whatever reason."""
+        """Reports as discarded each attempt that was started and whose end was not written."""
         if self.is_observed:
             for claim in claims:
                 if self._began.pop(claim, None) is not None:
@@ -156,7 +156,7 @@ def _log_failure(claim: Claim, verdict: Verdict, where: str | None) -> None:
 
 
 def _on_one_line(text: str) -> str:
-    """Nor may it move a terminal's cursor."""
+    """Returns the text without line breaks and without characters that move a terminal's cursor."""
     shown = text if len(text) <= SHOWN_ERROR else text[: SHOWN_ERROR - 1] + "…"
     return "".join(letter if letter.isprintable() else " " for letter in shown)
 

@@ -1,7 +1,7 @@
-"""Effects that happen once: what a handler writes, its result and its finish, in one transaction.
+"""Commits a handler's writes, its result and its finish in one transaction.
 
-The handler writes, the worker ends. Until the finish the job's row is not touched, so that a cancel never waits. Then
-it is one way or the other: finished and committed, or rolled back and finished in the ordinary way.
+The handler writes, the worker ends the transaction. Until the finish the job's row is not touched, so that a cancel
+never waits. Then the transaction is either finished and committed, or rolled back and finished in the ordinary way.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from leasehold.errors import BlockingCall, InvalidInput, LeaseholdError
 from leasehold.faults import reach
@@ -21,21 +21,27 @@ from leasehold.model.outcome import Outcome, Raised, Succeeded
 from leasehold.store import FinishAnswer, FinishingTransaction, Store
 from leasehold.worker.tracebacks import message_of
 
-if TYPE_CHECKING:
-    from leasehold.worker.job import Job
-
 log = logging.getLogger("leasehold.worker")
 C = TypeVar("C")
 T = TypeVar("T")
 
 ROLLING_BACK = 5.0
-# Held for a moment, and only where a run with effects ends or is stopped: of the two, one comes first.
+# Held for a moment, when an attempt with a transaction ends or is stopped: one of the two comes first.
 _fate = threading.Lock()
+
+
+class TransactionOwner(Protocol):
+    """The job that a transaction belongs to."""
+
+    _claim: Claim
+    _transaction: "HandlerTransaction[Any] | None"
+    _given_up: bool
+    _in_thread: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionContext:
-    """What the end of a transaction needs of its worker: its store, patience, the lines said, and a lease."""
+    """The worker's side of a transaction: the store, its time limit, the log lines, and whether the lease holds."""
 
     store: Store
     in_time: Callable[[Awaitable[Any]], Awaitable[Any]]
@@ -53,15 +59,15 @@ class TransactionContext:
 
 
 class HandlerTransaction(Generic[C]):
-    """What `job.transaction()` answers with: a block that hands out what to write by.
+    """Returned by `job.transaction()`: a block that yields a connection or session to write with.
 
-    A block that ends by an exception has rolled back, and another may begin. One that ends well leaves it open:
-    it is committed when the handler has returned, together with the result, and not at all if it raises.
+    A block that ends by an exception rolls back, and another may begin. A block that ends well leaves the transaction
+    open: it is committed with the result when the handler has returned, and rolled back if the handler raises.
     """
 
-    def __init__(self, job: "Job", ends: TransactionContext, given: object | None) -> None:
+    def __init__(self, job: TransactionOwner, context: TransactionContext, given: object | None) -> None:
         self._job = job
-        self._ends = ends
+        self._context = context
         self._claim = job._claim
         self._given = given
         self._transaction: FinishingTransaction
@@ -112,23 +118,23 @@ class HandlerTransaction(Generic[C]):
             _run(self.roll_back())
 
     def _make(self) -> None:
-        if self._begun or self._job._effects is not None:
+        if self._begun or self._job._transaction is not None:
             raise InvalidInput(
                 f"job {self._claim.job} has begun its transaction already, and ends in only one. Nothing was begun.",
                 fix="Do all that belongs together in one block.",
             )
-        self._transaction = self._ends.begin(self._claim, self._given)
+        self._transaction = self._context.begin(self._claim, self._given)
 
     def _has_begun(self) -> C:
         self._begun = True
-        self._job._effects = self
+        self._job._transaction = self
         connection: C = self._transaction.connection
         return connection
 
     # ------------------------------------------------------------------------------------------ after the handler
 
     async def end(self, outcome: Outcome) -> Outcome | None:
-        """Finishes and commits; or rolls back, and the answer is left to the ordinary finish. None: write nothing."""
+        """Finishes and commits, or rolls back. Returns the outcome for the ordinary finish; None: write nothing."""
         if self._over or (self._transaction.blocking and not self._is_its_thread()):
             return self._settled[0] if self._settled else outcome
         if not isinstance(outcome, Succeeded) or not self._comes_first():
@@ -147,7 +153,7 @@ class HandlerTransaction(Generic[C]):
         return await self._commit(outcome)
 
     def end_in_thread(self, outcome: Outcome) -> None:
-        """For a handler in a thread, whose library may belong to that thread: `end` on the loop finds it done."""
+        """Ends it in the handler's thread, to which its library may be bound; `end` on the loop finds it done."""
         settled = _run(self.end(outcome))
         self._settled.append(settled)
 
@@ -155,11 +161,11 @@ class HandlerTransaction(Generic[C]):
         _run(self.roll_back())
 
     async def roll_back(self) -> None:
-        """However that goes: whoever does not answer is left alone, and has then rolled back, too."""
+        """Rolls back. A connection that does not answer is abandoned, which rolls back too."""
         if self._over or (self._transaction.blocking and not self._is_its_thread()):
             return
         self._over = True
-        self._job._effects = self if self.ending else None
+        self._job._transaction = self if self.ending else None
         try:
             await _within(ROLLING_BACK, self._transaction.rollback())
         except Exception as error:
@@ -170,9 +176,9 @@ class HandlerTransaction(Generic[C]):
             raise
 
     async def _finish(self, outcome: Succeeded) -> FinishAnswer | None:
-        """In the transaction. None: nothing stands against a commit."""
-        await self._asked_of_the_worker(self._ends.write_lines(self._claim))
-        if not self._ends.holds():
+        """Writes the finish into the transaction. Returns None if it may be committed."""
+        await self._asked_of_the_worker(self._context.write_lines(self._claim))
+        if not self._context.holds():
             return FinishAnswer.FENCED
         reach("before_finish_within")
         answer: FinishAnswer = await self._patiently(self._transaction.finish(outcome.result))
@@ -194,7 +200,7 @@ class HandlerTransaction(Generic[C]):
         return outcome
 
     async def _was_committed(self) -> bool:
-        """Nobody knows but the database. Where it can't be asked now, the ordinary finish meets the same fence."""
+        """Asks the database. If it can't be asked now, the ordinary finish meets the same fence."""
         with suppress(LeaseholdError):
             job = await self._asked_of_the_worker(self._looked_up())
             return job is not None and job.status.final and self._is_ours(job)
@@ -212,7 +218,7 @@ class HandlerTransaction(Generic[C]):
             job = await self._asked_of_the_worker(self._looked_up())
         except LeaseholdError as error:
             return _raised(error)
-        if job is not None and not job.status.final and self._is_ours(job) and self._ends.holds():
+        if job is not None and not job.status.final and self._is_ours(job) and self._context.holds():
             return Raised(
                 "transaction_elsewhere",
                 "the connection that job.transaction() got leads to another database than the one that holds this "
@@ -226,7 +232,7 @@ class HandlerTransaction(Generic[C]):
         return None
 
     def _comes_first(self) -> bool:
-        """From now on nothing stops the run any more: the fence in its transaction decides."""
+        """Returns whether the end comes before a stop. From then on nothing stops the attempt: the fence decides."""
         with _fate:
             self.ending = not self._job._given_up
         return self.ending
@@ -236,33 +242,33 @@ class HandlerTransaction(Generic[C]):
         return (job.worker, job.attempt, job.started_at) == (claim.worker, claim.attempt, claim.started_at)
 
     async def _looked_up(self) -> Any:
-        return await self._ends.store.tenant(self._claim.tenant).get(self._claim.job)
+        return await self._context.store.tenant(self._claim.tenant).get(self._claim.job)
 
     async def _patiently(self, asked: Any) -> Any:
-        return await self._ends.in_time(asked) if isawaitable(asked) else asked
+        return await self._context.in_time(asked) if isawaitable(asked) else asked
 
     async def _asked_of_the_worker(self, asked: Awaitable[T]) -> T:
-        """On its loop; a handler's thread waits for it, and so never suspends."""
-        patient: Awaitable[T] = self._ends.in_time(asked)
+        """Asks on the worker's loop; a handler's thread blocks until the answer, and so never suspends."""
+        patient: Awaitable[T] = self._context.in_time(asked)
         if not self._is_its_thread():
             return await patient
-        return asyncio.run_coroutine_threadsafe(_awaited(patient), self._ends.loop).result()
+        return asyncio.run_coroutine_threadsafe(_awaited(patient), self._context.loop).result()
 
     def _is_its_thread(self) -> bool:
         return self._job._in_thread and not _on_a_loop()
 
 
-def give_up(job: "Job") -> bool:
-    """Before a run is stopped. False: too late, it is being finished."""
+def give_up(job: TransactionOwner) -> bool:
+    """Claims the right to stop an attempt. Returns False if it is already being finished."""
     with _fate:
-        if job._effects is not None and job._effects.ending:
+        if job._transaction is not None and job._transaction.ending:
             return False
         job._given_up = True
         return True
 
 
 def _run(steps: Coroutine[Any, Any, T]) -> T:
-    """To its end, in a thread without a loop: where nothing is awaited that suspends, it takes one step."""
+    """Runs a coroutine in a thread without a loop; it awaits nothing that suspends, so one step is enough."""
     try:
         steps.send(None)
     except StopIteration as ended:

@@ -1,4 +1,4 @@
-"""What a worker can run: definitions, each with the function that does it."""
+"""The handlers of a worker: definitions, each with its function."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Call)
 class Handler:
     """`call` takes the job and its payload. A coroutine function runs on the loop, any other in a thread.
 
-    `reads_json`: it reads the payload itself, from the text that is stored.
+    `reads_json`: the call reads the payload itself, from the stored text.
     """
 
     definition: Definition
@@ -52,6 +52,12 @@ class Handlers:
             return call
 
         return register
+
+    def replace(self, handler: Handler) -> Handler:
+        """Replaces the handler of a definition, as a test does. Returns the one that was registered."""
+        key = handler.definition.key
+        replaced, self._by_key[key] = self._by_key[key], handler
+        return replaced
 
     def __getitem__(self, key: str) -> Handler:
         return self._by_key[key]

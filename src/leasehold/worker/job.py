@@ -1,60 +1,39 @@
-"""The job as its handler sees it."""
+"""Gives a handler access to its job: facts, log lines, progress, the transaction."""
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from leasehold.errors import InvalidInput
-from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import Claim, JobId, LineKind, TenantId
 from leasehold.worker.handler_transaction import HandlerTransaction, TransactionContext
 
 C = TypeVar("C")
 
 
-class Snooze(Exception):
-    """Raise it to run again after `delay` ("5s", a timedelta, seconds). No try is used up."""
-
-    def __init__(self, delay: Duration) -> None:
-        self.delay = read_duration(delay)
-        super().__init__(f"again in {self.delay}")
-
-
-class RetryLater(Exception):
-    """Raise it to fail this try and be retried after `delay` ("5s", a timedelta, seconds), if tries are left."""
-
-    def __init__(self, delay: Duration, message: str = "") -> None:
-        self.delay = read_duration(delay)
-        super().__init__(message or f"retry in {self.delay}")
-
-
-class Fail(Exception):
-    """Raise it when no retry can help. The job ends as `failed`."""
-
-
 class Job:
-    """What a handler gets, beside its payload. It needs no heartbeat: the lease is the worker's.
+    """The job as its handler sees it. The handler sends no heartbeat: the worker holds the lease.
 
-    When the lease is lost, the run is stopped and nothing that it says or returns is recorded any more.
+    When the lease is lost, the handler is stopped, and nothing that it logs or returns is recorded any more.
     """
 
     # With slots an instance is made in half the time; a handler may still set attributes of its own.
     __slots__ = (
-        *("_canceled", "_claim", "_effects", "_ends", "_given_up", "_in_thread", "_say"),
+        *("_canceled", "_claim", "_transaction", "_transactions", "_given_up", "_in_thread", "_append_line"),
         *("__dict__", "__weakref__"),
     )
 
     def __init__(
         self,
         claim: Claim,
-        say: Callable[[Claim, str, LineKind, float | None], None],
-        ends: TransactionContext | None = None,
+        append_line: Callable[[Claim, str, LineKind, float | None], None],
+        transactions: TransactionContext | None = None,
     ) -> None:
         self._claim = claim
-        self._say = say
+        self._append_line = append_line
         self._canceled = False
-        self._ends = ends
-        self._effects: HandlerTransaction[Any] | None = None
+        self._transactions = transactions
+        self._transaction: HandlerTransaction[Any] | None = None
         self._given_up = False
         self._in_thread = False
 
@@ -94,7 +73,7 @@ class Job:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this job, and for no other job: hand it to whoever can't be asked twice."""
+        """The same for every attempt of this job, and for no other job: for services that must act only once."""
         return f"{self.tenant}/{self.id}"
 
     @overload
@@ -102,39 +81,40 @@ class Job:
     @overload
     def transaction(self, yours: C) -> HandlerTransaction[C]: ...
     def transaction(self, yours: Any = None) -> HandlerTransaction[Any]:
-        """What is written in this block happens once: it is committed with the job's result and finish, or never.
+        """Opens a block whose writes happen once: they are committed with the job's result and finish, or never.
 
             async with job.transaction() as connection:          # of ours, by asyncpg
             async with job.transaction(AsyncSession(engine)) as session:
             with job.transaction(Session(engine)) as session:    # in a handler that is a plain function
 
-        The commit comes when the handler has returned, not at the end of the block. The worker also closes what you
-        hand over: commit, roll back or close it yourself, and the job fails. When the handler raises, times out or is
-        canceled, or the lease is lost, all of it is rolled back. One block for each attempt; one that ended by an
-        exception has rolled back, and may be begun again.
+        The worker commits after the handler has returned, not at the end of the block. It also closes the session or
+        connection that you pass in: if you commit, roll back or close it yourself, the job fails. If the handler
+        raises, times out or is canceled, or the lease is lost, everything is rolled back. Each attempt has one block;
+        a block that ended by an exception has rolled back, and another may begin.
         """
-        if self._ends is None:
+        if self._transactions is None:
             raise InvalidInput(
                 "this job is run by no worker, and so has no transaction to finish in. Nothing was begun.",
                 fix="Run it by a worker.",
             )
-        return HandlerTransaction(self, self._ends, yours)
+        return HandlerTransaction(self, self._transactions, yours)
 
     @property
     def canceled(self) -> bool:
-        """For handlers in threads, which nobody can interrupt: someone wants this job to stop."""
+        """Whether a cancel was requested. For handlers in threads, which can't be interrupted."""
         return self._canceled
 
     def log(self, text: str) -> None:
-        """A line for people, seen live. Written in small batches, at most once a second; after a lost lease, not.
+        """Logs a line for people, seen live. Lines are written in small batches, at most once a second.
 
-        At most 1,000 lines wait to be written; a line in place of further ones says how many were dropped.
+        After a lost lease nothing is written. At most 1,000 lines wait to be written; one line in place of further
+        ones tells how many were dropped.
         """
-        self._say(self._claim, str(text), LineKind.LOG, None)
+        self._append_line(self._claim, str(text), LineKind.LOG, None)
 
     def progress(self, fraction: float, text: str = "") -> None:
-        """How far it is, from 0 to 1. Of what is said within a second all is kept, in order."""
-        self._say(self._claim, str(text), LineKind.PROGRESS, min(1.0, max(0.0, fraction)))
+        """Records how far the job is, from 0 to 1. All reports are kept, in order."""
+        self._append_line(self._claim, str(text), LineKind.PROGRESS, min(1.0, max(0.0, fraction)))
 
     def _request_cancel(self) -> None:
         self._canceled = True

@@ -19,71 +19,71 @@ DROPPED = "… {count:,} lines were dropped here: a job keeps at most {most:,} u
 
 
 @dataclass
-class _Said:
+class _JobLines:
     count: int = 0
     dropped: int = 0
     unwritten: list[LogLine] = field(default_factory=list)
 
 
 class LogBuffer:
-    """May be spoken to from any thread; writes from the worker's loop.
+    """Takes lines from any thread; writes them from the worker's loop.
 
-    A line is in the buffer when `say` returns, so a finish that comes later writes it first. The loop is woken once
-    for all lines since its last wake: a million lines posted one by one took its memory and its time.
+    A line is in the buffer when `append` returns, so a later finish writes it first. The loop is woken once for all
+    lines since its last wake: a million lines posted one by one took its memory and its time.
     """
 
     def __init__(
         self,
         lost: Callable[[Claim], None],
-        heard: Callable[[Claim, LogLine], None] | None,
-        may_speak: Callable[[Claim], bool],
+        on_line: Callable[[Claim, LogLine], None] | None,
+        accepts: Callable[[Claim], bool],
     ) -> None:
-        """`heard` is told of each kept line, on the loop. Lines of claims that may not speak are ignored."""
-        self._said: dict[Claim, _Said] = {}
+        """Calls `on_line` with each buffered line, on the loop. Ignores lines of claims that `accepts` refuses."""
+        self._by_claim: dict[Claim, _JobLines] = {}
         self._lost = lost
-        self._heard = heard
-        self._may_speak = may_speak
-        self._to_hear: deque[tuple[Claim, LogLine]] = deque()
-        self._spoken = asyncio.Event()
+        self._on_line = on_line
+        self._accepts = accepts
+        self._unreported: deque[tuple[Claim, LogLine]] = deque()
+        self._any_line = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._loop_is_woken = False
 
-    def say(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
-        """Keeps at most 1,000 unwritten lines of a job; one line in place of the others says how many they were."""
-        if not self._may_speak(claim):
+    def append(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
+        """Buffers at most 1,000 unwritten lines of a job; a line in place of the others tells how many they were."""
+        if not self._accepts(claim):
             return
         with self._lock:
-            said = self._said.get(claim) or self._said.setdefault(claim, _Said())
-            if len(said.unwritten) >= MOST_LINES:
-                said.dropped += 1
+            buffered = self._by_claim.get(claim) or self._by_claim.setdefault(claim, _JobLines())
+            if len(buffered.unwritten) >= MOST_LINES:
+                buffered.dropped += 1
                 return
-            self._note_dropped(claim, said)
-            self._keep(claim, said, made_storable(text[: LONGEST_LINE + 1], LONGEST_LINE), kind, progress)
+            self._note_dropped(claim, buffered)
+            self._keep(claim, buffered, made_storable(text[: LONGEST_LINE + 1], LONGEST_LINE), kind, progress)
             wakes, self._loop_is_woken = not self._loop_is_woken, True
         if wakes:
             with suppress(RuntimeError):  # the loop is closed, and with it the worker
                 self._loop.call_soon_threadsafe(self._wake)
 
-    async def write_on(self, store: Fleet, in_time: Callable[[Awaitable[None]], Awaitable[None]]) -> None:
-        """Writes now and then, for as long as it runs."""
+    async def run(self, store: Fleet, in_time: Callable[[Awaitable[None]], Awaitable[None]]) -> None:
+        """Writes buffered lines, at most once a second, until it is canceled."""
         while True:
-            await self._spoken.wait()
-            self._spoken.clear()
+            await self._any_line.wait()
+            self._any_line.clear()
             try:
-                await in_time(self.write(store, self._speakers()))
+                await in_time(self.write(store, self._claims_with_lines()))
             except BaseException:
-                self._spoken.set()
+                self._any_line.set()
                 raise
             await asyncio.sleep(INTERVAL)
 
     async def write(self, store: Fleet, claims: Iterable[Claim]) -> None:
-        """Writes what these claims said; before their finish, since afterwards their fence is gone."""
-        if not self._said:
+        """Writes the lines of these claims; called before their finish, since afterwards their fence is gone."""
+        if not self._by_claim:
             return
         with self._lock:
             lines = [(claim, line) for claim in claims for line in self._unwritten(claim)]
-        self._tell()
+        self._report()
         if not lines:
             return
         reach("before_say")
@@ -97,46 +97,46 @@ class LogBuffer:
             self._lost(claim)
 
     def forget(self, claims: Iterable[Claim]) -> None:
-        if self._said:
+        if self._by_claim:
             with self._lock:
                 for claim in claims:
-                    self._said.pop(claim, None)
+                    self._by_claim.pop(claim, None)
 
-    def _speakers(self) -> tuple[Claim, ...]:
+    def _claims_with_lines(self) -> tuple[Claim, ...]:
         with self._lock:
-            return tuple(self._said)
+            return tuple(self._by_claim)
 
-    def _keep(self, claim: Claim, said: _Said, text: str, kind: LineKind, progress: float | None) -> None:
-        said.count += 1
-        line = LogLine(said.count, text, kind, progress)
-        said.unwritten.append(line)
-        if self._heard is not None:
-            self._to_hear.append((claim, line))
+    def _keep(self, claim: Claim, buffered: _JobLines, text: str, kind: LineKind, progress: float | None) -> None:
+        buffered.count += 1
+        line = LogLine(buffered.count, text, kind, progress)
+        buffered.unwritten.append(line)
+        if self._on_line is not None:
+            self._unreported.append((claim, line))
 
-    def _note_dropped(self, claim: Claim, said: _Said) -> None:
-        if said.dropped:
-            text = DROPPED.format(count=said.dropped, most=MOST_LINES)
-            said.dropped = 0
-            self._keep(claim, said, text, LineKind.LOG, None)
+    def _note_dropped(self, claim: Claim, buffered: _JobLines) -> None:
+        if buffered.dropped:
+            text = DROPPED.format(count=buffered.dropped, most=MOST_LINES)
+            buffered.dropped = 0
+            self._keep(claim, buffered, text, LineKind.LOG, None)
 
     def _wake(self) -> None:
         with self._lock:
             self._loop_is_woken = False
-        self._spoken.set()
-        self._tell()
+        self._any_line.set()
+        self._report()
 
-    def _tell(self) -> None:
-        while self._heard is not None and self._to_hear:
-            self._heard(*self._to_hear.popleft())
+    def _report(self) -> None:
+        while self._on_line is not None and self._unreported:
+            self._on_line(*self._unreported.popleft())
 
     def _unwritten(self, claim: Claim) -> list[LogLine]:
-        """Numbered lines are kept once, so what may not have been written is simply written again."""
-        said = self._said.get(claim)
-        if said is None:
+        """Returns lines to write. The store keeps each number once, so a line is safely written again."""
+        buffered = self._by_claim.get(claim)
+        if buffered is None:
             return []
-        self._note_dropped(claim, said)
-        return list(said.unwritten)
+        self._note_dropped(claim, buffered)
+        return list(buffered.unwritten)
 
     def _written(self, claim: Claim, last: int) -> None:
-        if said := self._said.get(claim):
-            said.unwritten = [line for line in said.unwritten if line.number > last]
+        if buffered := self._by_claim.get(claim):
+            buffered.unwritten = [line for line in buffered.unwritten if line.number > last]

@@ -1,4 +1,4 @@
-"""The database is away: said once when it goes, and once when it is back."""
+"""Logs when the database is away: once when it goes, and once when it is back."""
 
 import logging
 from time import monotonic
@@ -12,14 +12,14 @@ log = logging.getLogger("leasehold.worker")
 class Outage:
     """Logs the beginning and the end of each outage, however many statements fail meanwhile.
 
-    Each loop of a worker tries again by itself: one lost database was twenty lines. Outlives the worker's sessions.
+    Each loop of a worker tries again by itself: one lost database made twenty lines. Outlives the worker's sessions.
     """
 
     def __init__(self) -> None:
         self._since: float | None = None
 
     def loop_waits(self, name: str, error: Unreachable) -> None:
-        """Takes the word of one loop. A statement that is too slow is the matter of its loop, and not an outage."""
+        """Notes that one loop waits. A statement that is too slow concerns its loop alone, and is not an outage."""
         if error.too_slow:
             log_wait(name, error)
         else:
@@ -35,7 +35,7 @@ class Outage:
             log.debug("the database is still away: %s", error)
 
     def end(self, asked: float) -> None:
-        """Takes an answer to a statement that was sent at `asked`.
+        """Notes an answer to a statement that was sent at `asked`.
 
         An answer to an earlier statement, which arrived just before the connections broke, does not end the outage.
         """

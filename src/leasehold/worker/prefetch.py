@@ -9,8 +9,8 @@ ENOUGH_AT_ONCE = 500
 class ClaimBudget:
     """Decides how many jobs a worker claims at a time, and how many it holds.
 
-    A worker holds as many jobs as it has slots. If jobs are short, it also holds a batch that is being claimed and one
-    that is being finished, so that claiming, running and finishing overlap.
+    A worker holds as many jobs as it has slots. If jobs are short, it also holds a batch that is being claimed and
+    one that is being finished, so that claiming, running and finishing overlap.
     """
 
     def __init__(self, slots: int) -> None:

@@ -22,7 +22,7 @@ class Slots:
         self._letting_in = False
 
     def enter(self, run: Entrant, priority: int) -> None:
-        """Adds an attempt. An urgent one overtakes the hundreds that may have been claimed ahead and wait for a slot."""
+        """Adds an attempt. An urgent one overtakes the hundreds that were claimed ahead and wait for a slot."""
         line = self._lines.get(priority)
         if line is None:
             line = self._lines[priority] = deque()

@@ -1,4 +1,4 @@
-"""Handlers that go on running although their attempt is over."""
+"""Counts handlers that still run although their attempt is over."""
 
 import threading
 from collections import Counter
@@ -14,24 +14,24 @@ class TooManyStuck(ServiceFailed):
 
 
 class Held(Protocol):
-    """A run, and whether its handler is still being executed."""
+    """An attempt, and whether its handler is still being executed."""
 
     @property
     def name(self) -> str: ...
     @property
     def is_inside(self) -> bool: ...
-    def leave_handler(self) -> None: ...
+    def mark_outside(self) -> None: ...
 
 
 class StuckHandlers:
     """Counts the handlers that ignore a timeout, a cancel or a stop, by their names.
 
-    A thread can't be stopped, and a coroutine may swallow its cancel. Their attempts are decided without them, their
-    slots are free; but each keeps its thread or task, and whatever it has locked.
+    A thread can't be stopped, and a coroutine may swallow its cancel. Their attempts are decided without them, and
+    their slots are free, but each keeps its thread or task, and its locks.
     """
 
     def __init__(self, most: float = inf, too_many: Callable[[], None] = lambda: None) -> None:
-        """`too_many` is called once, by the run that is stuck when `most` others are."""
+        """Calls `too_many` once, when more than `most` handlers are stuck."""
         self._most = most
         self._too_many = too_many
         self._runs: set[Held] = set()
@@ -42,13 +42,13 @@ class StuckHandlers:
         return len(self._runs)
 
     def __str__(self) -> str:
-        """Names and numbers, as in "import_orders (3), resize (1)"."""
+        """Returns names and numbers, as in "import_orders (3), resize (1)"."""
         with self._lock:
             counted = Counter(run.name for run in self._runs)
         return ", ".join(f"{name} ({count})" for name, count in counted.most_common())
 
     def add(self, run: Held) -> None:
-        """Counts the run, unless its handler has returned in the meantime."""
+        """Counts the attempt, unless its handler has returned in the meantime."""
         with self._lock:
             if run.is_inside:
                 self._runs.add(run)
@@ -58,7 +58,7 @@ class StuckHandlers:
             self._too_many()
 
     def discard(self, run: Held) -> None:
-        """The run's handler has returned. May be called by any thread."""
+        """Notes that the attempt's handler has returned. May be called by any thread."""
         with self._lock:
-            run.leave_handler()
+            run.mark_outside()
             self._runs.discard(run)

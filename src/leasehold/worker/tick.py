@@ -1,4 +1,4 @@
-"""One tick: due work in the caller's own process, for as long as that may run."""
+"""Runs one tick: due work in the caller's own process, for a limited time."""
 
 import asyncio
 import os
@@ -15,26 +15,28 @@ from leasehold.model.status import AttemptStatus
 from leasehold.runtime.supervise import cancel_all
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
+from leasehold.worker.claim_loop import FIRST_HESITATION, LONGEST_HESITATION
 from leasehold.worker.events import EventReporter
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.outage import Outage
-from leasehold.worker.session import FIRST_HESITATION, LONGEST_HESITATION, PRUNED_AT_ONCE, WorkerSession
+from leasehold.worker.session import WorkerSession
+from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import Threads
-from leasehold.worker.worker import MOST_ABANDONED, WorkerSettings
+from leasehold.worker.worker import MOST_ABANDONED
 
-# Whoever is killed at the end of its time can't give anything back: its jobs wait this long for another.
+# A process that is killed at the end of its time can't give its jobs back: they wait this long for another worker.
 LEASE = Leases(busy=timedelta(seconds=15), idle=timedelta(seconds=15))
 EMPTY_CLAIMS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a tick did. `ran` counts attempts that ended; some of them neither succeeded nor failed, as a snooze.
+    """What a tick did. `ran` counts attempts that ended; a snooze neither succeeded nor failed.
 
-    `given_back` were begun, and the time was over: they wait for the next, at no cost. `reclaimed` were held by
-    workers that are gone. `more`: there may be more that is due, tick again.
+    `given_back` counts jobs that still ran when the time was over: they run again, and no try was used. `reclaimed`
+    counts jobs that dead workers held. `more`: there may be more due jobs, tick again.
     """
 
     ran: int = 0
@@ -69,18 +71,18 @@ async def tick(
     facts = WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, {"tick": "yes"})
     registration = await store.join(Subscription(handlers.keys, settings.tenants), facts, LEASE.busy)
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
-    turn = _Turn(
+    session = WorkerSession(
         store, registration, handlers, threads, settings, open_store, EventReporter(count), StuckHandlers(), Outage()
     )
     try:
-        more = await turn.take(max_jobs, until)
+        more = await _Tick(session, settings.slots, until).run(max_jobs)
     finally:
         threads.shutdown(cancel_futures=True)
     return replace(count.ticked, more=more)
 
 
 class _Count:
-    """By what is told of once it is written: so it counts nothing that was fenced off."""
+    """Counts by events, which come once an end is written: counts nothing that was fenced off."""
 
     def __init__(self) -> None:
         self.ticked = Ticked()
@@ -98,76 +100,78 @@ class _Count:
         self.ticked = now
 
 
-class _Turn(WorkerSession):
-    """A session that neither sleeps nor listens: it takes what is due, and is over."""
+class _Tick:
+    """Claims due jobs, runs them, and ends: a session that neither sleeps nor listens."""
 
-    async def take(self, max_jobs: int, until: float) -> bool:
-        """Whether there may be more."""
-        keep = self._keep
-        others = [
-            keep("finisher", self._finish_on),
-            keep("voice", lambda: self._log_buffer.write_on(self._store, self._in_time)),
-        ]
+    def __init__(self, session: WorkerSession, slots: int, until: float) -> None:
+        self._session = session
+        self._ledger = session.ledger
+        self._slots = slots
+        self._until = until
+        self._beats = False
+
+    async def run(self, max_jobs: int) -> bool:
+        """Returns whether there may be more."""
+        session = self._session
+        writers = session.start_writers()
         at_once = asyncio.Event()
         at_once.set()
-        self._beats = False
         try:
             with suppress(RegistrationLost):
-                await self._bury()
-                more = await self._work(max_jobs, until)
-                await self._drain(at_once)
+                await session.upkeep.reclaim()
+                more = await self._work(max_jobs)
+                await session.drain(at_once)
                 return more
             return True
         finally:
-            self._stop_runs()
-            await cancel_all([*others])
-            self._forget_all()
+            self._ledger.lose_all()
+            await cancel_all(writers)
+            session.finisher.forget(list(self._ledger.attempts.values()))
             if self._beats:
-                await self._end_heartbeat()
-            with suppress(LeaseholdError):  # the tick is over, whatever the heartbeat had to say
-                if self._over.done():
-                    self._over.result()
+                await session.stop_heartbeat()
+            with suppress(LeaseholdError):  # the tick is over, whatever the heartbeat reported
+                session.raise_error()
 
-    async def _work(self, max_jobs: int, until: float) -> bool:
-        """Whether there may be more: unless a last look finds nothing, when nothing runs that could bring it."""
+    async def _work(self, max_jobs: int) -> bool:
+        """Returns whether there may be more: not if a last look finds nothing while nothing runs."""
         left, empty, more = max_jobs, 0, True
-        while left and not self._is_over(until):
-            room = min(left, self._settings.slots - len(self._runs))
+        while left and not self._is_over():
+            room = min(left, self._slots - len(self._ledger.attempts))
             if not room:
-                await self._any_ends(until)
+                await self._wait_for_an_end()
                 continue
-            claimed = await self._claim(self._store.claim, room)
-            self._start_all()
+            claimed = await self._ledger.claim(self._session.calls.store.claim, room)
+            self._session.starter.start_all()
             left -= len(claimed.claims)
             if claimed.claims:
                 empty = 0
-                self._begin_to_beat()
-            elif self._runs or self._freed.is_set():  # what runs, or ended just now, brings follow-ups and room
-                await self._any_ends(until)
+                self._start_heartbeat()
+            elif self._ledger.attempts or self._ledger.freed.is_set():  # what runs or just ended may bring more work
+                await self._wait_for_an_end()
             elif claimed.more and empty < EMPTY_CLAIMS:
                 await asyncio.sleep(min(FIRST_HESITATION * 2**empty, LONGEST_HESITATION))
                 empty += 1
             else:
                 more = claimed.more
                 break
-        while self._runs and not self._is_over(until):
-            await self._any_ends(until)
-        if not self._is_over(until):
-            await self._in_time(self._store.prune(PRUNED_AT_ONCE))
+        while self._ledger.attempts and not self._is_over():
+            await self._wait_for_an_end()
+        if not self._is_over():
+            await self._session.upkeep.prune()
         return more
 
-    def _is_over(self, until: float) -> bool:
-        return self._over.done() or monotonic() >= until
+    def _is_over(self) -> bool:
+        return self._session.is_over or monotonic() >= self._until
 
-    def _begin_to_beat(self) -> None:
-        """Only with something to hold: an empty tick costs no further connection."""
+    def _start_heartbeat(self) -> None:
+        """Starts the heartbeat with the first claim: an empty tick costs no further connection."""
         if not self._beats:
             self._beats = True
-            self._heartbeat.start()
+            self._session.heartbeat.start()
 
-    async def _any_ends(self, until: float) -> None:
-        """Since the last time: whatever ended during a claim has ended."""
+    async def _wait_for_an_end(self) -> None:
+        """Waits until an attempt has ended since the last wait, also during a claim, or the time is over."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, until - monotonic())):
-                await self._freed.wait()
-        self._freed.clear()
+            async with asyncio.timeout(max(0.0, self._until - monotonic())):
+                await self._ledger.freed.wait()
+        self._ledger.freed.clear()

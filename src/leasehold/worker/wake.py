@@ -8,8 +8,8 @@ The worker that was woken for a future job looks exactly when it is due. All oth
 a second later, in case that worker has died.
 
 A dispatcher in its tight loop neither takes nor sends tokens. So a burst of any size costs about one token for each
-dispatcher, and an idle worker costs none. There are never more tokens than dispatchers: a token says "look", and one
-who looks sees everything.
+dispatcher, and an idle worker costs none. There are never more tokens than dispatchers: a token says "look", and a
+loop that looks sees everything.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ class Reason(Enum):
 class WakeChain:
     """Tokens, a timer for the next due time or the fallback, and one for due times that another worker looks after.
 
-    A due time always comes from the store.
+    A due time always comes from the store. `may_be_chosen`: a producer may have chosen to wake this worker and no
+    other, so this worker has to wake another one if it can't take all ready jobs.
     """
 
     def __init__(self, dispatchers: int, fallback: timedelta) -> None:
@@ -44,6 +45,16 @@ class WakeChain:
         self._deputy: asyncio.TimerHandle | None = None
         self._lag = uniform(EARLIEST_DEPUTY, LATEST_DEPUTY)
         self.waiting = 0
+        self.may_be_chosen = True
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all dispatchers wait, and no token is on its way to one of them."""
+        return self.waiting == self._most and not self._tokens
+
+    @property
+    def deputy_is_set(self) -> bool:
+        return self._deputy is not None
 
     def wake(self, reason: Reason = Reason.NEWS) -> None:
         """Wakes one dispatcher; with a token for each already there, nothing is gained by one more."""
@@ -52,12 +63,12 @@ class WakeChain:
             self._available.release()
 
     def pass_on(self) -> None:
-        """From one who was woken and found work to the next. Who is alone has nobody to wake, least of all itself."""
+        """Wakes the next dispatcher, after one was woken and found work. A single dispatcher has no other to wake."""
         if self._most > 1:
             self.wake()
 
     def arm(self, next_due: timedelta | None) -> None:
-        """Replaces the timer, whatever it was set to: what the store says now is true, what it said before was."""
+        """Replaces the timer: the store's latest answer replaces all earlier ones."""
         due = float("inf") if next_due is None else max(0.0, next_due.total_seconds())
         fallback = self.fallback.total_seconds()
         reason = Reason.DUE if due <= fallback else Reason.FALLBACK
@@ -70,7 +81,7 @@ class WakeChain:
             self._timer = None
 
     def stand_in(self, next_due: timedelta | None) -> None:
-        """Sets the deputy's timer, unless it is set for an earlier time: who looks then learns of later ones."""
+        """Sets the deputy's timer, unless it is set for an earlier time: that look learns of later due times."""
         if next_due is None:
             return
         loop = asyncio.get_running_loop()
@@ -80,7 +91,7 @@ class WakeChain:
             self._deputy = loop.call_at(moment, self._look_as_deputy)
 
     def stand_down(self) -> None:
-        """Before a claim: it sees all that was announced before, and says when the next job is due."""
+        """Cancels the deputy's timer before a claim, which sees every announced job and returns the next due time."""
         if self._deputy is not None:
             self._deputy.cancel()
             self._deputy = None

@@ -1,95 +1,33 @@
-"""The worker: joins, works until told to stop, drains, leaves; joins again whenever it lost its registration."""
+"""The worker: connects, runs one session after the other, and ends when it is stopped."""
 
 import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING
 
-from leasehold.errors import InvalidInput, LeaseholdError, RegistrationLost, Unreachable
-from leasehold.model.bounds import problems_of_duration, problems_of_integer, problems_of_text
-from leasehold.model.duration import Duration, as_duration
-from leasehold.model.job import TenantId
+from leasehold.errors import LeaseholdError, RegistrationLost, Unreachable
 from leasehold.runtime.supervise import RestartPolicy
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Observer, nobody
 from leasehold.worker.events import EventReporter, events_log
 from leasehold.worker.handlers import Handlers
-from leasehold.worker.heartbeat import Leases
 from leasehold.worker.outage import Outage
 from leasehold.worker.session import WorkerSession
+from leasehold.worker.settings import WorkerSettings
+from leasehold.worker.state import WorkerState
 from leasehold.worker.stuck import StuckHandlers, TooManyStuck
 from leasehold.worker.threads import Threads
 
 log = logging.getLogger("leasehold.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-# Handlers in threads that nobody waits for any more, after a timeout or a lost lease, keep their thread to the end.
+# A handler in a thread whose attempt is over, by a timeout or a lost lease, keeps its thread to the end.
 MOST_ABANDONED = 1000
 # A worker with more stuck handlers than this and its slots ends. Each slot then still has a thread for its handler.
 MOST_STUCK = 100
-SHORTEST_FALLBACK = timedelta(seconds=0.1)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """`fallback` None: 60 s while wakes arrive, 2 s where they don't. `dispatchers` are claim loops side by side."""
-
-    slots: int = 10
-    dispatchers: int = 1
-    leases: Leases = field(default_factory=Leases)
-    notify: bool = True
-    fallback: timedelta | None = None
-    grace: timedelta = timedelta(seconds=30)
-    prune_every: timedelta = timedelta(hours=1)
-    tenants: tuple[TenantId, ...] | None = None
-    version: str = ""
-    metadata: dict[str, str] = field(default_factory=dict)
-
-    if TYPE_CHECKING:  # the constructor also takes the durations as text and as seconds
-
-        def __init__(
-            self,
-            slots: int = ...,
-            dispatchers: int = ...,
-            leases: Leases = ...,
-            notify: bool = ...,
-            fallback: Duration | None = ...,
-            grace: Duration = ...,
-            prune_every: Duration = ...,
-            tenants: tuple[TenantId, ...] | None = ...,
-            version: str = ...,
-            metadata: dict[str, str] = ...,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        for name in ("fallback", "grace", "prune_every"):
-            object.__setattr__(self, name, as_duration(getattr(self, name)))
-        if problems := list(self._problems()):
-            raise InvalidInput(
-                f"A worker can't work so: {'; '.join(problems)}.", fix="Nothing was started. Correct the settings."
-            )
-
-    def _problems(self) -> Iterator[str]:
-        yield from problems_of_integer("slots", self.slots, 1)
-        yield from problems_of_integer("dispatchers", self.dispatchers, 1)
-        yield from problems_of_duration("grace", self.grace)
-        yield from problems_of_duration("prune_every", self.prune_every)
-        yield from problems_of_text("version", self.version)
-        for name, value in self.metadata.items():
-            yield from problems_of_text("metadata", name)
-            yield from problems_of_text("metadata", value)
-        if self.fallback is None:
-            return
-        if problems := list(problems_of_duration("fallback", self.fallback)):
-            yield from problems
-        elif self.fallback < SHORTEST_FALLBACK:
-            shortest = SHORTEST_FALLBACK.total_seconds()
-            yield f"fallback={self.fallback} is shorter than {shortest:g} s, it would ask the database all the time"
 
 
 class Worker:
@@ -98,12 +36,11 @@ class Worker:
         worker = Worker(engine_for(url).open, handlers)
         await worker.run()      # until worker.stop()
 
-    `stop` lets running jobs end within the grace, gives the rest back without costing an attempt, and `run` returns.
-    A second `stop` ends the grace at once. What breaks meanwhile is mended: a lost database is waited for; a lost
-    registration is replaced, and the jobs that ran under it are stopped, since somebody else may have them now.
-    A handler that can't be stopped is left behind, with a warning in the log; if more than slots + 100 are, the
-    worker drains and `run` raises TooManyStuck.
-    `observe` is told what happens (leasehold.telemetry), on the loop that `run` runs on.
+    `stop` lets running jobs end within the grace, gives the rest back without using a try, and `run` returns. A
+    second `stop` ends the grace at once. The worker waits for a database that is away. If it loses its registration,
+    it joins again and stops the jobs that ran under the old one, since other workers may have them now. A handler
+    that can't be stopped is left behind, with a warning in the log; if more than slots + 100 are, the worker drains
+    and `run` raises TooManyStuck. `observe` is called with each event (leasehold.telemetry), on the loop of `run`.
     """
 
     def __init__(
@@ -144,7 +81,11 @@ class Worker:
     def wake(self) -> None:
         """Looks for work now, as after a wake. Not needed for correctness."""
         if self._session is not None:
-            self._session.wake()
+            self._session.chain.wake()
+
+    def state(self) -> WorkerState:
+        """Returns a snapshot of what the worker is doing, for tests and for people."""
+        return WorkerState() if self._session is None else self._session.state()
 
     @property
     def grace(self) -> timedelta:
@@ -153,7 +94,7 @@ class Worker:
     @property
     def running(self) -> int:
         """How many jobs it has claimed and not finished."""
-        return 0 if self._session is None else self._session.held
+        return 0 if self._session is None else self._session.ledger.count
 
     async def run(self) -> None:
         policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)

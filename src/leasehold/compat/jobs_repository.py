@@ -1,6 +1,5 @@
 """A queue by hand, for code that was written against a jobs repository: enqueue, claim, mark as done or failed."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -8,8 +7,9 @@ from os import getpid
 from random import random
 from socket import gethostname
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from leasehold.app.app import Leasehold
 from leasehold.config import VERSION
 from leasehold.errors import InvalidInput, PayloadInvalid, RegistrationLost
 from leasehold.model.backoff import SMALL_TEAM
@@ -18,26 +18,26 @@ from leasehold.model.dedupe import DEFAULT_TENANT, Mode, WhileActive, canonical_
 from leasehold.model.definition import Definition, OnExhausted
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.job import Claim, JobId
-from leasehold.model.outcome import Outcome, Raised, Released, Succeeded, decide
+from leasehold.model.outcome import Outcome, Raised, Succeeded, decide
 from leasehold.model.payload import encode_result
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Registration, Store, Subscription, WorkerFacts
+from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.fence import was_written
 from leasehold.worker.heartbeat import SHORTEST_LEASE
+from leasehold.worker.outage import Outage
+from leasehold.worker.store_calls import StoreCalls
 from leasehold.worker.upkeep import reclaim_orphans
-
-if TYPE_CHECKING:
-    from leasehold.app.app import Leasehold
 
 LEASE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueueJobInput:
-    """What `JobsRepository.enqueue` takes. Without `org_id` it is for the app's own tenant, or for `default`.
+    """A job for `JobsRepository.enqueue`. Without `org_id` it belongs to the app's own tenant, or to `default`.
 
-    `dedupe_key` or `dedupe`: no second job while one with this key is active, or for as long as `dedupe` says. A
-    `dedupe` without a key uses the one that `JobsRepository.dedupe_key` makes.
+    With `dedupe_key` or `dedupe` no second job is enqueued while one with this key is active, or for as long as
+    `dedupe` says. A `dedupe` without a key uses the key that `JobsRepository.dedupe_key` makes.
     """
 
     type: str
@@ -49,7 +49,7 @@ class EnqueueJobInput:
 
 
 class JobsRepository:
-    """Jobs by hand, within `app.open()`: you run them, it keeps the promises.
+    """Claims and marks jobs by hand, within `app.open()`: your code runs them.
 
         async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
             await jobs.enqueue(EnqueueJobInput("send_mail", org_id="acme", payload={"to": "ada@example.com"}))
@@ -57,22 +57,20 @@ class JobsRepository:
                 ...
                 await jobs.mark_success(claim)
 
-    Nothing marks "a job": it is the claim of one attempt that is marked. One that was lost raises RegistrationLost,
-    and
-    nothing is written. Claims hold for `lease` after the last claim, mark or `renew`; an enqueue renews nothing. A
-    type that neither the app nor the database knows is registered with the retries of `backoff` and 5 attempts, and
-    ends as `failed`; one that other code has registered stays as that code said. Leaving the block ends the claims
-    that were not marked: whoever claims next takes them for crashed.
+    A mark ends the claim of one attempt, never "the job". Marking a lost claim raises RegistrationLost and writes
+    nothing. Claims hold for `lease` after the last claim, mark or `renew`; an enqueue renews nothing. A type that
+    neither the app nor the database knows is registered with the retries of `backoff` and 5 attempts, and ends as
+    `failed`; the registration of other code stays as it is. Leaving the block ends the claims that were not marked:
+    the next claim counts them as crashed.
     """
 
-    def __init__(self, app: "Leasehold", types: Sequence[str] = (), lease: Duration = LEASE) -> None:
+    def __init__(self, app: Leasehold, types: Sequence[str] = (), lease: Duration = LEASE) -> None:
         self._app = app
         self._types = tuple(types) or tuple(app.handlers.keys)
         self._lease = _lease(lease)
-        self._registration: Registration | None = None
-        self._claiming = asyncio.Lock()
-        self._unmarked: set[Claim] = set()
-        self._claim_failed_at: float | None = None
+        self._calls: StoreCalls | None = None
+        self._ledger: ClaimLedger | None = None
+        self._strays_until = float("-inf")
         if not self._types:
             raise InvalidInput(
                 "a repository of no types would never claim anything. Nothing was opened.",
@@ -85,13 +83,15 @@ class JobsRepository:
         of_others = {registered.definition.key for registered in await store.definitions()} - ours.keys()
         await store.sync_definitions([ours.get(key) or _by_hand(key) for key in self._types if key not in of_others])
         facts = WorkerFacts(gethostname(), getpid(), VERSION, metadata={"repository": "yes"})
-        self._registration = await store.join(Subscription(self._types), facts, self._lease)
+        registration = await store.join(Subscription(self._types), facts, self._lease)
+        self._calls = StoreCalls(store, registration, self._lease, Outage())
+        self._ledger = ClaimLedger(self._calls)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        registration, self._registration = self._registration, None
-        if registration is not None:
-            await self._store.leave(registration)
+        calls, self._calls, self._ledger = self._calls, None, None
+        if calls is not None:
+            await calls.store.leave(calls.registration)
 
     async def enqueue(self, job: EnqueueJobInput) -> JobId:
         """Returns the id of the new job, or of the one that holds the dedupe key.
@@ -112,27 +112,29 @@ class JobsRepository:
         return (await options.aenqueue_key(job.type, dict(job.payload))).id
 
     async def claim(self, limit: int = 1) -> Sequence[Claim]:
-        """Up to `limit` due jobs. Before that, claims of workers that are gone are taken from them.
+        """Claims up to `limit` due jobs. Before that, the claims of dead workers are reclaimed.
 
         A claim's `payload` is JSON text, as it is stored.
+
+        If the answer to a claim is lost, the next claim gives its jobs back. The server may still be working on the
+        lost claim then, so each claim looks again until a lease has passed.
         """
         await self.renew()
         await reclaim_orphans(self._store)
-        async with self._claiming:  # one at a time: what another claim is about to return is no stray
-            await self._give_strays_back()
-            try:
-                claims = (await self._store.claim(self._held_registration(), limit)).claims
-            except BaseException:
-                self._claim_failed_at = monotonic()
-                raise
-            self._unmarked.update(claims)
-            return claims
+        ledger = self._open_ledger()
+        if monotonic() < self._strays_until:
+            ledger.expect_strays()
+        try:
+            return (await ledger.claim(self._store.claim, limit)).claims
+        except BaseException:
+            self._strays_until = monotonic() + self._lease.total_seconds()
+            raise
 
     async def mark_success(self, claim: Claim, result: Any = None) -> None:
         await self._mark(claim, Succeeded(None if result is None else encode_result(result)))
 
     async def mark_failure(self, claim: Claim, error: str, *, code: str = "error", final: bool = False) -> None:
-        """Queued again after its backoff, or ended when its attempts are used up, or at once if it is `final`."""
+        """Queues the job again after its backoff; ends it if its attempts are used up, or if it is `final`."""
         for name, value in (("error", error), ("code", code)):
             if not isinstance(value, str):
                 raise InvalidInput(
@@ -143,64 +145,58 @@ class JobsRepository:
 
     async def renew(self) -> None:
         """Extends the lease of all claims. Raises RegistrationLost when it had run out, and others have the jobs."""
-        registration = self._held_registration()
-        if not (await self._store.renew(registration, tuple(self._unmarked), self._lease)).alive:
+        registration = self._registration()
+        if not (await self._store.renew(registration, tuple(self._open_ledger().held), self._lease)).alive:
             raise _lost(f"worker {registration.worker} was evicted: nothing was called for a whole lease.")
-
-    async def _give_strays_back(self) -> None:
-        """What a claim took whose answer never came: nobody else would get it for as long as this registration is
-        renewed.
-
-        The server may still be at it when we look for the first time, so we look again until a lease has passed.
-        """
-        if self._claim_failed_at is None:
-            return
-        is_last_look = monotonic() - self._claim_failed_at > self._lease.total_seconds()
-        strays = [claim for claim in await self._store.held(self._held_registration()) if claim not in self._unmarked]
-        if strays:
-            await self._store.finish([(claim, decide(Released(), claim, random())) for claim in strays])
-        if is_last_look:
-            self._claim_failed_at = None
 
     async def _mark(self, claim: Claim, outcome: Outcome) -> None:
         verdict = decide(outcome, claim, random())
         fenced = await self._store.finish([(claim, verdict)])
-        self._unmarked.discard(claim)
+        self._open_ledger().remove_held(claim)
         if fenced and not await was_written(self._store, claim, verdict):
             raise _lost(f"job {claim.job} try {claim.tries} lost its lease.")
-        await self._store.renew(self._held_registration(), tuple(self._unmarked), self._lease)
+        await self._store.renew(self._registration(), tuple(self._open_ledger().held), self._lease)
 
     @property
     def _store(self) -> Store:
         return self._app.store
 
-    def _held_registration(self) -> Registration:
-        if self._registration is None:
-            raise InvalidInput(
-                "the repository is not open. Nothing was done.",
-                fix="Write: async with JobsRepository(app) as jobs: …",
-            )
-        return self._registration
+    def _registration(self) -> Registration:
+        if self._calls is None:
+            raise _not_open()
+        return self._calls.registration
+
+    def _open_ledger(self) -> ClaimLedger:
+        if self._ledger is None:
+            raise _not_open()
+        return self._ledger
 
     # -------------------------------------------------------------------------------------------- rules, as functions
 
     @staticmethod
     def backoff(attempts: int) -> timedelta:
-        """How long to wait after so many attempts: 1 s after none or one, then 2, 4, 8 s and so on, at most 60 s."""
+        """Returns the delay after so many attempts: 1 s after none or one, then 2, 4, 8 s and so on, at most 60 s."""
         return SMALL_TEAM.backoff.delay(max(1, attempts), jitter=0)
 
     @staticmethod
     def can_retry(status: str, attempts: int, max_attempts: int = SMALL_TEAM.max_attempts) -> bool:
-        """Not what has succeeded or runs; anything else while attempts are left."""
+        """Returns whether attempts are left and the job has neither succeeded nor runs."""
         return parse_status(status) not in (Status.SUCCEEDED, Status.RUNNING) and attempts < max_attempts
 
     @staticmethod
     def dedupe_key(type: str, org_id: str | None, payload: Mapping[str, Any]) -> str:  # noqa: A002
-        """`<type>::<org_id or global>::<payload as JSON with sorted keys>`: the same for equal jobs.
+        """Returns `<type>::<org_id or global>::<payload as JSON with sorted keys>`: the same for equal jobs.
 
-        At most 1,000 characters: of a longer one, the JSON is written as `sha256:` and its hash.
+        At most 1,000 characters: in a longer key, `sha256:` and a hash replace the JSON.
         """
         return canonical_key(type, org_id, payload)
+
+
+def _not_open() -> InvalidInput:
+    return InvalidInput(
+        "the repository is not open. Nothing was done.",
+        fix="Write: async with JobsRepository(app) as jobs: …",
+    )
 
 
 def _by_hand(key: str) -> Definition:

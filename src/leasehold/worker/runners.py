@@ -1,0 +1,97 @@
+"""Runs a handler: a coroutine on the loop, any other function in a thread."""
+
+import contextvars
+from asyncio import AbstractEventLoop
+from collections.abc import Awaitable
+from functools import partial
+from time import monotonic
+from types import CoroutineType
+from typing import Any, Protocol, cast
+
+from leasehold.faults import reach
+from leasehold.model.outcome import Outcome
+from leasehold.worker.copies import contained, end_a_copy
+from leasehold.worker.handlers import Handler
+from leasehold.worker.job import Job
+from leasehold.worker.outcomes import NOTHING_RETURNED, outcome_of_result
+from leasehold.worker.threads import Threads
+
+
+class Running(Protocol):
+    """The attempt whose handler is run. `is_inside` is True while the handler's code executes."""
+
+    handler: Handler
+    job: Job
+    is_inside: bool
+    ended: bool
+    in_thread_since: float | None
+
+    def leave_handler(self) -> None: ...
+
+
+def start_coroutine(attempt: Running, payload: Any, born: int) -> "Outcome | CoroutineType[Any, Any, Outcome]":
+    """Takes the coroutine's first step. Returns the outcome, or the rest to await.
+
+    Most handlers end within their first step. Only a handler that waits gets a wrapper, which costs 1 µs.
+    """
+    reach("before_run")
+    awaitable = attempt.handler.call(attempt.job, payload)
+    steps = awaitable if awaitable.__class__ is CoroutineType else awaitable.__await__()
+    attempt.is_inside = True
+    try:
+        rest = contained(steps, steps.send(None), born)
+    except StopIteration as returned:
+        end_a_copy(born)
+        result = returned.value
+    except BaseException as error:
+        end_a_copy(born, error)
+        attempt.leave_handler()
+        raise
+    else:
+        return cast("CoroutineType[Any, Any, Outcome]", _finish_coroutine(attempt, rest))
+    attempt.leave_handler()
+    return NOTHING_RETURNED if result is None else outcome_of_result(result)
+
+
+async def _finish_coroutine(attempt: Running, rest: Awaitable[Any]) -> Outcome:
+    try:
+        return outcome_of_result(await rest)
+    finally:
+        attempt.leave_handler()
+
+
+def run_in_thread(
+    attempt: Running, payload: Any, born: int, loop: AbstractEventLoop, threads: Threads
+) -> Awaitable[Outcome]:
+    """Runs the handler in a thread. Raises ThreadRefused, and does not call it, if the system starts no thread."""
+    reach("before_run")
+    call = partial(contextvars.copy_context().run, _call_in_thread, attempt, payload, born)
+    attempt.job._in_thread = True
+    return loop.run_in_executor(threads, call)
+
+
+def _call_in_thread(attempt: Running, payload: Any, born: int) -> Outcome:
+    """Calls the handler. Turns StopIteration and GeneratorExit into RuntimeError, as coroutines do.
+
+    A future can't pass these two on: a coroutine that awaits the future would wait for ever, or be closed.
+    """
+    attempt.in_thread_since = monotonic()
+    attempt.is_inside = True
+    job = attempt.job
+    try:
+        if attempt.ended:  # stopped while its thread was started
+            return NOTHING_RETURNED
+        outcome = outcome_of_result(attempt.handler.call(job, payload))
+        end_a_copy(born)
+        if job._transaction is not None:
+            job._transaction.end_in_thread(outcome)
+        return outcome
+    except BaseException as error:
+        end_a_copy(born, error)
+        if job._transaction is not None:
+            job._transaction.roll_back_in_thread()
+        if isinstance(error, StopIteration | GeneratorExit):
+            raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+        raise
+    finally:
+        attempt.leave_handler()
