@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.conftest import Clock
-from tests.detours import through_a_pooler, without_notifications
+from tests.lossy_proxies import through_a_pooler, without_notifications
 from tests.postgres.race_tools import Connections, Raw
 from tests.store.bench import HOUR, LEASE, Bench
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from tests.detours import through_a_pooler
+from tests.lossy_proxies import through_a_pooler
 from tests.worker.proxy import Proxy
 
 from leasehold.engines import engine_for

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
 import pytest
-from tests.detours import through_a_pooler
+from tests.lossy_proxies import through_a_pooler
 from tests.postgres.race_tools import Connections, Raw, blocked, postgres
 from tests.store.bench import ACME, HOUR
 

@@ -10,7 +10,7 @@ from tests.testing.payments import app, bank, charge, charge_order, charge_order
 
 from leasehold import InvalidInput, Leasehold
 from leasehold.errors import BlockingCall
-from leasehold.testing import Crashes, Effect, Rehearsal, crashes
+from leasehold.testing import Crashes, Effect, QueueTester, crashes
 
 KEYED = Effect(charge, key="idempotency_key")
 
@@ -24,7 +24,7 @@ def verdicts(found: Crashes) -> dict[str, str]:
     return {str(crash.boundary): crash.verdict for crash in found.crashes}
 
 
-def test_a_planted_double_charge_is_found(leasehold: Rehearsal) -> None:
+def test_a_planted_double_charge_is_found(leasehold: QueueTester) -> None:
     found = leasehold.crashes("acme", charge_order.bind(order=7), effects=[charge])
     with pytest.raises(AssertionError) as caught:
         found.assert_once()
@@ -47,7 +47,7 @@ make it in a transaction that is committed with the job's own end, or not at all
     )
 
 
-def test_with_an_idempotency_key_it_happens_once(leasehold: Rehearsal) -> None:
+def test_with_an_idempotency_key_it_happens_once(leasehold: QueueTester) -> None:
     found = leasehold.crashes("acme", charge_order_once.bind(order=7), effects=[KEYED])
     found.assert_once()
     assert len(found.crashes) == 8
@@ -56,7 +56,7 @@ def test_with_an_idempotency_key_it_happens_once(leasehold: Rehearsal) -> None:
 
 @pytest.mark.faults
 def test_who_stands_still_is_let_go_for_a_lock_and_not_by_the_clock(
-    leasehold: Rehearsal, monkeypatch: pytest.MonkeyPatch
+    leasehold: QueueTester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However slow the second worker is: else the first would still be in time, and nothing doubled."""
     monkeypatch.setattr(crashes, "PATIENCE_WITH_LOCKS", 0.0)
@@ -66,13 +66,13 @@ def test_who_stands_still_is_let_go_for_a_lock_and_not_by_the_clock(
 
 
 @pytest.mark.faults
-def test_a_key_that_is_named_and_not_passed_helps_nobody(leasehold: Rehearsal) -> None:
+def test_a_key_that_is_named_and_not_passed_helps_nobody(leasehold: QueueTester) -> None:
     found = leasehold.crashes("acme", charge_order.bind(order=7), effects=[KEYED])
     assert found["killed: in charge, its effect made"].verdict == "DOUBLED"
 
 
 @pytest.mark.faults
-def test_effects_that_are_awaited_and_methods_of_objects_are_seen_as_well(leasehold: Rehearsal) -> None:
+def test_effects_that_are_awaited_and_methods_of_objects_are_seen_as_well(leasehold: QueueTester) -> None:
     awaited = leasehold.crashes("acme", payments.charge_order_awaiting.bind(7), effects=[payments.acharge])
     assert verdicts(awaited)["lease lost: before acharge"] == "DOUBLED"
     assert verdicts(awaited)["killed: before acharge"] == "once"
@@ -82,7 +82,7 @@ def test_effects_that_are_awaited_and_methods_of_objects_are_seen_as_well(leaseh
 
 
 @pytest.mark.faults
-async def test_an_async_test_awaits_the_crashes(leasehold: Rehearsal) -> None:
+async def test_an_async_test_awaits_the_crashes(leasehold: QueueTester) -> None:
     with pytest.raises(BlockingCall, match=r"await leasehold.acrashes\(…\)"):
         leasehold.crashes("acme", charge_order.bind(order=7), effects=[charge])
     found = await leasehold.acrashes("acme", charge_order_once.bind(order=7), effects=[KEYED])
@@ -90,7 +90,7 @@ async def test_an_async_test_awaits_the_crashes(leasehold: Rehearsal) -> None:
 
 
 @pytest.mark.faults
-def test_of_several_effects_each_has_its_boundaries(leasehold: Rehearsal) -> None:
+def test_of_several_effects_each_has_its_boundaries(leasehold: QueueTester) -> None:
     found = leasehold.crashes("acme", payments.charge_and_mail.bind(7), effects=[KEYED, payments.send_mail])
     assert (found.expected, len(found.crashes)) == (2, 12)
     assert verdicts(found)["killed: in charge, its effect made"] == "once"
@@ -98,14 +98,14 @@ def test_of_several_effects_each_has_its_boundaries(leasehold: Rehearsal) -> Non
 
 
 @pytest.mark.faults
-def test_a_handler_that_asks_again_by_itself_is_found_by_a_lost_answer(leasehold: Rehearsal) -> None:
+def test_a_handler_that_asks_again_by_itself_is_found_by_a_lost_answer(leasehold: QueueTester) -> None:
     found = leasehold.crashes("acme", payments.charge_stubbornly.bind(7), effects=[charge])
     lost = found["answer lost: in charge, its effect made"]
     assert (lost.verdict, lost.seen, lost.tries) == ("DOUBLED", 2, 1)
 
 
 @pytest.mark.faults
-def test_what_may_run_only_once_loses_its_effects(leasehold: Rehearsal) -> None:
+def test_what_may_run_only_once_loses_its_effects(leasehold: QueueTester) -> None:
     found = leasehold.crashes("acme", payments.charge_without_a_second_chance.bind(7), effects=[KEYED])
     lost = found["killed: before charge"]
     assert (lost.verdict, lost.status) == ("LOST", "dead letter")
@@ -117,7 +117,7 @@ def test_what_may_run_only_once_loses_its_effects(leasehold: Rehearsal) -> None:
 
 
 @pytest.fixture
-def bookings(leasehold: Rehearsal) -> "Bookings":
+def bookings(leasehold: QueueTester) -> "Bookings":
     made = Bookings(leasehold.url)
     made.ask("create table bookings (order_number int, mark text primary key)")
     return made
@@ -143,7 +143,7 @@ class Bookings:
 
 
 @pytest.mark.faults
-def test_rows_of_a_transaction_without_a_key_are_doubled(leasehold: Rehearsal, bookings: Bookings) -> None:
+def test_rows_of_a_transaction_without_a_key_are_doubled(leasehold: QueueTester, bookings: Bookings) -> None:
     found = leasehold.crashes("acme", payments.book.bind(7), effects=[payments.last_thought], count=bookings.count)
     assert verdicts(found) == {
         "killed: before it begins": "once",
@@ -158,14 +158,14 @@ def test_rows_of_a_transaction_without_a_key_are_doubled(leasehold: Rehearsal, b
 
 
 @pytest.mark.faults
-def test_rows_of_a_transaction_that_knows_the_job_are_there_once(leasehold: Rehearsal, bookings: Bookings) -> None:
+def test_rows_of_a_transaction_that_knows_the_job_are_there_once(leasehold: QueueTester, bookings: Bookings) -> None:
     """While its lease is lost, the first run's open transaction makes the second one wait."""
     effects = [payments.last_thought]
     leasehold.crashes("acme", payments.book_once.bind(7), effects=effects, count=bookings.count).assert_once()
 
 
 @pytest.mark.faults
-def test_each_run_may_begin_on_data_of_its_own(leasehold: Rehearsal, bookings: Bookings) -> None:
+def test_each_run_may_begin_on_data_of_its_own(leasehold: QueueTester, bookings: Bookings) -> None:
     numbers: list[int] = []
 
     def fresh(number: int) -> object:
@@ -180,7 +180,7 @@ def test_each_run_may_begin_on_data_of_its_own(leasehold: Rehearsal, bookings: B
 # --------------------------------------------------------------------------------------------------- what is refused
 
 
-def test_what_cant_be_seen_is_refused(leasehold: Rehearsal) -> None:
+def test_what_cant_be_seen_is_refused(leasehold: QueueTester) -> None:
     job = charge_order.bind(order=7)
     with pytest.raises(InvalidInput, match="without effects and without a count"):
         leasehold.crashes("acme", job)
@@ -193,7 +193,7 @@ def test_what_cant_be_seen_is_refused(leasehold: Rehearsal) -> None:
     leasehold.assert_none()
 
 
-def test_an_undisturbed_run_must_make_its_effect(leasehold: Rehearsal) -> None:
+def test_an_undisturbed_run_must_make_its_effect(leasehold: QueueTester) -> None:
     with pytest.raises(InvalidInput, match="an undisturbed run of charge_order made no effect that could be seen"):
         leasehold.crashes("acme", charge_order.bind(order=7), effects=[payments.send_mail])
     leasehold.fail(charge_order, ValueError("no money"), times=100)
@@ -201,7 +201,7 @@ def test_an_undisturbed_run_must_make_its_effect(leasehold: Rehearsal) -> None:
         leasehold.crashes("acme", charge_order.bind(order=7), effects=[charge])
 
 
-def test_what_breaks_in_a_process_of_the_kit_is_told(leasehold: Rehearsal) -> None:
+def test_what_breaks_in_a_process_of_the_kit_is_told(leasehold: QueueTester) -> None:
     def break_down() -> None:
         raise OSError("out of files")
 

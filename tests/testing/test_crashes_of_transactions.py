@@ -7,7 +7,7 @@ import pytest
 from tests.testing import ledgers
 
 from leasehold import Leasehold
-from leasehold.testing import Rehearsal
+from leasehold.testing import QueueTester
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def ask(url: str, statement: str) -> int:
     return asyncio.run(ask())
 
 
-def test_an_effect_in_the_finishing_transaction_needs_no_key(leasehold: Rehearsal) -> None:
+def test_an_effect_in_the_finishing_transaction_needs_no_key(leasehold: QueueTester) -> None:
     ask(leasehold.url, "create table entries (amount int)")
     found = leasehold.crashes(
         "acme",

@@ -18,7 +18,7 @@ from tests.testing.shop import (
 from leasehold import Fail, InvalidInput, Job, Leasehold, PayloadInvalid, Snooze, Status
 from leasehold.errors import BlockingCall, UnknownDefinition
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
-from leasehold.testing import Rehearsal
+from leasehold.testing import QueueTester
 
 acme = app.tenant("acme")
 
@@ -26,13 +26,13 @@ acme = app.tenant("acme")
 # --------------------------------------------------------------------------------------------------------------- call
 
 
-def test_a_call_goes_through_json_both_ways_and_no_queue(leasehold: Rehearsal) -> None:
+def test_a_call_goes_through_json_both_ways_and_no_queue(leasehold: QueueTester) -> None:
     assert leasehold.call("acme", sync_folder, provider_id="p_9") == "acme:p_9:/"
     assert leasehold.call("acme", send_invoice, 7, due=date(2026, 11, 16)) == "2026-11-16"
     leasehold.assert_none()
 
 
-def test_a_call_raises_what_the_handler_raises_or_would_be_refused_for(leasehold: Rehearsal) -> None:
+def test_a_call_raises_what_the_handler_raises_or_would_be_refused_for(leasehold: QueueTester) -> None:
     with pytest.raises(Fail, match="no such order"):
         leasehold.call("acme", refuse)
     with pytest.raises(Snooze):
@@ -43,7 +43,7 @@ def test_a_call_raises_what_the_handler_raises_or_would_be_refused_for(leasehold
         leasehold.call("acme", give_an_object)
 
 
-async def test_on_a_loop_a_call_is_awaited(leasehold: Rehearsal) -> None:
+async def test_on_a_loop_a_call_is_awaited(leasehold: QueueTester) -> None:
     assert await leasehold.acall("acme", send_invoice, 7) is None
     assert await leasehold.acall("acme", sync_folder, "p_9") == "acme:p_9:/"
     assert leasehold.call("acme", sync_folder, "p_9") == "acme:p_9:/"
@@ -51,7 +51,7 @@ async def test_on_a_loop_a_call_is_awaited(leasehold: Rehearsal) -> None:
         leasehold.call("acme", send_invoice, 7)
 
 
-def test_a_call_has_no_transaction_to_finish_in(leasehold: Rehearsal) -> None:
+def test_a_call_has_no_transaction_to_finish_in(leasehold: QueueTester) -> None:
     with pytest.raises(InvalidInput, match="this job is run by no worker"):
         leasehold.call("acme", enter_in_the_books)
 
@@ -59,7 +59,7 @@ def test_a_call_has_no_transaction_to_finish_in(leasehold: Rehearsal) -> None:
 # ------------------------------------------------------------------------------------------------------------- inline
 
 
-def test_inline_an_enqueue_returns_when_its_job_has_run(leasehold: Rehearsal) -> None:
+def test_inline_an_enqueue_returns_when_its_job_has_run(leasehold: QueueTester) -> None:
     with leasehold.inline():
         placed = acme.enqueue(sync_folder, provider_id="p_9")
         job = leasehold.job(placed)
@@ -68,7 +68,7 @@ def test_inline_an_enqueue_returns_when_its_job_has_run(leasehold: Rehearsal) ->
     assert leasehold.job().status == "queued"
 
 
-def test_inline_what_a_job_enqueues_has_run_as_well(leasehold: Rehearsal) -> None:
+def test_inline_what_a_job_enqueues_has_run_as_well(leasehold: QueueTester) -> None:
     with leasehold.inline():
         acme.enqueue(close_year)
     assert [(job.definition, job.status) for job in leasehold.jobs()] == [
@@ -79,7 +79,7 @@ def test_inline_what_a_job_enqueues_has_run_as_well(leasehold: Rehearsal) -> Non
     ]
 
 
-async def test_inline_works_for_what_is_awaited(leasehold: Rehearsal) -> None:
+async def test_inline_works_for_what_is_awaited(leasehold: QueueTester) -> None:
     with leasehold.inline():
         await acme.aenqueue(close_month, [1, 2])
         assert {job.status for job in leasehold.jobs()} == {"succeeded"}
@@ -88,7 +88,7 @@ async def test_inline_works_for_what_is_awaited(leasehold: Rehearsal) -> None:
     assert [job.status for job in leasehold.jobs()] == ["succeeded"] * 7
 
 
-def test_inline_errors_surface_and_are_recorded(leasehold: Rehearsal) -> None:
+def test_inline_errors_surface_and_are_recorded(leasehold: QueueTester) -> None:
     leasehold.fail(send_invoice, TimeoutError("the mail server sleeps"))
     with leasehold.inline(), pytest.raises(TimeoutError, match="the mail server sleeps"):
         acme.enqueue(send_invoice, 7)
@@ -99,7 +99,7 @@ def test_inline_errors_surface_and_are_recorded(leasehold: Rehearsal) -> None:
     assert leasehold.job().status == "failed"
 
 
-def test_inline_many_run_and_what_is_not_due_waits(leasehold: Rehearsal) -> None:
+def test_inline_many_run_and_what_is_not_due_waits(leasehold: QueueTester) -> None:
     with leasehold.inline():
         acme.options(delay="5m").enqueue(send_invoice, 0)
         acme.enqueue_many(send_invoice.bind(number) for number in (1, 2))
@@ -107,7 +107,7 @@ def test_inline_many_run_and_what_is_not_due_waits(leasehold: Rehearsal) -> None
     assert [job.display for job in leasehold.jobs()] == ["scheduled", "succeeded", "succeeded", "retrying"]
 
 
-async def test_inline_many_that_are_awaited_have_run_too(leasehold: Rehearsal) -> None:
+async def test_inline_many_that_are_awaited_have_run_too(leasehold: QueueTester) -> None:
     with leasehold.inline():
         await acme.aenqueue_many([send_invoice.bind(1), close_month.bind([2, 3])])
         assert {job.status for job in leasehold.jobs()} == {"succeeded"}
@@ -118,7 +118,7 @@ async def test_inline_many_that_are_awaited_have_run_too(leasehold: Rehearsal) -
     assert leasehold.job().status == "queued"
 
 
-def test_inline_many_of_another_app_only_wait(leasehold: Rehearsal) -> None:
+def test_inline_many_of_another_app_only_wait(leasehold: QueueTester) -> None:
     other = Leasehold(leasehold.url)
 
     @other.job
@@ -131,7 +131,7 @@ def test_inline_many_of_another_app_only_wait(leasehold: Rehearsal) -> None:
 
 
 @pytest.mark.leasehold_inline
-def test_a_marked_test_is_inline_as_a_whole(leasehold: Rehearsal) -> None:
+def test_a_marked_test_is_inline_as_a_whole(leasehold: QueueTester) -> None:
     acme.enqueue(sync_folder, provider_id="p_9")
     assert leasehold.job().status == "succeeded"
 
@@ -139,7 +139,7 @@ def test_a_marked_test_is_inline_as_a_whole(leasehold: Rehearsal) -> None:
 # -------------------------------------------------------------------------------------------------------------- drain
 
 
-def test_a_drain_runs_what_is_due_and_what_that_enqueues(leasehold: Rehearsal) -> None:
+def test_a_drain_runs_what_is_due_and_what_that_enqueues(leasehold: QueueTester) -> None:
     acme.enqueue(close_year)
     app.tenant("globex").enqueue(sync_folder, provider_id="p_9")
     acme.options(delay="1h").enqueue(sync_folder, provider_id="p_8")
@@ -148,7 +148,7 @@ def test_a_drain_runs_what_is_due_and_what_that_enqueues(leasehold: Rehearsal) -
     assert leasehold.drain() == 0
 
 
-def test_a_drain_that_advances_goes_over_delays_and_backoffs(leasehold: Rehearsal) -> None:
+def test_a_drain_that_advances_goes_over_delays_and_backoffs(leasehold: QueueTester) -> None:
     leasehold.fail(send_invoice, TimeoutError("x"), times=3)
     began = leasehold.clock.now()
     acme.options(delay="1d").enqueue(send_invoice, 7)
@@ -163,7 +163,7 @@ def test_a_drain_that_advances_goes_over_delays_and_backoffs(leasehold: Rehearsa
     assert leasehold.clock.now() - began >= timedelta(days=1, seconds=60 + 3600)
 
 
-async def test_on_a_loop_a_drain_is_awaited(leasehold: Rehearsal) -> None:
+async def test_on_a_loop_a_drain_is_awaited(leasehold: QueueTester) -> None:
     await acme.aenqueue(close_month, [1, 2])
     with pytest.raises(BlockingCall, match=r"await leasehold.adrain\(…\)"):
         leasehold.drain()
@@ -173,7 +173,7 @@ async def test_on_a_loop_a_drain_is_awaited(leasehold: Rehearsal) -> None:
     assert await leasehold.adrain(advance=True) == 1
 
 
-def test_a_drain_ends_though_something_is_held_back(leasehold: Rehearsal) -> None:
+def test_a_drain_ends_though_something_is_held_back(leasehold: QueueTester) -> None:
     acme.enqueue(sync_folder, provider_id="p_9")
     app.tenant("globex").enqueue(sync_folder, provider_id="p_9")
     leasehold._ask(lambda opened: opened.store.pause(Scope(ScopeKind.TENANT, "acme"), Pause("moving")))
@@ -181,13 +181,13 @@ def test_a_drain_ends_though_something_is_held_back(leasehold: Rehearsal) -> Non
     assert [job.status for job in leasehold.jobs()] == ["queued", "succeeded"]
 
 
-def test_a_drain_that_would_go_on_for_ever_is_stopped(leasehold: Rehearsal) -> None:
+def test_a_drain_that_would_go_on_for_ever_is_stopped(leasehold: QueueTester) -> None:
     acme.enqueue(wait_for_the_carrier)
     with pytest.raises(AssertionError, match=r"stopped after 20 runs: does a job enqueue itself, or snooze"):
         leasehold.drain(advance=True, max_jobs=20)
 
 
-def test_with_more_slots_jobs_run_side_by_side(leasehold: Rehearsal) -> None:
+def test_with_more_slots_jobs_run_side_by_side(leasehold: QueueTester) -> None:
     acme.enqueue_many(send_invoice.bind(number) for number in range(100))
     leasehold._ask(lambda opened: opened.store.limit(Scope(ScopeKind.TENANT, "acme"), Limits(max_running=2)))
     assert leasehold.drain(slots=10) == 100
@@ -196,7 +196,7 @@ def test_with_more_slots_jobs_run_side_by_side(leasehold: Rehearsal) -> None:
 # --------------------------------------------------------------------------------------------------------- the clock
 
 
-def test_the_clock_decides_what_is_due(leasehold: Rehearsal) -> None:
+def test_the_clock_decides_what_is_due(leasehold: QueueTester) -> None:
     acme.options(delay="1h").enqueue(sync_folder, provider_id="p_9")
     leasehold.clock.advance("59m")
     assert (leasehold.drain(), leasehold.job().display) == (0, "scheduled")
@@ -204,7 +204,7 @@ def test_the_clock_decides_what_is_due(leasehold: Rehearsal) -> None:
     assert (leasehold.drain(), leasehold.job().display) == (1, "succeeded")
 
 
-def test_a_frozen_clock_stands_still_until_it_is_moved(leasehold: Rehearsal) -> None:
+def test_a_frozen_clock_stands_still_until_it_is_moved(leasehold: QueueTester) -> None:
     moment = leasehold.freeze("2027-03-13T12:00Z")
     assert moment == datetime(2027, 3, 13, 12, tzinfo=UTC)
     acme.options(at=datetime(2027, 3, 13, 13, tzinfo=UTC)).enqueue(send_invoice, 7)
@@ -217,7 +217,7 @@ def test_a_frozen_clock_stands_still_until_it_is_moved(leasehold: Rehearsal) -> 
     assert leasehold.clock.now() < moment
 
 
-def test_a_clock_refuses_what_is_no_moment_and_never_goes_back(leasehold: Rehearsal) -> None:
+def test_a_clock_refuses_what_is_no_moment_and_never_goes_back(leasehold: QueueTester) -> None:
     with pytest.raises(InvalidInput, match="is not a moment"):
         leasehold.freeze("noon")
     with pytest.raises(InvalidInput, match="has no timezone"):
@@ -229,7 +229,7 @@ def test_a_clock_refuses_what_is_no_moment_and_never_goes_back(leasehold: Rehear
 # ---------------------------------------------------------------------------------------------------------- failures
 
 
-def test_injected_failures_come_first_and_then_the_handler_runs(leasehold: Rehearsal) -> None:
+def test_injected_failures_come_first_and_then_the_handler_runs(leasehold: QueueTester) -> None:
     leasehold.fail(send_invoice, TimeoutError("first"))
     leasehold.fail("send_invoice", ConnectionError)
     acme.enqueue(send_invoice, 7)
@@ -238,7 +238,7 @@ def test_injected_failures_come_first_and_then_the_handler_runs(leasehold: Rehea
     assert leasehold.job().status == "succeeded"
 
 
-def test_an_injected_failure_ends_with_its_test(leasehold: Rehearsal) -> None:
+def test_an_injected_failure_ends_with_its_test(leasehold: QueueTester) -> None:
     """The one before, or after, has left nothing behind."""
     handler = app.handlers["send_invoice"]
     leasehold.fail(send_invoice, TimeoutError("never raised"))
@@ -249,7 +249,7 @@ def test_an_injected_failure_ends_with_its_test(leasehold: Rehearsal) -> None:
     assert leasehold.job().status == "succeeded"
 
 
-def test_failures_of_what_is_unknown_or_of_no_number_are_refused(leasehold: Rehearsal) -> None:
+def test_failures_of_what_is_unknown_or_of_no_number_are_refused(leasehold: QueueTester) -> None:
     with pytest.raises(UnknownDefinition, match="send_invoice"):
         leasehold.fail("send_invoce", TimeoutError("x"))
     with pytest.raises(InvalidInput, match="times=0"):

@@ -7,25 +7,29 @@ from tests.testing import shop
 from tests.testing.shop import app, close_month, hold_on, sync_folder
 
 from leasehold import InvalidInput, Leasehold
-from leasehold.testing import Rehearsal, WorkerProcess
+from leasehold.testing import QueueTester, WorkerProcess
 from leasehold.testing.process import target_of
 
 acme = app.tenant("acme")
 
 
-def test_a_worker_process_runs_what_is_enqueued(leasehold: Rehearsal, leasehold_worker: WorkerProcess) -> None:
+def test_a_worker_process_runs_what_is_enqueued(leasehold: QueueTester, leasehold_worker: WorkerProcess) -> None:
     assert leasehold_worker.pid != os.getpid()
     placed = acme.enqueue(sync_folder, provider_id="p_9")
     assert leasehold.wait_for(placed).result == "acme:p_9:/"
     assert leasehold_worker.wait_for_event("job.ended", placed.id)["attempt_status"] == "succeeded"
 
 
-async def test_an_async_test_waits_for_it_by_awaiting(leasehold: Rehearsal, leasehold_worker: WorkerProcess) -> None:
+async def test_an_async_test_waits_for_it_by_awaiting(
+    leasehold: QueueTester, leasehold_worker: WorkerProcess
+) -> None:
     placed = await acme.aenqueue(close_month, [1])
     assert (await leasehold.await_for(placed)).status == "succeeded"
 
 
-def test_what_a_killed_worker_ran_is_given_to_another(leasehold: Rehearsal, leasehold_worker: WorkerProcess) -> None:
+def test_what_a_killed_worker_ran_is_given_to_another(
+    leasehold: QueueTester, leasehold_worker: WorkerProcess
+) -> None:
     placed = acme.enqueue(hold_on)
     leasehold_worker.wait_for_event("job.started", placed.id)
     leasehold_worker.kill()
@@ -36,7 +40,7 @@ def test_what_a_killed_worker_ran_is_given_to_another(leasehold: Rehearsal, leas
 
 
 def test_a_paused_worker_does_nothing_until_it_is_resumed(
-    leasehold: Rehearsal, leasehold_worker: WorkerProcess
+    leasehold: QueueTester, leasehold_worker: WorkerProcess
 ) -> None:
     leasehold_worker.pause()
     placed = acme.enqueue(sync_folder, provider_id="p_9")
@@ -46,7 +50,7 @@ def test_a_paused_worker_does_nothing_until_it_is_resumed(
     assert leasehold.wait_for(placed).status == "succeeded"
 
 
-def test_a_stopped_worker_gives_back_what_it_ran_and_can_be_started_again(leasehold: Rehearsal) -> None:
+def test_a_stopped_worker_gives_back_what_it_ran_and_can_be_started_again(leasehold: QueueTester) -> None:
     with leasehold.worker(slots=1, grace="0s") as worker:
         first = worker.pid
         placed = acme.enqueue(hold_on)
@@ -62,8 +66,8 @@ def test_a_stopped_worker_gives_back_what_it_ran_and_can_be_started_again(leaseh
             worker.start()
 
 
-def test_a_worker_that_cant_start_says_why(leasehold: Rehearsal) -> None:
-    broken = Rehearsal(app, leasehold.url, target="tests.testing.nowhere:app")
+def test_a_worker_that_cant_start_says_why(leasehold: QueueTester) -> None:
+    broken = QueueTester(app, leasehold.url, target="tests.testing.nowhere:app")
     with pytest.raises(AssertionError, match=r"LH-5001: tests\.testing\.nowhere"), broken.worker():
         pass
     broken.close()

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from tests.conftest import eventually
-from tests.detours import through_a_pooler, without_notifications
+from tests.lossy_proxies import through_a_pooler, without_notifications
 from tests.worker.shop import ACME, Doors, Shop, only
 
 from leasehold.engines import engine_for

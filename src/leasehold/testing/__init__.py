@@ -1,10 +1,10 @@
-"""For users' tests. The pytest plugin beside this gives a test the fixture `leasehold`, a Rehearsal of its app."""
+"""For users' tests. The pytest plugin beside this gives a test the fixture `leasehold`, a QueueTester of its app."""
 
 from leasehold.testing.clock import Clock
 from leasehold.testing.crashes import Crash, Crashes
 from leasehold.testing.effects import Effect
 from leasehold.testing.inline import NotRunInline
 from leasehold.testing.process import WorkerProcess
-from leasehold.testing.rehearsal import Rehearsal
+from leasehold.testing.queue_tester import QueueTester
 
-__all__ = ["Clock", "Crash", "Crashes", "Effect", "NotRunInline", "Rehearsal", "WorkerProcess"]
+__all__ = ["Clock", "Crash", "Crashes", "Effect", "NotRunInline", "QueueTester", "WorkerProcess"]

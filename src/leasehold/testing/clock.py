@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from leasehold.engines import engine_for
 from leasehold.errors import InvalidInput
 from leasehold.model.duration import Duration, read_duration
-from leasehold.testing.server import aside
+from leasehold.testing.server import run_in_thread
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
         self._clock = engine_for(url, schema).test_kit().clock()
 
     def now(self) -> datetime:
-        return aside(self._clock.now())
+        return run_in_thread(self._clock.now())
 
     def advance(self, by: Duration) -> datetime:
         """Moves it forward, as in "90s", "1h", "2d"; returns what time it is then."""
@@ -30,17 +30,17 @@ class Clock:
                 f"the clock can't go back by {-length}: leases and jobs rely on that. Nothing was moved.",
                 fix="Advance it; to begin at some moment, freeze it before anything is enqueued.",
             )
-        aside(self._clock.move(length))
+        run_in_thread(self._clock.move(length))
         return self.now()
 
     def freeze(self, at: str | datetime | None = None) -> datetime:
         """Stops it at that moment, as in "2027-03-13T12:00Z"; without one, now. Returns the moment."""
         moment = self.now() if at is None else _moment(at)
-        aside(self._clock.freeze(moment))
+        run_in_thread(self._clock.freeze(moment))
         return moment
 
     def release(self) -> None:
-        aside(self._clock.freeze(None))
+        run_in_thread(self._clock.freeze(None))
 
 
 def _moment(at: str | datetime) -> datetime:

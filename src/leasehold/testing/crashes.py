@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 from leasehold.engines import engine_for
 from leasehold.errors import InvalidInput
 from leasehold.model.job import NewJob
-from leasehold.testing.boundaries import Boundary, Ledger, Watch, boundaries_of
+from leasehold.testing.crash_points import Boundary, HandlerProbe, Ledger, boundaries_of
 from leasehold.testing.draining import LEASE, Drain
 from leasehold.testing.effects import as_effect
 from leasehold.testing.enqueued import in_columns
-from leasehold.testing.server import aside
+from leasehold.testing.server import run_in_thread
 
 if TYPE_CHECKING:
-    from leasehold.testing.rehearsal import Rehearsal
+    from leasehold.testing.queue_tester import QueueTester
 
 Count = Callable[[], int]
 MakeJob = Callable[[int], NewJob]
@@ -104,7 +104,7 @@ _ADVICE = {
 class CrashKit:
     def __init__(
         self,
-        rehearsal: "Rehearsal",
+        rehearsal: "QueueTester",
         tenant: str,
         job: NewJob | MakeJob,
         effects: Sequence[object],
@@ -182,7 +182,7 @@ class CrashKit:
     def _is_stuck(self) -> bool:
         """Not by the clock: the second one may just be slow, and then the first would be let go too soon."""
         rehearsal = self._rehearsal
-        return aside(engine_for(rehearsal.url, rehearsal.app.settings.schema).test_kit().is_stuck())
+        return run_in_thread(engine_for(rehearsal.url, rehearsal.app.settings.schema).test_kit().is_stuck())
 
     @contextmanager
     def _forked(
@@ -201,11 +201,11 @@ class CrashKit:
             if self._in_child is not None:
                 self._in_child()
             app = self._rehearsal.app
-            watch = Watch(ledger, boundary)
-            watch.begin(app.handlers, key, self._effects)
+            probe = HandlerProbe(ledger, boundary)
+            probe.begin(app.handlers, key, self._effects)
             drain = Drain(app, self._rehearsal.url)
-            aside(drain.until_nothing_is_left() if to_the_end else drain.until_nothing_is_due())
-            watch.wait_for_handlers()
+            run_in_thread(drain.until_nothing_is_left() if to_the_end else drain.until_nothing_is_due())
+            probe.wait_for_handlers()
         except BaseException:
             ledger.write(failed=traceback.format_exc())
 

@@ -1,7 +1,7 @@
 """The pytest plugin. pytest finds it by itself where Leasehold is installed.
 
 leasehold_app     your app; override it, or set `leasehold_app = "shop.app:app"` in pytest's configuration
-leasehold         the app on a database of this test's own: a Rehearsal
+leasehold         the app on a database of this test's own: a QueueTester
 leasehold_worker  a worker for it in a process of its own: a WorkerProcess
 leasehold_template  override it to put your own tables into the database that each test gets a copy of
 """
@@ -22,7 +22,7 @@ from leasehold.engine import ClonedDatabases
 from leasehold.errors import CannotLoad, InvalidInput
 from leasehold.testing import server
 from leasehold.testing.process import WorkerProcess
-from leasehold.testing.rehearsal import Rehearsal
+from leasehold.testing.queue_tester import QueueTester
 
 Template = Callable[[str], Any] | None
 # Connections that the app's user has left open are none of our business.
@@ -86,7 +86,7 @@ def _leasehold_databases(
         def of(schema: str) -> ClonedDatabases:
             if schema not in known:
                 found = running.enter_context(server.databases(schema))
-                server.aside(found.make_template(partial(_add_more, leasehold_template)))
+                server.run_in_thread(found.make_template(partial(_add_more, leasehold_template)))
                 known[schema] = found
             return known[schema]
 
@@ -99,15 +99,15 @@ def leasehold(
     leasehold_app: Leasehold,
     _leasehold_databases: Callable[[str], ClonedDatabases],
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Rehearsal]:
+) -> Iterator[QueueTester]:
     _require_own_connections(leasehold_app)
     databases = _leasehold_databases(leasehold_app.settings.schema)
-    name = server.aside(databases.clone())
+    name = server.run_in_thread(databases.clone())
     url = databases.url_for(name)
     monkeypatch.setenv("LEASEHOLD_URL", url)
     try:
         with _pointed_at(leasehold_app, url):
-            rehearsal = Rehearsal(leasehold_app, url, request.config.getini("leasehold_app") or None)
+            rehearsal = QueueTester(leasehold_app, url, request.config.getini("leasehold_app") or None)
             try:
                 if _is_inline(request):
                     with rehearsal.inline():
@@ -117,11 +117,11 @@ def leasehold(
             finally:
                 rehearsal.close()
     finally:
-        server.aside(databases.drop(name, patience=AT_ONCE))
+        server.run_in_thread(databases.drop(name, patience=AT_ONCE))
 
 
 @pytest.fixture
-def leasehold_worker(leasehold: Rehearsal) -> Iterator[WorkerProcess]:
+def leasehold_worker(leasehold: QueueTester) -> Iterator[WorkerProcess]:
     with leasehold.worker() as process:
         yield process
 

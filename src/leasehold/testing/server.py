@@ -63,12 +63,12 @@ def clear_up() -> None:
         return
     if url := os.environ.get(URL):
         for made in home.glob("*.template"):
-            aside(engine_for(url, made.stem).test_kit().databases(os.environ[RUN]).drop_template())
+            run_in_thread(engine_for(url, made.stem).test_kit().databases(os.environ[RUN]).drop_template())
     _wait_until_stopped(home)
     shutil.rmtree(home, ignore_errors=True)
 
 
-def aside(work: Coroutine[Any, Any, T]) -> T:
+def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     """Waits for what is done on a loop and a thread of its own: whoever calls may have a loop that runs."""
     with ThreadPoolExecutor(1, "leasehold-testing") as thread:
         return thread.submit(asyncio.run, work).result()

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-from tests.detours import through_a_pooler
 from tests.faults.chaos import nemesis, witnesses
 from tests.faults.chaos.checker import Findings, check
 from tests.faults.chaos.history import Event, History
 from tests.faults.chaos.nemesis import Fault, Nemesis, Victim, within
 from tests.faults.chaos.processes import WorkerProcess, ended_afterwards
 from tests.faults.chaos.program import FRAGILE, WORK, Setup
+from tests.lossy_proxies import through_a_pooler
 from tests.postgres.crashes import own_server
 from tests.store.bench import new_id
 from tests.worker.proxy import Proxy

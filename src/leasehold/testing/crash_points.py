@@ -108,7 +108,7 @@ class Ledger:
         return [entry[what] for entry in map(orjson.loads, lines) if what in entry]
 
 
-class Watch:
+class HandlerProbe:
     """Stands around a handler and its effects in a process of its own, writes it all down, and stops it once."""
 
     def __init__(self, ledger: Ledger, stop_at: Boundary | None) -> None:

@@ -25,7 +25,7 @@ from leasehold.testing.execution import Execution, made_up_claim, refuse_to_bloc
 from leasehold.testing.injection import Injected, Raises
 from leasehold.testing.inline import inline
 from leasehold.testing.process import PATIENCE, WorkerProcess, target_of
-from leasehold.testing.server import aside
+from leasehold.testing.server import run_in_thread
 from leasehold.worker import Handlers
 
 P = ParamSpec("P")
@@ -37,7 +37,7 @@ Which = str | UUID | Enqueued[Any] | JobRecord
 PAGE = 500
 
 
-class Rehearsal:
+class QueueTester:
     """An app in a test. Jobs are recorded: enqueued for real, in a database of this test, and run by nobody until
     the test says so: `inline()`, `drain()` or a worker in a process of its own, `worker()`.
 
@@ -164,7 +164,7 @@ class Rehearsal:
         the jobs' records, as in production. With one slot, one job runs after the other.
         """
         refuse_to_block("adrain")
-        return aside(self.adrain(advance=advance, max_jobs=max_jobs, slots=slots))
+        return run_in_thread(self.adrain(advance=advance, max_jobs=max_jobs, slots=slots))
 
     async def adrain(self, *, advance: bool = False, max_jobs: int = 10_000, slots: int = 1) -> int:
         """As `drain`, on this event loop."""
