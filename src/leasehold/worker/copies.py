@@ -1,4 +1,4 @@
-"""Contains the copy of a worker that os.fork() in a handler makes."""
+"""Ends the copy of a worker that os.fork() in a handler makes."""
 
 import os
 from collections.abc import Generator
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 class _Process:
-    """How many forks lie between the first process and this one."""
+    """Counts the forks between the first process and this one."""
 
     generation = 0
 
@@ -21,16 +21,16 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 def generation() -> int:
-    """Differs between a process and the copies that os.fork() makes of it."""
+    """Returns a number that differs between a process and the copies that os.fork() makes of it."""
     return _Process.generation
 
 
 def end_a_copy(born: int, error: BaseException | None = None) -> None:
     """Ends this process if it is a copy of the one where `born` was the generation.
 
-    The copy shares the worker's connections and its loop's files: a copy that went on would finish the job a second
-    time, on a connection that the worker is using. A handler's own child that ends by os._exit or exec never comes
-    here, nor does one of multiprocessing.
+    The copy shares the worker's connections and its loop's files: if it went on, it would finish the job a second
+    time, on a connection that the worker is using. A handler's own child that ends by os._exit or exec never gets
+    here, and a child of multiprocessing does not either.
     """
     if born != _Process.generation:
         _end(error)
@@ -67,7 +67,9 @@ def contained(steps: Any, awaited: Any, born: int) -> Generator[Any, Any, Any]:
         except BaseException as error:
             value, step = error, steps.throw
         try:
-            awaited = None  # a future knows its error, an error the frames it came through, and this frame the future
+            awaited = (
+                None  # or there is a cycle: a future, its error, the error's frames, and the future in this frame
+            )
             awaited = step(value)
         except StopIteration as returned:
             end_a_copy(born)
@@ -76,4 +78,4 @@ def contained(steps: Any, awaited: Any, born: int) -> Generator[Any, Any, Any]:
             end_a_copy(born, error)
             raise
         finally:
-            value = None  # an exception would know this frame, and the frame the exception
+            value = None  # or there is a cycle: an exception, its frames, and the exception in this frame

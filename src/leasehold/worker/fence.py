@@ -1,4 +1,4 @@
-"""Whose end was written, when the store refuses one."""
+"""Finds out whether an end that the store refuses was written before."""
 
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Verdict
@@ -6,9 +6,9 @@ from leasehold.store import Store
 
 
 async def was_written(store: Store, claim: Claim, verdict: Verdict) -> bool:
-    """False: the claim was lost, and nothing is written. True: this end was before, and only its answer was lost.
+    """Returns True if this end was written before, and only its answer was lost; False if the claim was lost.
 
-    An attempt is stored without its batch. Its start tells it from another one of the same number and worker.
+    An attempt is stored without its batch. Its start distinguishes it from another of the same number and worker.
     """
     ended = (claim.attempt, claim.worker, claim.started_at, verdict.attempt)
     attempts = await store.tenant(claim.tenant).attempts(claim.job)

@@ -1,4 +1,4 @@
-"""The heartbeat: on a thread, a loop and a connection of its own, so that no handler can stop it."""
+"""Sends heartbeats on a thread, a loop and a connection of their own, so that handlers can't block them."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ LEAST_STANDSTILL = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """How long a claim holds without a heartbeat, and how often one is sent: while jobs run, and while idle."""
+    """How long a claim holds without a heartbeat, while jobs run and while idle. A third of it lies between two."""
 
     busy: timedelta = timedelta(seconds=60)
     idle: timedelta = timedelta(seconds=180)
@@ -42,7 +42,7 @@ class Leases:
             for problem in problems_of_duration(name, getattr(self, name), least=timedelta.min)
         ]:
             raise InvalidInput(
-                f"The leases can't be used: {'; '.join(problems)}.",
+                f"Invalid leases: {'; '.join(problems)}.",
                 fix="Nothing was started. Correct them; 60s is the default.",
             )
         if (shortest := min(self.busy, self.idle)) < SHORTEST_LEASE:
@@ -59,13 +59,12 @@ class Leases:
 
 
 class Heartbeat:
-    """Renews a registration until it is stopped, or until the registration is lost (`on_lost`), or it can't go on
-    (`on_broken`).
+    """Renews a registration until it is stopped, the registration is lost (`on_lost`), or it fails (`on_broken`).
 
-    `on_missed` is told of each beat that the database did not answer, while the lease holds.
+    `on_missed` is called for each beat that the database did not answer, while the lease holds.
 
-    The lease counts from the moment before the heartbeat was sent, on this machine's monotonic clock: the database's
-    own count begins later and so ends later. Callbacks run on the heartbeat's thread.
+    The lease counts from the moment before the heartbeat was sent, on this machine's monotonic clock: the database
+    counts from a later moment, so its lease ends later. Callbacks run on the heartbeat's thread.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Heartbeat:
 
     @property
     def holds(self) -> bool:
-        """Whether the lease still holds; asked before every step that others can see."""
+        """Whether the lease still holds; checked before every step that others can see."""
         return monotonic() < self._valid_until
 
     def start(self) -> None:
@@ -109,13 +108,13 @@ class Heartbeat:
         self._started.wait()
 
     def hurry(self) -> None:
-        """Beat now: the first job after a rest, or a cancel to be heard of."""
+        """Sends a heartbeat now: for the first job after a rest, or to learn of a cancel."""
         if self._loop is not None and self._hurry is not None:
-            with suppress(RuntimeError):  # the loop has ended: so has the need
+            with suppress(RuntimeError):  # the loop has ended, and with it the heartbeat
                 self._loop.call_soon_threadsafe(self._hurry.set)
 
     def hurry_after_a_rest(self) -> None:
-        """Beat now if the lease is an idle worker's. Between two jobs it is not: half of all beats were for those."""
+        """Sends a heartbeat now if the lease is an idle one. Half of all beats came between two jobs."""
         if not self._lease_is_busy:
             self.hurry()
 
@@ -125,14 +124,14 @@ class Heartbeat:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        """Begins again when it dies; when it can't go on, the worker is told while its lease still holds."""
+        """Restarts the beat when it dies; tells the worker after three deaths in a row, while the lease holds."""
         while True:
             try:
                 return asyncio.run(self._beat())
             except Exception as error:
                 self._deaths += 1
                 if self._deaths == DEATHS_IN_A_ROW:
-                    self._started.set()  # whoever waits for the start must hear that there is none
+                    self._started.set()  # `start` must not wait any longer: there is none
                     return self._on_broken(error)
                 log.exception("the heartbeat died and is begun again")
 
@@ -168,12 +167,12 @@ class Heartbeat:
                     await asyncio.wait_for(store.close(), 2)
 
     def _patience(self) -> float:
-        """How long one try may take: a third of what is left, so that another can be made on a fresh connection."""
+        """Returns how long one try may take: a third of the time left, so that a fresh connection can be tried."""
         left = max(0.0, self._valid_until - monotonic())
         return min(left, max(left / 3, SHORTEST_TRY))
 
     async def _renew(self, store: Store) -> float | None:
-        """One beat; returns when the next is due. None: the registration is gone."""
+        """Sends one beat. Returns the seconds until the next, or None if the registration is gone."""
         held = self._held()
         lease = (self._leases.busy if held else self._leases.idle).total_seconds()
         sent = monotonic()
@@ -185,7 +184,7 @@ class Heartbeat:
         self._valid_until = sent + lease - self._leases.margin
         self._lease_is_busy = bool(held)
         self._stood_still = 0.0
-        if not held and self._held():  # began while this beat was under way, when the lease still seemed busy
+        if not held and self._held():  # a job began during this beat, when the lease still seemed busy
             self.hurry()
         self._deaths = 0
         self._on_renewal(renewal, sent)
@@ -200,7 +199,7 @@ class Heartbeat:
         self._note_standstill(monotonic() - began - wait)
 
     def _note_standstill(self, late: float) -> None:
-        """Adds up by how much waits took longer than they could, had this process been running."""
+        """Adds up how much longer waits took than they could have in a process that runs."""
         if late > LEAST_STANDSTILL:
             self._stood_still += late
 

@@ -1,4 +1,4 @@
-"""Threads for handlers that are no coroutines."""
+"""Threads for handlers that are not coroutines."""
 
 import logging
 import threading
@@ -17,14 +17,14 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 
 
 class ThreadRefused(RuntimeError):
-    """The system has refused to start a thread. The call was taken back: it will not be made."""
+    """The system has refused to start a thread. The function is not called."""
 
 
 class Threads(Executor):
-    """Begins a thread when all are busy, up to `most`; then calls wait for one.
+    """Starts a thread when all are busy, up to `most`; then calls wait for one.
 
-    Python waits for the threads of its own pool before a process may end. Of these, some run handlers that nobody
-    waits for any more: a timeout, a lost lease or the end of the grace has given their jobs away.
+    Python waits for the threads of its own pool before a process may end. Some of these threads run handlers whose
+    attempts are over: a timeout, a lost lease or the end of the grace has given their jobs away.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -40,11 +40,11 @@ class Threads(Executor):
 
     @property
     def pause(self) -> float:
-        """For how many seconds nothing more should be submitted: the system has refused a thread just now."""
+        """Seconds during which nothing should be submitted, because the system has just refused a thread."""
         return max(0.0, self._paused_until - monotonic())
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """Raises ThreadRefused if a thread is needed and can't be started; the call is not made then."""
+        """Raises ThreadRefused, and does not call `fn`, if a thread is needed and can't be started."""
         future: Future[T] = Future()
         with self._changed:
             if self._ended:
@@ -54,7 +54,7 @@ class Threads(Executor):
                 try:
                     self._begin()
                 except (RuntimeError, MemoryError) as error:
-                    self._calls.pop()  # or a thread that is busy now would make it later, beside the next attempt
+                    self._calls.pop()  # or a busy thread would make the call later, beside the next attempt
                     self._count -= 1
                     self._lengthen_pause(error)
                     raise ThreadRefused(f"the system has refused to start a thread: {error}") from error
@@ -64,7 +64,7 @@ class Threads(Executor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
-        """Idle threads end now, busy ones after their call; nobody waits for them, whatever is asked for."""
+        """Ends idle threads now and busy ones after their call. Never waits for them, whatever `wait` says."""
         with self._changed:
             self._ended = True
             dropped = list(self._calls) if cancel_futures else []
@@ -113,9 +113,6 @@ def _run(future: "Future[Any]", call: Callable[[], Any]) -> None:
         result = call()
     except BaseException as error:
         future.set_exception(error)
-        del (
-            future,
-            call,
-        )  # the error knows this frame, and they know the error: nobody but the collector could part them
+        del future, call  # the error refers to this frame, and they to the error: only the collector could free them
     else:
         future.set_result(result)

@@ -1,4 +1,4 @@
-"""Where an error was raised: for people, and bounded."""
+"""Describes where an error was raised: for people, and bounded in size."""
 
 import concurrent
 import os
@@ -13,7 +13,7 @@ from leasehold.model.outcome import SHOWN_TRACEBACK, Trace
 
 MOST_FRAMES = 20
 
-_HOUSE = tuple(
+_OWN_FOLDERS = tuple(
     os.path.join(str(folder), "") for folder in (Path(__file__).parents[1], *_asyncio, *concurrent.__path__)
 )
 _LIBRARIES = tuple(
@@ -23,7 +23,7 @@ _MADE_WITHOUT_A_FILE = "<"
 
 
 def message_of(error: BaseException) -> str:
-    """Returns the exception's text. A text that raises, be it SystemExit, harms nothing but the message."""
+    """Returns the exception's text. If that raises, even SystemExit, only the message suffers."""
     try:
         return str(error) or repr(error)
     except BaseException as worse:
@@ -31,11 +31,11 @@ def message_of(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> Trace | None:
-    """None where no code but our own was on the way. Whatever an exception may do to its reader, none comes out."""
+    """Returns None if only our own code was involved. Never raises, whatever the exception does when it is read."""
     try:
         told = TracebackException.from_exception(error, limit=-MOST_FRAMES)
         for each in _chain(told):
-            each.stack = _without_the_house(each.stack)
+            each.stack = _without_own_frames(each.stack)
         stack = next(each.stack for each in _chain(told) if each.stack)
         return Trace(_where(stack), _shortened("".join(told.format())))
     except BaseException:
@@ -43,23 +43,23 @@ def trace_of(error: BaseException) -> Trace | None:
 
 
 def _chain(told: TracebackException | None) -> Iterator[TracebackException]:
-    """It, and what it came of."""
+    """Yields the exception and those that it came from."""
     while told is not None:
         yield told
         told = told.__cause__ or told.__context__
 
 
-def _without_the_house(stack: StackSummary) -> StackSummary:
-    """Without what is above the handler, which is the same for all."""
+def _without_own_frames(stack: StackSummary) -> StackSummary:
+    """Drops the frames above the handler, which are the same for all."""
     above = 0
-    while above < len(stack) and stack[above].filename.startswith(_HOUSE):
+    while above < len(stack) and stack[above].filename.startswith(_OWN_FOLDERS):
         above += 1
     return StackSummary.from_list(list(stack[above:]))
 
 
 def _where(stack: StackSummary) -> str:
-    """The innermost place in the app's own code: what a library raises, it raises for whoever called it."""
-    others = (*_HOUSE, *_LIBRARIES, _MADE_WITHOUT_A_FILE)
+    """Returns the innermost place in the app's own code: an error in a library is caused by its caller."""
+    others = (*_OWN_FOLDERS, *_LIBRARIES, _MADE_WITHOUT_A_FILE)
     own = [frame for frame in stack if not frame.filename.startswith(others)]
     frame = own[-1] if own else stack[0]
     return f"{_as_imported(frame)}:{frame.lineno} in {frame.name}"
@@ -71,6 +71,6 @@ def _as_imported(frame: FrameSummary) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Its beginning and its end: messages may be endless, and what is between them is told first and last."""
+    """Returns the beginning and the end of a text: messages may be endless."""
     half = SHOWN_TRACEBACK // 2 - 2
     return text if len(text) <= SHOWN_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}"

@@ -1,4 +1,4 @@
-"""The wake chain: one wake reaches one dispatcher, and one that found work wakes the next.
+"""The wake chain: one wake reaches one dispatcher, and a dispatcher that found work wakes the next.
 
     a NOTIFY ─┐
     due time ─┼─▶ token ─▶ one dispatcher claims ─▶ found work? ─▶ token ─▶ the next dispatcher …
@@ -57,7 +57,7 @@ class WakeChain:
         return self._deputy is not None
 
     def wake(self, reason: Reason = Reason.NEWS) -> None:
-        """Wakes one dispatcher; with a token for each already there, nothing is gained by one more."""
+        """Wakes one dispatcher, unless there is a token for each already."""
         if len(self._tokens) < self._most:
             self._tokens.append(reason)
             self._available.release()
