@@ -1,4 +1,4 @@
-"""For users' tests. The pytest plugin beside this gives a test the fixture `leasehold`, a QueueTester of its app."""
+"""Tools for users' tests. The pytest plugin gives a test the fixture `leasehold`, a QueueTester for its app."""
 
 from leasehold.testing.clock import Clock
 from leasehold.testing.crashes import Crash, Crashes

@@ -1,4 +1,4 @@
-"""The clock of a test's database, which is the queue's only one. Python's own is left alone."""
+"""Moves the clock of a test's database, the only clock of the queue. Python's clock is not changed."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ from leasehold.testing.server import run_in_thread
 
 
 class Clock:
-    """Moves what is due, expired or over; not what Python says that the time is.
+    """Moves the database's time, and with it due times, leases and expiries; Python's time stays.
 
     clock.advance("1h")     an hour later
     clock.freeze(moment)    stands still there; `advance` still moves it
@@ -23,7 +23,7 @@ class Clock:
         return run_in_thread(self._clock.now())
 
     def advance(self, by: Duration) -> datetime:
-        """Moves it forward, as in "90s", "1h", "2d"; returns what time it is then."""
+        """Moves it forward by "90s", "1h" or "2d". Returns the new time."""
         length = read_duration(by)
         if length < timedelta():
             raise InvalidInput(
@@ -34,7 +34,7 @@ class Clock:
         return self.now()
 
     def freeze(self, at: str | datetime | None = None) -> datetime:
-        """Stops it at that moment, as in "2027-03-13T12:00Z"; without one, now. Returns the moment."""
+        """Stops it at a moment such as "2027-03-13T12:00Z", or now. Returns the moment."""
         moment = self.now() if at is None else _moment(at)
         run_in_thread(self._clock.freeze(moment))
         return moment

@@ -1,4 +1,4 @@
-"""Where a run can be stopped, and what stops it there: in the process that runs the handler, by the kernel."""
+"""The points where a handler can be stopped, and how: by the kernel, in the process that runs it."""
 
 import asyncio
 import inspect
@@ -33,7 +33,7 @@ class Moment(StrEnum):
 
 
 class Stop(StrEnum):
-    """How a run is stopped: killed; alive, but without the answer it waits for; or standing still past its lease."""
+    """How a run is stopped: it is killed, gets no answer, or is paused past its lease."""
 
     KILL = "kill"
     NO_ANSWER = "no answer"
@@ -42,7 +42,7 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True)
 class Boundary:
-    """`effect` and `number`: which call of which, where it is about one."""
+    """A point in a run. `effect` and `number` name the call, if the point belongs to one."""
 
     moment: Moment
     stop: Stop = Stop.KILL
@@ -68,7 +68,7 @@ class Boundary:
                 return f"lease lost: {where}"
 
 
-# Fault points of the worker. Which of them a run comes to depends on how it finishes: by its own transaction, or not.
+# Fault points of the worker. A run reaches some of them, depending on whether it finishes in its own transaction.
 POINTS = {
     "before_commit": Moment.COMMITTING,
     "after_commit": Moment.WRITTEN,
@@ -77,7 +77,7 @@ POINTS = {
 
 
 def boundaries_of(calls: Sequence["tuple[str, int]"], moments: Sequence[str]) -> list[Boundary]:
-    """All that a run has which made these calls, and came to these moments of its finish."""
+    """Returns all crash points of a run that made these calls and reached these moments of its finish."""
     found = [Boundary(Moment.BEGIN)]
     for effect, number in calls:
         found += [
@@ -91,7 +91,7 @@ def boundaries_of(calls: Sequence["tuple[str, int]"], moments: Sequence[str]) ->
 
 
 class Ledger:
-    """A file of lines, each written at once: what a process has written stays, however it ends."""
+    """A file of lines, each written at once: they stay, however the process ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -109,7 +109,7 @@ class Ledger:
 
 
 class HandlerProbe:
-    """Stands around a handler and its effects in a process of its own, writes it all down, and stops it once."""
+    """Wraps a handler and its effects in a forked process, records every call, and stops the process once."""
 
     def __init__(self, ledger: Ledger, stop_at: Boundary | None) -> None:
         self._ledger = ledger
@@ -126,7 +126,7 @@ class HandlerProbe:
             faults.on(point, partial(self._finishes, Boundary(moment)))
 
     def wait_for_handlers(self) -> None:
-        """One in a thread whose lease was lost goes on unheard; its effects happen all the same."""
+        """Waits: a handler in a thread whose lease was lost runs on, and its effects happen all the same."""
         with self._change:
             self._change.wait_for(lambda: not self._running, PATIENCE)
 
@@ -208,13 +208,13 @@ class HandlerProbe:
         self._stop_at = None
         self._ledger.write(reached=True)
         if there.stop is Stop.PAUSE:
-            # The worst case: it goes on, and nobody tells it in time that its job is somebody else's by now.
+            # The worst case: the handler runs on, and does not learn in time that another worker has its job.
             faults.on("before_heartbeat", self.wait_for_handlers)
         _STOPS[there.stop]()
 
 
 async def _to_its_end(awaited: Any) -> Any:
-    """A request that was sent is not taken back by whoever stops waiting for its answer."""
+    """Awaits to the end: a request that was sent is not taken back when its caller is canceled."""
     task = asyncio.ensure_future(awaited)
     try:
         return await asyncio.shield(task)

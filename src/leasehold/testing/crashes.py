@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 Count = Callable[[], int]
 MakeJob = Callable[[int], NewJob]
 PATIENCE = 60.0
-# So long the second worker may wait for what the first one, which stands still, has locked.
+# How long the second worker may wait for locks of the first one, which is paused.
 PATIENCE_WITH_LOCKS = 3.0
 LOOK, LOOK_AT_LOCKS = 0.005, 0.2
 
 
 @dataclass(frozen=True)
 class Crash:
-    """One run that was stopped, and what had happened when the job was over."""
+    """One run that was stopped, and the effects that had happened when the job was over."""
 
     boundary: Boundary
     reached: bool
@@ -62,7 +62,7 @@ class Crash:
 
 @dataclass(frozen=True)
 class Crashes:
-    """What became of a handler's effects, boundary by boundary. Printed, it is a table."""
+    """A handler's effects, crash point by crash point. Prints as a table."""
 
     definition: str
     tenant: str
@@ -70,7 +70,7 @@ class Crashes:
     crashes: Sequence[Crash]
 
     def assert_once(self) -> None:
-        """Raises with the table, unless the effects have happened once wherever the run was stopped."""
+        """Raises an AssertionError with the table, unless each effect happened once for every crash point."""
         __tracebackhide__ = True
         if any(crash.verdict != "once" for crash in self.crashes):
             raise AssertionError(str(self))
@@ -144,7 +144,7 @@ class CrashKit:
         return Crash(boundary, run.reached, run.seen, first.seen, run.status, run.tries)
 
     def _stopped_at(self, boundary: Boundary | None, folder: Path) -> "_Run":
-        """One job, from its enqueue to its end, with one stop on the way."""
+        """Runs one job from its enqueue to its end, with one stop on the way."""
         ledger = Ledger(folder / f"{self._number}.jsonl")
         job = self._make_job(self._number)
         self._number += 1
@@ -167,7 +167,7 @@ class CrashKit:
         )
 
     def _run_it(self, key: str, boundary: Boundary | None, ledger: Ledger) -> None:
-        # A process that is forked has none of our threads, and shall have none of our connections.
+        # A forked process has none of our threads, and must have none of our connections.
         self._rehearsal.app.close()
         self._rehearsal.rest()
         with self._forked(key, boundary, ledger, to_the_end=boundary is None) as first:
@@ -180,7 +180,7 @@ class CrashKit:
             first.wait()
 
     def _is_stuck(self) -> bool:
-        """Not by the clock: the second one may just be slow, and then the first would be let go too soon."""
+        """Waits for a lock instead of a time: a slow second worker would let the first one go too soon."""
         rehearsal = self._rehearsal
         return run_in_thread(engine_for(rehearsal.url, rehearsal.app.settings.schema).test_kit().is_stuck())
 
@@ -196,7 +196,7 @@ class CrashKit:
             process.end()
 
     def _work(self, key: str, boundary: Boundary | None, ledger: Ledger, to_the_end: bool) -> None:
-        """In the forked process."""
+        """Runs in the forked process."""
         try:
             if self._in_child is not None:
                 self._in_child()
@@ -223,12 +223,12 @@ class _Run:
 
 
 class _Process:
-    """A fork of this process that does one thing and ends, without any of the endings that Python would do."""
+    """A fork of this process that does one thing and ends, without the cleanup of the interpreter."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._ended = False
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: those of ours are closed
+            warnings.simplefilter("ignore", DeprecationWarning)  # about forks beside threads: ours are closed
             self._pid = os.fork()
         if self._pid == 0:
             try:
@@ -237,7 +237,7 @@ class _Process:
                 os._exit(0)
 
     def wait(self, is_stuck: Callable[[], bool] | None = None) -> bool:
-        """Returns when it has ended, stands still or has been stuck for long; whether it stands still."""
+        """Waits until it has ended, is paused or has been stuck for long. Returns whether it is paused."""
         now = time.monotonic()
         deadline, next_look, went_well = now + PATIENCE, now + LOOK_AT_LOCKS, now
         while not self._ended and (now := time.monotonic()) < deadline:
@@ -267,6 +267,6 @@ class _Process:
 
 
 def _distinct(calls: Sequence[tuple[str, int, str | None]]) -> int:
-    """Of calls that have a key, those with the same one are the same effect to whoever was called."""
+    """Counts calls with the same key once: to the called service they are the same effect."""
     keyed = {(name, key) for name, _, key in calls if key is not None}
     return len(keyed) + sum(key is None for _, _, key in calls)

@@ -1,4 +1,4 @@
-"""Running what is due, by a real worker that stops when nothing is left for it."""
+"""Runs due jobs by a real worker that stops when none is left."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ LEASE = timedelta(seconds=60)
 
 
 class Drain:
-    """Rounds of work; between two of them nobody has a lease, so that the clock can be moved."""
+    """Rounds of work; between two of them no worker has a lease, so that the clock can be moved."""
 
     def __init__(
         self, app: Leasehold, url: str, *, slots: int = 1, max_jobs: int = 10_000, observe: Observer = nobody
@@ -37,7 +37,7 @@ class Drain:
         return self._runs
 
     async def until_nothing_is_left(self) -> int:
-        """Moves the clock to whatever is due next, again and again."""
+        """Moves the clock to the next due time, again and again."""
         clock = self._engine.test_kit().clock()
         async with self._app.open():
             while (next_due := await self._round()) is not None:
@@ -45,8 +45,8 @@ class Drain:
         return self._runs
 
     async def _round(self) -> timedelta | None:
-        """How long until something is due that this app can run; None: there is nothing."""
-        await reclaim_orphans(self._app.store)  # as any worker would a heartbeat later
+        """Returns the time until this app can run a job; None if there is none."""
+        await reclaim_orphans(self._app.store)  # as a worker would a heartbeat later
         quiet: asyncio.Future[timedelta | None] = asyncio.get_running_loop().create_future()
         worker = self._worker(quiet)
         working = asyncio.create_task(worker.run(), name="leasehold drain")
@@ -68,10 +68,10 @@ class Drain:
             if isinstance(event, JobStarted):
                 self._runs += 1
             if isinstance(event, JobEnded | JobGivenBack | JobDiscarded):
-                loop.call_soon(worker.wake)  # to look once more: it may have settled while this one ran
+                loop.call_soon(worker.wake)  # to look once more: it may have gone to sleep while this one ran
 
         def looked(claimed: Claimed, was_running: int) -> None:
-            """What a look finds that began while jobs ran, or were held back by those, is out of date."""
+            """Ignores a look that began while jobs ran, or held others back: it is out of date."""
             nothing_left = not (claimed.claims or claimed.more or was_running or worker.running)
             if not quiet.done() and (nothing_left or self._runs > self._max_jobs):
                 quiet.set_result(claimed.next_due)
@@ -85,7 +85,7 @@ class Drain:
 
 
 class _Watched:
-    """A store that tells what each look for work has brought."""
+    """A store that reports the result of each look for work."""
 
     def __init__(self, store: Store, running: Callable[[], int], looked: Callable[[Claimed, int], None]) -> None:
         self._store = store

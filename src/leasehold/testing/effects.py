@@ -1,4 +1,4 @@
-"""What a handler does to the world: functions that the crash kit stands around, in every place that knows them."""
+"""Effects of a handler: functions that the crash kit wraps, in every module that refers to them."""
 
 import functools
 import inspect
@@ -19,7 +19,7 @@ class Effect:
 
         Effect(payments.charge, key="idempotency_key")
 
-    It is the argument by which whoever is called knows a call that it has seen before.
+    The key is the argument by which the called service recognizes a repeated call.
     """
 
     function: Function
@@ -58,7 +58,10 @@ def as_effect(given: object) -> Effect:
 
 
 def replace_everywhere(effect: Effect, wrap: Callable[[Function], Function]) -> None:
-    """For good, so only in a process that ends soon. `from payments import charge` has made a second name for it."""
+    """Replaces a function under every name, such as one made by `from payments import charge`.
+
+    It can't be undone, so it is done only in a process that ends soon.
+    """
     wrapped = functools.wraps(effect.function)(wrap(effect.function))
     for holder, name in list(_holders(effect.function)):
         setattr(holder, name, staticmethod(wrapped) if _is_bound_to(effect.function, holder) else wrapped)
@@ -72,7 +75,7 @@ def _holders(function: Function) -> "list[tuple[Any, str]]":
         if isinstance(module, ModuleType):
             found += _names_in(module, function)
             for held in list(vars(module).values()):
-                # Not isinstance: it would ask a lazy object, such as Django's settings, what it stands for.
+                # Not isinstance: it would evaluate a lazy object, such as Django's settings.
                 if issubclass(type(held), type):
                     found += _names_in(held, function)
     return found

@@ -1,4 +1,4 @@
-"""What was enqueued against what was expected: a table of all of it, and the near misses field by field."""
+"""Compares enqueued jobs with an expectation: a table of all jobs, and the near misses field by field."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from leasehold.model.job import JobRecord, job_id
 SHOWN_JOBS = 20
 SHOWN_NEAR = 3
 SHOWN_VALUE = 70
-# Both are read from the clock, one after the other.
+# The two times are read from the clock one after the other.
 SAME_MOMENT = timedelta(seconds=1)
 
 _OPTIONS: Mapping[str, Callable[[JobRecord], Any]] = {
@@ -50,7 +50,7 @@ MISSING = _Nothing()
 
 
 class Expectation:
-    """A job of this definition; whatever else is given must match as well. A payload may be a part of the job's."""
+    """A job of this definition; every given field must match too. The payload may be a part of the job's."""
 
     def __init__(
         self, definition: str, tenant: str | None, payload: Mapping[str, Any] | None, options: Mapping[str, Any]
@@ -86,7 +86,7 @@ class Expectation:
 
 
 def complaint(expected: Expectation, wanted: int | None, found: int, jobs: Sequence[JobRecord]) -> str:
-    """What an assertion says that did not find what it wanted."""
+    """Returns the message of an assertion that found no fitting job."""
     if wanted is None:
         head = f"no job was enqueued of {expected}."
     else:
@@ -98,7 +98,7 @@ def complaint(expected: Expectation, wanted: int | None, found: int, jobs: Seque
 
 
 def listed(jobs: Sequence[JobRecord]) -> str:
-    """All that was enqueued, as a table."""
+    """Returns all enqueued jobs as a table."""
     if not jobs:
         return "Nothing was enqueued at all."
     rows = [("", "definition", "tenant", "state", "payload")]
@@ -118,7 +118,7 @@ def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _near_misses(expected: Expectation, jobs: Sequence[JobRecord]) -> str:
-    """The fewest differences first; another definition is far, whatever else may fit."""
+    """Sorts by differences, fewest first; another definition counts as far."""
     judged = [(number, expected.differences(job)) for number, job in enumerate(jobs, 1)]
     missed = [(number, differences) for number, differences in judged if differences]
     missed.sort(key=lambda each: (any(d.field == "definition" for d in each[1]), len(each[1])))
@@ -141,7 +141,7 @@ def _unlike(expected: Any, was: Any, place: str) -> Iterator[Difference]:
 
 
 def _same(expected: Any, was: Any) -> bool:
-    """True is not 1, in JSON; and moments are those of a clock that has gone on."""
+    """Compares as JSON does: True is not 1. Moments may differ, since the clock has gone on."""
     if isinstance(expected, datetime) and isinstance(was, datetime):
         return abs(expected - was) < SAME_MOMENT
     if isinstance(expected, timedelta) and isinstance(was, timedelta):
@@ -161,12 +161,12 @@ def _readable(name: str, value: Any) -> Any:
             fix=f"Nothing was changed. There are: {', '.join(_OPTIONS)}; arguments belong into payload={{…}}.",
         )
     if name == "delay":
-        return as_duration(value)  # or an object that compares itself, such as mock.ANY
+        return as_duration(value)  # or an object with its own comparison, such as mock.ANY
     return job_id(value) if name == "id" else value
 
 
 def _as_json(value: Any) -> Any:
-    """Dates and the like as they are stored. What JSON can't hold may compare itself to anything, as mock.ANY can."""
+    """Returns dates and the like as they are stored; leaves objects that JSON can't hold, such as mock.ANY."""
     if isinstance(value, Mapping):
         return {name: _as_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""One execution of a handler where the caller stands: in its thread or on its loop, with JSON on both sides."""
+"""Executes a handler in the caller's thread or on its loop, with JSON on both sides."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,32 +19,32 @@ from leasehold.worker.outcomes import Snooze, outcome_of_error, outcome_of_resul
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of it: the outcome to write, and what the handler raised."""
+    """The outcome to write, and the exception that the handler raised."""
 
     outcome: Outcome
     raised: Exception | None = None
 
     @property
     def error(self) -> Exception | None:
-        """What a caller shall see: a snooze is no error."""
+        """The exception for the caller; a snooze is not an error."""
         return None if isinstance(self.raised, Snooze) else self.raised
 
 
 class Execution:
-    """Its payload is read from JSON, and its result is written as JSON. No timeout: a debugger may be at work."""
+    """Reads the payload from JSON and writes the result as JSON. Has no timeout, for the sake of debuggers."""
 
     def __init__(self, handler: Handler, claim: Claim) -> None:
         self.lines: list[tuple[Claim, LogLine]] = []
         self._handler = handler
         self._claim = claim
-        self._job = Job(claim, self._say)
+        self._job = Job(claim, self._append_line)
 
     def run(self) -> Ran:
         try:
             payload = self._payload()
             if not self._handler.is_async:
                 return _returned(self._handler.call(self._job, payload))
-            # With a factory of its own, the runner leaves the thread's current loop as it is.
+            # With a loop factory, the runner leaves the thread's current loop as it is.
             with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
                 return _returned(runner.run(self._handler.call(self._job, payload)))
         except Exception as error:
@@ -64,12 +64,12 @@ class Execution:
         self._claim.definition.check(payload)
         return self._claim.payload if self._handler.reads_json else payload
 
-    def _say(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
+    def _append_line(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
         self.lines.append((claim, LogLine(len(self.lines) + 1, text, kind, progress)))
 
 
 def made_up_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Claim:
-    """For a call without a queue: the first attempt of a job that is in no database."""
+    """Returns a claim for a call without a queue: the first attempt of a job that is not in a database."""
     now = time()
     return Claim(
         tenant=tenant,
@@ -88,7 +88,7 @@ def made_up_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Clai
 
 
 def result_of(ran: Ran) -> Any:
-    """As who reads the job's record would get it."""
+    """Returns the result as a reader of the job's record gets it."""
     if ran.raised is not None:
         raise ran.raised
     assert isinstance(ran.outcome, Succeeded)
@@ -96,7 +96,7 @@ def result_of(ran: Ran) -> Any:
 
 
 def refuse_to_block(twin: str) -> None:
-    """Whatever the blocked loop was to do, as to answer the handler, would never be done."""
+    """Raises BlockingCall on a running loop: blocked, the loop could never answer the handler."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

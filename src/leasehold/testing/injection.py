@@ -1,4 +1,4 @@
-"""Errors in place of handler runs."""
+"""Injects errors in place of handler runs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ Raises = BaseException | type[BaseException]
 
 
 class Injected:
-    """Stands before the handlers of an app, until it is taken back."""
+    """Wraps the handlers of an app, until it is taken back."""
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
@@ -32,7 +32,7 @@ class Injected:
             self._handlers.replace(replace(handler, call=self._before(handler)))
 
     def handler(self, key: str) -> Handler:
-        """Without anything injected."""
+        """Returns the handler without injected errors."""
         if key not in self._handlers.keys:
             raise no_such_definition(key, list(self._handlers.keys))
         return self._own.get(key) or self._handlers[key]

@@ -1,4 +1,4 @@
-"""Enqueues that run at once, where the caller stands: in its thread or on its loop."""
+"""Runs jobs at once when they are enqueued, in the caller's thread or on its loop."""
 
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -26,16 +26,16 @@ class NotRunInline(UserWarning):
 T = TypeVar("T")
 Ask = Callable[[Opened], Coroutine[Any, Any, T]]
 
-# Nobody sends heartbeats for it, and a debugger may be at work.
+# Long, since there is no heartbeat, and a debugger may hold the job.
 LEASE = timedelta(days=3650)
 FACTS = WorkerFacts("inline", 0)
 
 
 @contextmanager
 def inline(app: Leasehold) -> Iterator[None]:
-    """While it lasts, a door's enqueue returns when its jobs have run, and raises what the first of them raised.
+    """While it lasts, an enqueue returns when its jobs have run, and raises the error of the first that failed.
 
-    They are enqueued, claimed and finished for real. What is not due yet waits as ever. A job that was enqueued
+    Jobs are enqueued, claimed and finished for real. A job that is not due yet waits as ever. A job that was enqueued
     within a transaction is not run, because nothing here hears of the commit: it waits, and a NotRunInline warning
     says so. On a connection in autocommit it runs at once.
     """
@@ -102,7 +102,7 @@ def inline(app: Leasehold) -> Iterator[None]:
 
 
 class _Turn:
-    """Claims of one job's tenant and definition, until that job has had its own: what is older comes first."""
+    """Claims jobs of one job's tenant and definition, older ones first, until that job is claimed."""
 
     def __init__(self, app: Leasehold, placed: Enqueued[Any]) -> None:
         self._app = app
@@ -142,7 +142,7 @@ class _Turn:
 
 
 def _is_committed(door: Tenant) -> bool:
-    """Warns if the jobs of this enqueue are part of a transaction of the caller's."""
+    """Warns if the jobs of this enqueue belong to a transaction of the caller."""
     return door._within is None or door._within.caller.commits_at_once() or _warn()
 
 

@@ -25,7 +25,7 @@ from leasehold.testing.process import WorkerProcess
 from leasehold.testing.queue_tester import QueueTester
 
 Template = Callable[[str], Any] | None
-# Connections that the app's user has left open are none of our business.
+# Ignore connections that the user has left open.
 AT_ONCE = timedelta()
 
 
@@ -79,7 +79,7 @@ def leasehold_template() -> Template:
 def _leasehold_databases(
     leasehold_template: Template,
 ) -> Iterator[Callable[[str], ClonedDatabases]]:
-    """By schema. What was begun for the first one lasts for all of them."""
+    """Databases by schema. The server that the first one started serves all of them."""
     with ExitStack() as running:
         known: dict[str, ClonedDatabases] = {}
 

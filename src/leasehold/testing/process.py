@@ -1,4 +1,4 @@
-"""A worker in a process of its own, as in production: to be killed, paused and waited for."""
+"""Runs a worker in a process of its own, as in production: a test can kill it, pause it and wait for it."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ _WORKER = "from leasehold.cli import main; main()"
 class WorkerProcess:
     """`leasehold worker` for the app of a test, on the test's database. It ends with the test at the latest.
 
-    The process imports the app anew: what the test has patched or injected is not there.
+    The process imports the app itself: patches and injected errors of the test have no effect there.
     """
 
     def __init__(self, target: str, url: str, schema: str, *options: str) -> None:
@@ -43,11 +43,11 @@ class WorkerProcess:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What it has reported so far, as `leasehold worker --json` prints it."""
+        """The events so far, as `leasehold worker --json` prints them."""
         return list(self._events)
 
     def start(self) -> None:
-        """Returns when it has joined. After a kill or a stop, it begins anew."""
+        """Starts the worker, also after a kill or a stop. Returns when it has joined."""
         if self._process is not None and self._process.poll() is None:
             raise InvalidInput(
                 f"the worker runs already, as process {self._process.pid}. Nothing was started.",
@@ -67,12 +67,12 @@ class WorkerProcess:
         self.wait_for_event("worker.joined")
 
     def kill(self) -> None:
-        """By kill -9. What it ran is given to others when its lease is over: `leasehold.clock.advance("2m")`."""
+        """Kills it by SIGKILL. Others get its jobs when its lease is over: `leasehold.clock.advance("2m")`."""
         self._running().kill()
         self._end()
 
     def stop(self) -> int:
-        """By SIGTERM: running jobs may end, the rest is given back. Returns its exit code."""
+        """Stops it by SIGTERM: running jobs may end, the rest is given back. Returns its exit code."""
         process = self._running()
         process.terminate()
         try:
@@ -82,7 +82,7 @@ class WorkerProcess:
         return self._end()
 
     def pause(self) -> None:
-        """By SIGSTOP; returns when it stands still. It keeps its connections and locks, and sends no heartbeats."""
+        """Pauses it by SIGSTOP. It keeps its connections and locks, and sends no heartbeats."""
         process = self._running()
         process.send_signal(signal.SIGSTOP)
         if hasattr(os, "waitid"):  # macOS has it since Python 3.13
@@ -94,7 +94,7 @@ class WorkerProcess:
         self._running().send_signal(signal.SIGCONT)
 
     def wait_for_event(self, event: str, job: str | None = None, patience: float = PATIENCE) -> dict[str, Any]:
-        """The first event of this name, as `job.started` or `job.ended`, of that job if one is given."""
+        """Returns the first event of this name, such as `job.started` or `job.ended`, of that job if one is given."""
         wanted = None if job is None else job_id(job)
         with self._news:
             self._news.wait_for(lambda: self._found(event, wanted) or self._is_over(), patience)
@@ -155,12 +155,12 @@ class WorkerProcess:
         try:
             event = orjson.loads(line)
             self._events.append({"event": event["event"], **event})
-        except (ValueError, TypeError, KeyError):  # as the error of one that could not start
+        except (ValueError, TypeError, KeyError):  # such as the error of a worker that could not start
             self._said.append(line.decode(errors="replace").rstrip())
 
 
 def target_of(app: Leasehold) -> str:
-    """Where another process finds the app: the module that holds it, by name or, of a script, by file."""
+    """Returns where another process finds the app: the module that holds it by name, a script by file."""
     for name, module in list(sys.modules.items()):
         if isinstance(module, ModuleType):
             for attribute, value in list(vars(module).items()):
@@ -173,7 +173,7 @@ def target_of(app: Leasehold) -> str:
 
 
 def _place(name: str, module: ModuleType) -> str:
-    """Test modules may be loaded under names that nobody else could import."""
+    """Returns a module's file if its name can't be imported, as test modules may be."""
     is_importable = module.__spec__ is not None and name != "__main__" and not _is_a_test(module)
     return name if is_importable else str(module.__file__)
 

@@ -1,4 +1,4 @@
-"""What the fixture `leasehold` is: an app on a database of the test's own, and everything a test can ask of it."""
+"""The fixture `leasehold`: an app on the test's own database, and everything that a test can do with it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -38,10 +38,10 @@ PAGE = 500
 
 
 class QueueTester:
-    """An app in a test. Jobs are recorded: enqueued for real, in a database of this test, and run by nobody until
-    the test says so: `inline()`, `drain()` or a worker in a process of its own, `worker()`.
+    """An app in a test. Jobs are enqueued for real, in a database of this test, and wait until the test runs them:
+    by `inline()`, `drain()` or `worker()`, a worker in a process of its own.
 
-    Reading verbs block for a moment, in async tests too; what runs handlers has a twin to be awaited.
+    Methods that read block for a moment, in async tests too; each method that runs handlers has an async twin.
     """
 
     def __init__(self, app: Leasehold, url: str, target: str | None = None) -> None:
@@ -59,7 +59,7 @@ class QueueTester:
         self.rest()
 
     def rest(self) -> None:
-        """Ends what reading verbs have opened; the next one opens it again."""
+        """Closes the connections of reading methods; the next one opens them again."""
         self._background.close()
 
     # --------------------------------------------------------------------------------------------------------- record
@@ -67,7 +67,7 @@ class QueueTester:
     def jobs(
         self, definition: Definition | None = None, *, tenant: str | None = None, status: str | Status | None = None
     ) -> list[JobRecord]:
-        """What was enqueued and whatever became of it, in the order of the enqueues."""
+        """Returns the enqueued jobs as they are now, in the order of the enqueues."""
         key = None if definition is None else key_of(definition)
         wanted = None if status is None else parse_status(status)
         return [
@@ -77,7 +77,7 @@ class QueueTester:
         ]
 
     def job(self, job: Which | None = None) -> JobRecord:
-        """This job as it stands now; without one, the one that was enqueued last."""
+        """Returns this job as it is now; without an argument, the job that was enqueued last."""
         everything = self.jobs()
         wanted = everything[-1:] if job is None else [each for each in everything if each.id == id_of(job)]
         if not wanted:
@@ -106,7 +106,7 @@ class QueueTester:
         count: int | None = None,
         **options: Any,
     ) -> JobRecord:
-        """The job that fits, the last one if several do; or an AssertionError that shows what there was instead.
+        """Returns the job that fits, the last one if several do. Raises an AssertionError that shows all jobs.
 
         `payload` may be a part of the job's. `count` asks for exactly so many. Options are those of an enqueue, as
         delay, at, priority, dedupe_key, correlation_id; and status.
@@ -122,7 +122,7 @@ class QueueTester:
         return fitting[-1]
 
     def assert_none(self, definition: Definition | None = None, *, tenant: str | None = None) -> None:
-        """Nothing was enqueued: of this definition, for this tenant, or at all."""
+        """Raises an AssertionError if a job was enqueued: of this definition, for this tenant, or at all."""
         __tracebackhide__ = True
         if found := self.jobs(definition, tenant=tenant):
             of = "" if definition is None else f" of {key_of(definition)}"
@@ -132,7 +132,7 @@ class QueueTester:
     # ---------------------------------------------------------------------------------------------------------- run
 
     def call(self, tenant: str, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Calls the handler, with no queue involved: arguments and result go through JSON, as they would."""
+        """Calls the handler without a queue. Arguments and result go through JSON, as in a worker."""
         if self._injected.handler(key_of(definition)).is_async:
             refuse_to_block("acall")
         return result_of(self._execution(tenant, definition, args, kwargs).run())
@@ -150,7 +150,7 @@ class QueueTester:
         return Execution(handler, claim)
 
     def inline(self) -> AbstractContextManager[None]:
-        """While the block lasts, an enqueue runs its job at once, and raises what it raises.
+        """Within the block, an enqueue runs its job at once, and raises the handler's error.
 
         A job that is enqueued within a transaction is not run, and warns so (NotRunInline): drain it after the
         commit.
@@ -158,7 +158,7 @@ class QueueTester:
         return inline(self.app)
 
     def drain(self, *, advance: bool = False, max_jobs: int = 10_000, slots: int = 1) -> int:
-        """Runs all that is due, and what that enqueues, by a real worker; returns how many handlers ran.
+        """Runs all due jobs, and those that they enqueue, by a real worker. Returns how many handlers ran.
 
         With `advance`, the clock is moved over delays and backoffs until nothing is left. Errors of handlers are in
         the jobs' records, as in production. With one slot, one job runs after the other.
@@ -172,7 +172,7 @@ class QueueTester:
         return await (drain.until_nothing_is_left() if advance else drain.until_nothing_is_due())
 
     def fail(self, definition: Definition, error: Raises, times: int = 1) -> None:
-        """The next `times` runs of it raise this instead of running."""
+        """Makes its next `times` runs raise this error instead of calling the handler."""
         self._injected.add(key_of(definition), error, times)
 
     def freeze(self, at: str | datetime | None = None) -> datetime:
@@ -181,7 +181,7 @@ class QueueTester:
 
     @contextmanager
     def worker(self, *, slots: int = 10, lease: Duration = "30s", grace: Duration = "30s") -> Iterator[WorkerProcess]:
-        """A worker in a real process of its own, for as long as the block lasts.
+        """Runs a worker in a process of its own, within the block.
 
         While it is idle, and a moment after, its lease is three times as long: after two minutes it is over.
         """
@@ -194,7 +194,7 @@ class QueueTester:
             process.close()
 
     def wait_for(self, job: Which, within: Duration = PATIENCE) -> JobRecord:
-        """The job once it has ended, whoever runs it; woken, not polled."""
+        """Waits until the job has ended, and returns it; is woken, does not poll."""
         record = self.job(job)
 
         async def ask(opened: Opened) -> JobRecord | None:
@@ -218,7 +218,7 @@ class QueueTester:
         count: Callable[[], int] | None = None,
         in_child: Callable[[], object] | None = None,
     ) -> Crashes:
-        """Runs the job once undisturbed, then once for each place where it can be stopped, and counts its effects.
+        """Runs the job once undisturbed, then once for each crash point, and counts its effects.
 
             leasehold.crashes("acme", charge_order.bind(order=7), effects=[payments.charge]).assert_once()
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 RUN, HOME, URL = "LEASEHOLD_TEST_RUN", "LEASEHOLD_TEST_HOME", "LEASEHOLD_TEST_URL"
 STOPPING = 10.0
 ROOM = 2 * 1024**3
-# A test's data need not survive the machine.
+# Test data need not survive a crash of the machine.
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -44,11 +44,11 @@ def name_the_run() -> None:
 
 @contextmanager
 def databases(schema: str = "leasehold") -> Iterator[ClonedDatabases]:
-    """The run's databases. An embedded server runs for as long as some process of the run is in here."""
+    """Yields the run's databases. An embedded server runs while some process of the run is in this block."""
     run, home = os.environ[RUN], Path(os.environ[HOME])
     if url := os.environ.get(URL):
         home.mkdir(exist_ok=True)
-        (home / f"{schema}.template").touch()  # what `clear_up` has to drop
+        (home / f"{schema}.template").touch()  # for `clear_up`, which drops it
         yield engine_for(url, schema).test_kit().databases(run)
         return
     Settings.from_environment().require_embedded(URL)
@@ -57,7 +57,7 @@ def databases(schema: str = "leasehold") -> Iterator[ClonedDatabases]:
 
 
 def clear_up() -> None:
-    """Leaves nothing behind of a run that has ended."""
+    """Removes everything of a run that has ended."""
     home = Path(os.environ[HOME])
     if not home.exists():
         return
@@ -69,13 +69,13 @@ def clear_up() -> None:
 
 
 def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
-    """Waits for what is done on a loop and a thread of its own: whoever calls may have a loop that runs."""
+    """Runs a coroutine on a loop in a thread of its own, and waits: the caller's thread may have a running loop."""
     with ThreadPoolExecutor(1, "leasehold-testing") as thread:
         return thread.submit(asyncio.run, work).result()
 
 
 def roomy_folder() -> Path:
-    """In memory if there is room: a clone takes 13 ms there, and 72 ms on a disk.
+    """Returns a folder in memory, if there is room: a clone takes 13 ms there, and 72 ms on a disk.
 
     Not pytest's own folder, which is closed to the account that Postgres runs under when we are root.
     """
@@ -86,7 +86,7 @@ def roomy_folder() -> Path:
 
 
 def _wait_until_stopped(home: Path) -> None:
-    """The embedded server stops by itself once nobody uses it; its files can't be removed before."""
+    """Waits for the embedded server, which stops by itself once it is unused; its files are in use until then."""
     deadline = time.monotonic() + STOPPING
     while any(home.rglob("postmaster.pid")) and time.monotonic() < deadline:
         time.sleep(0.05)
