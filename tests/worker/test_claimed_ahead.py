@@ -208,7 +208,7 @@ async def test_the_heartbeat_that_the_first_job_after_a_rest_calls_for_knows_of_
     """Or it would take the lease of an idle worker, thrice as long, and so would be missed thrice as late."""
     known: list[list[str]] = []
     monkeypatch.setattr(
-        Heartbeat, "hurry_after_a_rest", lambda beat: known.append([claim.job for claim in beat._held()])
+        Heartbeat, "hurry_after_a_rest", lambda beat: known.append([claim.job for claim in beat._hooks.held()])
     )
     async with shop.working(only(report)):
         job = await shop.enqueue()

@@ -16,7 +16,7 @@ from leasehold.model.job import Claim, JobId, WorkerId
 from leasehold.model.status import Status
 from leasehold.store import Claimed, Registration, Renewal, Subscription
 from leasehold.worker import Job
-from leasehold.worker.heartbeat import Heartbeat, Leases
+from leasehold.worker.heartbeat import Heartbeat, HeartbeatHooks, Leases
 
 
 async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, database_url: str) -> None:
@@ -229,11 +229,13 @@ async def test_a_lease_counts_from_the_send_and_ends_a_sixth_early(
         open_store=open_store,
         registration=Registration(WorkerId("00000000-0000-0000-0000-000000000000"), Subscription(("report",))),
         leases=Leases(busy=timedelta(seconds=60), idle=timedelta(seconds=60)),
-        held=tuple,
-        asks=dict,
-        on_renewal=lambda renewal, sent: beaten.set(),
-        on_lost=lambda why: None,
-        on_broken=lambda error: None,
+        hooks=HeartbeatHooks(
+            held=tuple,
+            asks=dict,
+            on_renewal=lambda renewal, sent: beaten.set(),
+            on_lost=lambda why: None,
+            on_broken=lambda error: None,
+        ),
     )
     heart.start()
     try:
@@ -291,11 +293,13 @@ async def test_one_that_can_not_begin_says_so_and_stops_nobody(monkeypatch: pyte
         open_store=lambda: pytest.fail("nothing is opened"),
         registration=Registration(WorkerId("00000000-0000-0000-0000-000000000000"), Subscription(("report",))),
         leases=Leases(),
-        held=tuple,
-        asks=dict,
-        on_renewal=lambda renewal, sent: None,
-        on_lost=said.append,
-        on_broken=lambda error: said.append(str(error)),
+        hooks=HeartbeatHooks(
+            held=tuple,
+            asks=dict,
+            on_renewal=lambda renewal, sent: None,
+            on_lost=said.append,
+            on_broken=lambda error: said.append(str(error)),
+        ),
     )
     async with asyncio.timeout(PATIENCE.total_seconds()):
         await asyncio.to_thread(heart.start)

@@ -203,7 +203,7 @@ class HandlerTransaction(Generic[C]):
         """Asks the database. If it can't be asked now, the ordinary finish meets the same fence."""
         with suppress(LeaseholdError):
             job = await self._asked_of_the_worker(self._looked_up())
-            return job is not None and job.status.final and self._is_ours(job)
+            return job is not None and job.status.final and _is_of(self._claim, job)
         return False
 
     async def _explained(self, refusal: FinishAnswer) -> Outcome | None:
@@ -218,7 +218,7 @@ class HandlerTransaction(Generic[C]):
             job = await self._asked_of_the_worker(self._looked_up())
         except LeaseholdError as error:
             return _raised(error)
-        if job is not None and not job.status.final and self._is_ours(job) and self._context.holds():
+        if job is not None and not job.status.final and _is_of(self._claim, job) and self._context.holds():
             return Raised(
                 "transaction_elsewhere",
                 "the connection that job.transaction() got leads to another database than the one that holds this "
@@ -237,10 +237,6 @@ class HandlerTransaction(Generic[C]):
             self.ending = not self._job._given_up
         return self.ending
 
-    def _is_ours(self, job: Any) -> bool:
-        claim = self._claim
-        return (job.worker, job.attempt, job.started_at) == (claim.worker, claim.attempt, claim.started_at)
-
     async def _looked_up(self) -> Any:
         return await self._context.store.tenant(self._claim.tenant).get(self._claim.job)
 
@@ -256,6 +252,10 @@ class HandlerTransaction(Generic[C]):
 
     def _is_its_thread(self) -> bool:
         return self._job._in_thread and not _on_a_loop()
+
+
+def _is_of(claim: Claim, job: Any) -> bool:
+    return (job.worker, job.attempt, job.started_at) == (claim.worker, claim.attempt, claim.started_at)
 
 
 def give_up(job: TransactionOwner) -> bool:

@@ -58,13 +58,28 @@ class Leases:
         return min(self.busy, self.idle).total_seconds() / 6
 
 
-class Heartbeat:
-    """Renews a registration until it is stopped, the registration is lost (`on_lost`), or it fails (`on_broken`).
+@dataclass(frozen=True, slots=True)
+class HeartbeatHooks:
+    """How a heartbeat and its worker talk. All are called on the heartbeat's thread.
 
-    `on_missed` is called for each beat that the database did not answer, while the lease holds.
+    `held` returns the claims to renew, `asks` the options of a renewal. `on_renewal` gets each answer and the time
+    when its heartbeat was sent. `on_lost`: the registration is lost. `on_broken`: the heartbeat keeps failing.
+    `on_missed`: the database did not answer a beat, and the lease still holds.
+    """
+
+    held: Callable[[], Sequence[Claim]]
+    asks: Callable[[], Mapping[str, bool]]
+    on_renewal: Callable[[Renewal, float], None]
+    on_lost: Callable[[str], None]
+    on_broken: Callable[[Exception], None]
+    on_missed: Callable[[Exception], None] = lambda _: None
+
+
+class Heartbeat:
+    """Renews a registration until it is stopped, the registration is lost, or it fails again and again.
 
     The lease counts from the moment before the heartbeat was sent, on this machine's monotonic clock: the database
-    counts from a later moment, so its lease ends later. Callbacks run on the heartbeat's thread.
+    counts from a later moment, so its lease ends later.
     """
 
     def __init__(
@@ -72,22 +87,12 @@ class Heartbeat:
         open_store: Callable[[], Awaitable[Store]],
         registration: Registration,
         leases: Leases,
-        held: Callable[[], Sequence[Claim]],
-        asks: Callable[[], Mapping[str, bool]],
-        on_renewal: Callable[[Renewal, float], None],
-        on_lost: Callable[[str], None],
-        on_broken: Callable[[Exception], None],
-        on_missed: Callable[[Exception], None] = lambda _: None,
+        hooks: HeartbeatHooks,
     ) -> None:
         self._open_store = open_store
         self._registration = registration
         self._leases = leases
-        self._held = held
-        self._asks = asks
-        self._on_renewal = on_renewal
-        self._on_lost = on_lost
-        self._on_broken = on_broken
-        self._on_missed = on_missed
+        self._hooks = hooks
         self._stood_still = 0.0
         self._valid_until = monotonic() + leases.busy.total_seconds() - leases.margin
         self._thread = threading.Thread(target=self._run, name="leasehold-heartbeat", daemon=True)
@@ -132,7 +137,7 @@ class Heartbeat:
                 self._deaths += 1
                 if self._deaths == DEATHS_IN_A_ROW:
                     self._started.set()  # `start` must not wait any longer: there is none
-                    return self._on_broken(error)
+                    return self._hooks.on_broken(error)
                 log.exception("the heartbeat died and is begun again")
 
     async def _beat(self) -> None:
@@ -156,7 +161,7 @@ class Heartbeat:
                         self._lose(f"the database could not be reached in time ({str(error) or 'no answer'})")
                         return
                     if not isinstance(error, TransactionConflict):
-                        self._on_missed(error)
+                        self._hooks.on_missed(error)
                     interval = policy.next_random_pause()
                 if interval is None:
                     return
@@ -173,21 +178,21 @@ class Heartbeat:
 
     async def _renew(self, store: Store) -> float | None:
         """Sends one beat. Returns the seconds until the next, or None if the registration is gone."""
-        held = self._held()
+        held = self._hooks.held()
         lease = (self._leases.busy if held else self._leases.idle).total_seconds()
         sent = monotonic()
         reach("before_heartbeat")
-        renewal = await store.renew(self._registration, held, timedelta(seconds=lease), **self._asks())
+        renewal = await store.renew(self._registration, held, timedelta(seconds=lease), **self._hooks.asks())
         if not renewal.alive:
             self._lose("it was evicted: another worker found its lease run out")
             return None
         self._valid_until = sent + lease - self._leases.margin
         self._lease_is_busy = bool(held)
         self._stood_still = 0.0
-        if not held and self._held():  # a job began during this beat, when the lease still seemed busy
+        if not held and self._hooks.held():  # a job began during this beat, when the lease still seemed busy
             self.hurry()
         self._deaths = 0
-        self._on_renewal(renewal, sent)
+        self._hooks.on_renewal(renewal, sent)
         return lease / 3
 
     async def _pause(self, seconds: float) -> None:
@@ -211,4 +216,4 @@ class Heartbeat:
                 "something held up all of its threads"
             )
         if not self._stopping:
-            self._on_lost(why)
+            self._hooks.on_lost(why)

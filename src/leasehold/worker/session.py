@@ -16,7 +16,7 @@ from leasehold.worker.events import EventReporter
 from leasehold.worker.finish import Finisher
 from leasehold.worker.handler_transaction import TransactionContext
 from leasehold.worker.handlers import Handlers
-from leasehold.worker.heartbeat import Heartbeat
+from leasehold.worker.heartbeat import Heartbeat, HeartbeatHooks
 from leasehold.worker.listener import FALLBACK, Listener
 from leasehold.worker.log_buffer import LogBuffer
 from leasehold.worker.outage import Outage
@@ -82,24 +82,21 @@ class WorkerSession:
         self.upkeep = Upkeep(calls, ledger, events, settings.prune_every)
 
     def _make_heartbeat(self, open_store: Callable[[], Awaitable[Store]]) -> Heartbeat:
-        registration = self.calls.registration
-        return Heartbeat(
-            open_store,
-            registration,
-            self._settings.leases,
+        worker = self.calls.registration.worker
+        hooks = HeartbeatHooks(
             held=lambda: tuple(self.ledger.attempts),
             asks=lambda: {"look": self.chain.waiting > 0, "probe": self.listener.listens},
             on_renewal=lambda renewal, sent: self._post(self.on_renewal, renewal, sent),
             on_lost=lambda why: self._post(
                 self.end,
                 RegistrationLost(
-                    f"worker {registration.worker} lost its registration: {why}.",
-                    fix="It stops its runs and joins again.",
+                    f"worker {worker} lost its registration: {why}.", fix="It stops its runs and joins again."
                 ),
             ),
             on_broken=lambda error: self._post(self.end, error),
             on_missed=lambda error: self._post(self.calls.outage.begin, error),
         )
+        return Heartbeat(open_store, self.calls.registration, self._settings.leases, hooks)
 
     @property
     def is_over(self) -> bool:
