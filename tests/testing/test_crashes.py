@@ -42,8 +42,8 @@ def test_a_planted_double_charge_is_found(leasehold: QueueTester) -> None:
           lease lost: before charge                            2        DOUBLED  succeeded, try 2
           lease lost: returned, its result not yet written     2        DOUBLED  succeeded, try 2
 
-        Doubled: hand job.idempotency_key to whoever makes the effect, so that a second call is known to be one; or \
-make it in a transaction that is committed with the job's own end, or not at all."""
+        Doubled: pass job.idempotency_key to the service that makes the effect, so that it knows a second call \
+as one; or make it in a transaction that is committed with the job's own end, or not at all."""
     )
 
 
@@ -184,7 +184,7 @@ def test_what_cant_be_seen_is_refused(leasehold: QueueTester) -> None:
     job = charge_order.bind(order=7)
     with pytest.raises(InvalidInput, match="without effects and without a count"):
         leasehold.crashes("acme", job)
-    with pytest.raises(InvalidInput, match="is no function"):
+    with pytest.raises(InvalidInput, match="is not a function"):
         leasehold.crashes("acme", job, effects=["charge"])  # type: ignore[list-item]
     with pytest.raises(InvalidInput, match='charge has no argument "key" to know its calls by'):
         leasehold.crashes("acme", job, effects=[Effect(charge, key="key")])

@@ -45,7 +45,7 @@ def test_more_jobs_than_fit_a_page_are_all_there(leasehold: QueueTester) -> None
 def test_each_test_has_a_database_of_its_own(leasehold: QueueTester) -> None:
     """The other tests of this file have enqueued into theirs."""
     leasehold.assert_none()
-    with pytest.raises(UnknownJob, match="there is no job in this test's database"):
+    with pytest.raises(UnknownJob, match="this test's database has no job"):
         leasehold.job()
 
 
@@ -127,7 +127,7 @@ def test_a_wrong_number_is_said_with_the_table(leasehold: QueueTester) -> None:
 def test_an_option_that_jobs_do_not_have_is_refused_by_name(leasehold: QueueTester) -> None:
     with pytest.raises(InvalidInput, match=r'no option "priorty" to look at. Did you mean "priority"\?'):
         leasehold.assert_enqueued(sync_folder, priorty=7)
-    with pytest.raises(InvalidInput, match="is no definition"):
+    with pytest.raises(InvalidInput, match="is not a definition"):
         leasehold.assert_enqueued(sync_folder.__wrapped__)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="Use assert_none"):
         leasehold.assert_enqueued(sync_folder, count=0)

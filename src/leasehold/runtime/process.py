@@ -36,7 +36,7 @@ COLLECT_RARELY = (20_000, 20, 20)
 
 
 class Service(Protocol):
-    """What `serve` runs: a worker, for one."""
+    """A service that `serve` runs, such as a worker."""
 
     @property
     def grace(self) -> timedelta: ...

@@ -92,8 +92,8 @@ class Crashes:
 
 
 _ADVICE = {
-    "DOUBLED": "Doubled: hand job.idempotency_key to whoever makes the effect, so that a second call is known to be "
-    "one; or make it in a transaction that is committed with the job's own end, or not at all.",
+    "DOUBLED": "Doubled: pass job.idempotency_key to the service that makes the effect, so that it knows a "
+    "second call as one; or make it in a transaction that is committed with the job's own end, or not at all.",
     "LOST": "Lost: the run that came after did not make what the first one had not. Does the handler take something "
     "for done before it is, or may it run only once (max_attempts=1)?",
     "NOT REACHED": "Not reached: that run did not come to this place. If the runs before have left something behind, "

@@ -41,7 +41,7 @@ def as_effect(given: object) -> Effect:
     effect = given if isinstance(given, Effect) else Effect(given)  # type: ignore[arg-type]
     if not callable(effect.function):
         raise InvalidInput(
-            f"{given!r:.80} is no function whose calls could be effects. Nothing was run.",
+            f"{given!r:.80} is not a function whose calls could be effects. Nothing was run.",
             fix="Pass the function itself, as in effects=[payments.charge]; to count otherwise, pass count=….",
         )
     if effect.key is not None and effect.key not in inspect.signature(effect.function).parameters:

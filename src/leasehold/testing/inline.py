@@ -26,7 +26,7 @@ class NotRunInline(UserWarning):
 T = TypeVar("T")
 Ask = Callable[[Opened], Coroutine[Any, Any, T]]
 
-# Long, since there is no heartbeat, and a debugger may hold the job.
+# Long, since no heartbeat is sent, and a debugger may hold the job.
 LEASE = timedelta(days=3650)
 FACTS = WorkerFacts("inline", 0)
 

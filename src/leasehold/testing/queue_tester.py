@@ -82,7 +82,7 @@ class QueueTester:
         wanted = everything[-1:] if job is None else [each for each in everything if each.id == id_of(job)]
         if not wanted:
             raise UnknownJob(
-                f"there is no job{'' if job is None else f' {id_of(job)}'} in this test's database.",
+                f"this test's database has no job{'' if job is None else f' {id_of(job)}'}.",
                 fix="Nothing was changed. Was it enqueued, and committed?",
             )
         return wanted[-1]
@@ -246,7 +246,7 @@ def key_of(definition: Definition) -> str:
         return definition
     if not isinstance(definition, TypedDefinition):
         raise InvalidInput(
-            f"{definition!r} is no definition. Nothing was changed.",
+            f"{definition!r} is not a definition. Nothing was changed.",
             fix="Pass a function that @app.job made one, or its key.",
         )
     return definition.key

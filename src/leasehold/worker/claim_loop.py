@@ -16,7 +16,7 @@ LINGER = 0.003
 
 
 class ClaimLoop:
-    """Claims jobs while there is room, and sleeps while there is no work."""
+    """Claims jobs while there is room, and sleeps when none is ready."""
 
     def __init__(
         self,

@@ -211,7 +211,7 @@ class HandlerTransaction(Generic[C]):
             return Raised(
                 "transaction_ended",
                 "the transaction of job.transaction() was committed, rolled back or closed before the handler "
-                "returned; only the worker may end it. What was committed by then is not undone, hence no retry",
+                "returned; only the worker may end it. Writes that were committed by then stay, hence no retry",
                 final=True,
             )
         try:

@@ -23,7 +23,7 @@ class ClaimBudget:
         self._usual_time = 0.9 * self._usual_time + 0.1 * seconds
 
     def room(self, held: int) -> int:
-        """Returns how many jobs to claim now: 0 if there is no room yet for a whole batch of short jobs."""
+        """Returns how many jobs to claim now: 0 if a whole batch of short jobs does not fit yet."""
         if self._usual_time >= SHORT_JOB:
             return max(0, self._slots - held)
         return self._batch if held <= self._slots + self._batch else 0

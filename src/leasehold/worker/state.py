@@ -1,4 +1,4 @@
-"""What a worker is doing, as a snapshot."""
+"""A snapshot of a worker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -33,7 +33,7 @@ EMPTY_CLAIMS = 10
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a tick did. `ran` counts attempts that ended; a snooze neither succeeded nor failed.
+    """The work of one tick. `ran` counts attempts that ended; a snooze neither succeeded nor failed.
 
     `given_back` counts jobs that still ran when the time was over: they run again, and no try was used. `reclaimed`
     counts jobs that dead workers held. `more`: there may be more due jobs, tick again.

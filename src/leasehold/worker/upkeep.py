@@ -1,4 +1,4 @@
-"""What every worker does for all others: it reclaims the jobs of dead workers and prunes old jobs."""
+"""Work that every worker does for all others: it reclaims the jobs of dead workers and prunes old jobs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
