@@ -45,7 +45,7 @@ async def test_a_job_is_enqueued_claimed_and_marked_as_success(app: Leasehold) -
         assert await jobs.claim(10) == []
 
 
-async def test_a_failure_waits_for_its_backoff_and_ends_as_failed_after_five(app: Leasehold, clock: Clock) -> None:
+async def test_a_failure_waits_for_its_backoff_and_fails_after_five(app: Leasehold, clock: Clock) -> None:
     async with app.open(), JobsRepository(app, types=["send_mail"], lease=timedelta(hours=1)) as jobs:
         job = await jobs.enqueue(MAIL)
         waits = []
@@ -86,7 +86,7 @@ async def test_run_at_and_a_missing_org(database_url: str, app: Leasehold) -> No
         assert (await single.tenant("only").aget(job)).status is Status.QUEUED
 
 
-async def test_the_types_of_an_app_are_those_it_has_handlers_for_and_keep_their_own_rules(app: Leasehold) -> None:
+async def test_the_types_of_an_app_are_those_of_its_handlers(app: Leasehold) -> None:
     @app.job(max_attempts=1)
     def send_mail(job: Job, to: str) -> None: ...
 
@@ -97,9 +97,7 @@ async def test_the_types_of_an_app_are_those_it_has_handlers_for_and_keep_their_
         assert (await app.tenant("acme").aget(job)).status is Status.DEAD_LETTER
 
 
-async def test_a_type_that_other_code_has_registered_stays_as_that_code_said(
-    app: Leasehold, database_url: str
-) -> None:
+async def test_a_type_registered_by_other_code_stays_as_it_is(app: Leasehold, database_url: str) -> None:
     other = Leasehold(database_url)
 
     @other.job(max_attempts=1)
@@ -137,9 +135,7 @@ async def test_whoever_lost_its_claim_is_told_and_writes_nothing(app: Leasehold,
         assert (record.status, record.attempt, record.last_error_code) == (Status.SUCCEEDED, 2, "lease_lost")
 
 
-async def test_a_renewal_and_a_mark_renew_the_lease_of_all_claims_and_an_enqueue_does_not(
-    app: Leasehold, clock: Clock
-) -> None:
+async def test_renewals_and_marks_renew_all_claims_but_enqueues_do_not(app: Leasehold, clock: Clock) -> None:
     async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
         await jobs.enqueue(MAIL)
         await jobs.enqueue(MAIL)
@@ -159,7 +155,7 @@ async def test_a_renewal_and_a_mark_renew_the_lease_of_all_claims_and_an_enqueue
             await jobs.mark_success(claim)
 
 
-async def test_what_a_claim_took_whose_answer_was_lost_is_given_back_at_no_cost(
+async def test_jobs_of_a_lost_claim_are_given_back_at_no_cost(
     app: Leasehold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
@@ -286,9 +282,7 @@ async def test_a_type_that_is_not_text_is_refused(app: Leasehold, key: Any) -> N
 @pytest.mark.parametrize(
     "words", [{"error": 7}, {"error": b"no"}, {"error": "no", "code": 7}, {"error": ValueError("no")}]
 )
-async def test_a_failure_that_is_not_told_in_text_is_refused_and_can_be_marked_again(
-    app: Leasehold, words: dict[str, Any]
-) -> None:
+async def test_a_failure_without_text_is_refused_and_can_be_repeated(app: Leasehold, words: dict[str, Any]) -> None:
     async with app.open(), JobsRepository(app, types=["send_mail"]) as jobs:
         job = await jobs.enqueue(MAIL)
         (claim,) = await jobs.claim()

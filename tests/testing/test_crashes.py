@@ -72,7 +72,7 @@ def test_a_key_that_is_named_and_not_passed_helps_nobody(leasehold: QueueTester)
 
 
 @pytest.mark.faults
-def test_effects_that_are_awaited_and_methods_of_objects_are_seen_as_well(leasehold: QueueTester) -> None:
+def test_awaited_effects_and_methods_are_seen_as_well(leasehold: QueueTester) -> None:
     awaited = leasehold.crashes("acme", payments.charge_order_awaiting.bind(7), effects=[payments.acharge])
     assert verdicts(awaited)["lease lost: before acharge"] == "DOUBLED"
     assert verdicts(awaited)["killed: before acharge"] == "once"
@@ -98,7 +98,7 @@ def test_of_several_effects_each_has_its_boundaries(leasehold: QueueTester) -> N
 
 
 @pytest.mark.faults
-def test_a_handler_that_asks_again_by_itself_is_found_by_a_lost_answer(leasehold: QueueTester) -> None:
+def test_a_lost_answer_finds_a_handler_that_repeats_its_request(leasehold: QueueTester) -> None:
     found = leasehold.crashes("acme", payments.charge_stubbornly.bind(7), effects=[charge])
     lost = found["answer lost: in charge, its effect made"]
     assert (lost.verdict, lost.seen, lost.tries) == ("DOUBLED", 2, 1)

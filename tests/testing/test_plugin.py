@@ -42,7 +42,7 @@ def run(pytester: pytest.Pytester, database_server: DatabaseServer, monkeypatch:
     return run
 
 
-def test_an_app_named_in_the_configuration_is_tested_on_a_database_of_its_own(run: Run) -> None:
+def test_a_configured_app_is_tested_on_its_own_database(run: Run) -> None:
     run(
         """
         import os
@@ -63,7 +63,7 @@ def test_an_app_named_in_the_configuration_is_tested_on_a_database_of_its_own(ru
     ).assert_outcomes(passed=3)
 
 
-def test_an_app_may_be_given_by_a_fixture_and_have_a_schema_of_its_own(run: Run) -> None:
+def test_a_fixture_may_provide_an_app_with_its_own_schema(run: Run) -> None:
     run(
         """
         import pytest
@@ -167,7 +167,7 @@ async def test_a_run_leaves_no_database_behind(
     assert [name for name in await names() if name_of_the_run in name] == []
 
 
-def test_a_failure_shows_the_near_miss_at_the_users_line_and_nothing_of_ours(run: Run) -> None:
+def test_a_failure_shows_the_near_miss_at_the_users_line(run: Run) -> None:
     result = run(
         """
         from shop import app, greet
@@ -204,9 +204,7 @@ def test_without_an_app_it_says_what_to_do(run: Run, ini: str, said: str) -> Non
     result.stdout.fnmatch_lines([said])
 
 
-def test_the_app_of_a_django_project_is_refused_before_anything_is_started(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_app_of_a_django_project_is_refused_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEASEHOLD_TEST_URL", "postgresql://127.0.0.1:1/nowhere")
     result = run(
         """

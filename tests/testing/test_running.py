@@ -32,7 +32,7 @@ def test_a_call_goes_through_json_both_ways_and_no_queue(leasehold: QueueTester)
     leasehold.assert_none()
 
 
-def test_a_call_raises_what_the_handler_raises_or_would_be_refused_for(leasehold: QueueTester) -> None:
+def test_a_call_raises_the_error_of_the_handler_or_the_refusal(leasehold: QueueTester) -> None:
     with pytest.raises(Fail, match="no such order"):
         leasehold.call("acme", refuse)
     with pytest.raises(Snooze):

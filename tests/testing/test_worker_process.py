@@ -50,7 +50,7 @@ def test_a_paused_worker_does_nothing_until_it_is_resumed(
     assert leasehold.wait_for(placed).status == "succeeded"
 
 
-def test_a_stopped_worker_gives_back_what_it_ran_and_can_be_started_again(leasehold: QueueTester) -> None:
+def test_a_stopped_worker_gives_its_jobs_back_and_restarts(leasehold: QueueTester) -> None:
     with leasehold.worker(slots=1, grace="0s") as worker:
         first = worker.pid
         placed = acme.enqueue(hold_on)

@@ -111,7 +111,7 @@ async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, sign
     assert await shop.history(second) == [GIVEN_BACK]
 
 
-async def test_who_stops_with_a_wake_that_it_did_not_follow_passes_it_on(shop: Shop) -> None:
+async def test_a_stopped_worker_passes_an_unused_wake_on(shop: Shop) -> None:
     heard = asyncio.Event()
     async with shop.working(only(report)) as chosen:
         await shop.at_rest(chosen)
@@ -202,9 +202,7 @@ async def test_one_that_can_not_be_started_is_given_back_and_tried_again(
     assert await shop.history(job) == [GIVEN_BACK, SUCCEEDED]
 
 
-async def test_the_heartbeat_that_the_first_job_after_a_rest_calls_for_knows_of_it(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_heartbeat_after_a_rest_knows_the_first_job(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or it would take the lease of an idle worker, thrice as long, and so would be missed thrice as late."""
     known: list[list[str]] = []
     monkeypatch.setattr(

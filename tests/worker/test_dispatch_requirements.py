@@ -180,9 +180,7 @@ async def test_100_items_created_rapidly_are_all_enriched(shop: Shop, handlers: 
     assert Counter(record.status for record in records) == {Status.SUCCEEDED: 100}
 
 
-async def test_what_a_worker_killed_in_the_middle_was_doing_is_done_by_another_after_the_lease(
-    shop: Shop, processes: Processes
-) -> None:
+async def test_another_worker_does_a_killed_workers_job_after_the_lease(shop: Shop, processes: Processes) -> None:
     await shop.store.sync_definitions(sample_handlers.handlers.definitions)
     killed = processes.worker("--lease", "2s", "--slots", "5")
     jobs = await shop.enqueue_many(20, "wait", payload=processes.payload)

@@ -75,7 +75,7 @@ async def write(connection: Any, job: Job) -> None:
 # ---------------------------------------------------------------------------------------------------- on our own
 
 
-async def test_what_is_written_is_there_when_the_job_has_succeeded_and_not_before(shop: Shop) -> None:
+async def test_writes_appear_when_the_job_succeeds_and_not_before(shop: Shop) -> None:
     seen: list[tuple[int, Status]] = []
 
     async def handler(job: Job, payload: Any) -> str:
@@ -93,7 +93,7 @@ async def test_what_is_written_is_there_when_the_job_has_succeeded_and_not_befor
     assert await shop.history(job) == [AttemptStatus.SUCCEEDED]
 
 
-async def test_a_job_so_finished_never_enters_the_batch_and_is_told_of_as_any_other(shop: Shop) -> None:
+async def test_a_job_finished_in_its_transaction_is_reported_once(shop: Shop) -> None:
     ended: list[Event] = []
 
     async def handler(job: Job, payload: Any) -> None:
@@ -208,7 +208,7 @@ async def test_a_result_that_can_not_be_kept_rolls_back_what_was_written(shop: S
     assert await effects(shop) == []
 
 
-async def test_a_transaction_that_is_broken_or_fails_at_its_commit_fails_the_attempt(shop: Shop) -> None:
+async def test_a_transaction_that_fails_at_its_commit_fails_the_attempt(shop: Shop) -> None:
     await shop.observer.execute("create table once (id int unique deferrable initially deferred)")
     await shop.observer.execute("insert into once values (1)")
 
@@ -260,7 +260,7 @@ async def test_a_second_transaction_is_refused(shop: Shop) -> None:
     assert "has begun its transaction already" in record.last_error
 
 
-async def test_whoever_commits_by_hand_is_failed_for_good_since_its_writes_can_not_be_undone(shop: Shop) -> None:
+async def test_a_handler_that_commits_by_hand_fails_for_good(shop: Shop) -> None:
     async def handler(job: Job, payload: Any) -> None:
         async with job.transaction() as connection:
             await write(connection, job)
@@ -272,7 +272,7 @@ async def test_whoever_commits_by_hand_is_failed_for_good_since_its_writes_can_n
     assert (record.status, record.last_error_code, record.attempt) == (Status.FAILED, "transaction_ended", 1)
 
 
-async def test_no_setting_of_ours_is_on_the_connection_and_none_of_a_handlers_stays(shop: Shop) -> None:
+async def test_settings_pass_neither_to_a_handler_nor_from_it(shop: Shop) -> None:
     """But its name, by which it is known in pg_stat_activity."""
     asked = """select coalesce(json_object_agg(name, setting), '{}') from pg_settings
                where source in ('client', 'session') and name not in ('application_name', 'client_encoding')"""
@@ -346,7 +346,7 @@ async def test_a_cancel_does_not_wait_for_the_transaction_and_rolls_it_back(shop
     assert await shop.history(job) == [AttemptStatus.CANCELED]
 
 
-async def test_a_lease_that_is_lost_while_a_canceled_run_rolls_back_ends_the_run(shop: Shop) -> None:
+async def test_a_lease_lost_during_a_rollback_ends_the_attempt(shop: Shop) -> None:
     """The server does not answer the rollback, and the run is stopped a second time: nobody waits for it."""
     wrote, rolls_back = asyncio.Event(), asyncio.Event()
 
@@ -404,7 +404,7 @@ async def test_a_timeout_rolls_back(shop: Shop) -> None:
     assert await shop.history(job) == [AttemptStatus.TIMEOUT, AttemptStatus.SUCCEEDED]
 
 
-async def test_a_handler_that_returns_although_its_time_is_over_has_not_succeeded(shop: Shop) -> None:
+async def test_a_handler_that_returns_after_its_timeout_has_not_succeeded(shop: Shop) -> None:
     """What it wrote was rolled back, so its result must not be kept."""
 
     async def stubborn(job: Job, payload: Any) -> str:
@@ -485,7 +485,7 @@ async def test_who_lost_the_claim_while_it_ran_writes_nothing(shop: Shop) -> Non
     assert await effects(shop) == []
 
 
-async def test_who_lost_the_registration_writes_nothing_though_nobody_has_taken_the_job_yet(shop: Shop) -> None:
+async def test_a_lost_registration_writes_nothing_even_if_no_one_claimed(shop: Shop) -> None:
     async def handler(job: Job, payload: Any) -> None:
         async with job.transaction() as connection:
             await write(connection, job)
@@ -533,7 +533,7 @@ async def test_a_commit_whose_answer_is_lost_is_looked_up(shop: Shop) -> None:
     assert await effects(shop) == [(job, "1")]
 
 
-async def test_a_connection_that_breaks_at_the_commit_rolls_back_and_the_job_runs_again(shop: Shop) -> None:
+async def test_a_connection_that_breaks_at_the_commit_rolls_back(shop: Shop) -> None:
     async def handler(job: Job, payload: Any) -> None:
         async with job.transaction() as connection:
             await write(connection, job)
@@ -601,7 +601,7 @@ async def test_a_follow_up_appears_with_the_finish_or_not_at_all(shop: Shop, fai
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_follow_up_through_the_tenants_door_appears_with_the_finish_or_not_at_all(
+async def test_a_follow_up_job_appears_with_the_finish_or_not_at_all(
     database_url: str, observer: Raw, fails: bool
 ) -> None:
     app = Leasehold(database_url)
@@ -760,9 +760,7 @@ async def test_a_session_within_its_own_begin_or_in_autocommit_is_refused(
     assert ("begin()" if kind == "session" else "autocommit") in record.last_error
 
 
-async def test_a_session_that_its_handler_closes_too_early_fails_the_job_for_good(
-    shop: Shop, async_engine: AsyncEngine
-) -> None:
+async def test_a_session_closed_by_its_handler_fails_the_job_for_good(shop: Shop, async_engine: AsyncEngine) -> None:
     async def handler(job: Job, payload: Any) -> None:
         async with AsyncSession(async_engine) as session, job.transaction(session):
             await session.execute(insert(effects_table).values(job=job.id, attempt="1"))
@@ -918,9 +916,7 @@ async def other_database(database_server: Any) -> AsyncIterator[str]:
     await database_server.drop(name)
 
 
-async def test_a_role_that_may_write_nowhere_here_can_finish_if_it_may_call_the_function(
-    shop: Shop, database_url: str
-) -> None:
+async def test_a_role_that_may_call_the_function_can_finish(shop: Shop, database_url: str) -> None:
     role = f"handler_{uuid4().hex}"
     await shop.observer.execute(
         f"create role {role}; grant usage on schema leasehold to {role}; grant insert on effects to {role};"

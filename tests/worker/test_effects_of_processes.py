@@ -64,7 +64,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_worker_stopped_past_its_lease_goes_on_and_its_writes_roll_back(
+async def test_a_worker_paused_past_its_lease_rolls_its_writes_back(
     shop: Shop, processes: Processes, point: str
 ) -> None:
     """Stopped before its commit it holds the job's row, for as long as the server lets it idle: ten seconds."""
@@ -111,9 +111,7 @@ async def test_a_worker_killed_after_its_commit_has_done_everything(shop: Shop, 
 
 
 @pytest.mark.faults
-async def test_over_many_crashes_each_job_has_exactly_one_effect_and_one_follow_up(
-    shop: Shop, processes: Processes
-) -> None:
+async def test_many_crashes_leave_one_effect_and_one_follow_up_each(shop: Shop, processes: Processes) -> None:
     points = ["after_the_effect", "before_finish_within", "before_commit", "after_commit"]
     deadly = [{"1": f"{first}:exit", "2": f"{second}:exit"} for first, second in pairwise(points)]
     payloads = [{"faults": deadly[number // 8] if number % 8 == 0 else {}} for number in range(24)]

@@ -50,7 +50,7 @@ async def test_an_async_handler_runs_on_the_loop(shop: Shop) -> None:
         assert (await shop.ended(await shop.enqueue())).result is True
 
 
-async def test_a_job_does_not_see_the_context_variables_of_the_one_whose_slot_it_gets(shop: Shop) -> None:
+async def test_context_variables_do_not_pass_from_job_to_job(shop: Shop) -> None:
     who: ContextVar[str] = ContextVar("who")
     begun: list[str] = []
 
@@ -125,7 +125,7 @@ async def test_a_handler_that_takes_too_long_is_stopped_and_retried(shop: Shop) 
     assert "longer than its timeout of 0.1 s" in ((await shop.door.attempts(job))[0].error or "")
 
 
-async def test_a_handler_that_cleans_up_after_its_timeout_has_still_timed_out(shop: Shop) -> None:
+async def test_a_handler_that_cleans_up_after_a_timeout_has_timed_out(shop: Shop) -> None:
     async def report(job: Job, payload: Payload) -> None:
         try:
             await for_ever()
@@ -138,7 +138,7 @@ async def test_a_handler_that_cleans_up_after_its_timeout_has_still_timed_out(sh
     assert await shop.history(job) == [TIMEOUT]
 
 
-async def test_a_sync_handler_that_takes_too_long_is_told_and_retried_meanwhile(shop: Shop) -> None:
+async def test_a_sync_handler_that_takes_too_long_is_told_and_retried(shop: Shop) -> None:
     told = threading.Event()
 
     def report(job: Job, payload: Payload) -> None:
@@ -217,7 +217,7 @@ async def test_a_sync_handler_that_is_canceled_may_end_in_its_own_way(shop: Shop
     assert (record.status, record.result) == (Status.SUCCEEDED, "half of it")
 
 
-async def test_a_sync_handler_that_raises_when_canceled_is_canceled_and_not_retried(shop: Shop) -> None:
+async def test_a_sync_handler_that_raises_when_canceled_is_canceled(shop: Shop) -> None:
     began = threading.Event()
 
     def report(job: Job, payload: Payload) -> None:
@@ -234,7 +234,7 @@ async def test_a_sync_handler_that_raises_when_canceled_is_canceled_and_not_retr
         assert (await shop.ended(job)).status is Status.CANCELED
 
 
-async def test_a_canceled_thread_that_goes_on_is_given_up_when_the_worker_stops(shop: Shop) -> None:
+async def test_a_canceled_thread_is_abandoned_when_the_worker_stops(shop: Shop) -> None:
     """Its worker leaves its registration behind in good order all the same."""
     began, told, let_go = threading.Event(), threading.Event(), threading.Event()
 
@@ -352,9 +352,7 @@ async def test_what_a_handler_returns_is_the_jobs_result(shop: Shop, result: obj
     [(datetime.now(UTC), "result: datetime is not JSON"), ({"mean": float("nan")}, "result.mean: nan is not")],
     ids=["a datetime", "NaN"],
 )
-async def test_a_result_that_can_not_be_kept_fails_the_job_without_another_run(
-    shop: Shop, result: object, message: str
-) -> None:
+async def test_an_unusable_result_fails_the_job_without_a_retry(shop: Shop, result: object, message: str) -> None:
     """A retry would repeat effects that have happened."""
 
     async def report(job: Job, payload: Payload) -> object:
@@ -480,7 +478,7 @@ async def test_a_payload_that_is_not_valid_fails_its_own_job_without_a_run(
     assert sorted(ran) == [1, 3]
 
 
-async def test_a_payload_that_can_not_be_parsed_fails_its_own_job_without_a_run(shop: Shop) -> None:
+async def test_an_unreadable_payload_fails_its_own_job_without_a_run(shop: Shop) -> None:
     """jsonb nests deeper than our parser reads. Such a row is looked at by SQL: our own reader refuses it, too."""
     ran: list[Any] = []
 
@@ -715,7 +713,7 @@ async def test_a_flood_of_lines_is_bounded_and_says_what_it_dropped(shop: Shop, 
 # The idempotency key
 
 
-async def test_the_idempotency_key_is_the_same_for_every_attempt_and_no_other_job(shop: Shop) -> None:
+async def test_the_idempotency_key_belongs_to_a_job_not_to_an_attempt(shop: Shop) -> None:
     seen: dict[str, list[str]] = {}
 
     async def report(job: Job, payload: Payload) -> None:

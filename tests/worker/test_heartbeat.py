@@ -158,7 +158,7 @@ class Beats:
         await self.answer.wait()
 
 
-async def test_a_job_that_begins_while_a_beat_tells_of_rest_is_told_of_at_once(shop: Shop) -> None:
+async def test_a_job_that_begins_during_an_idle_beat_sends_another(shop: Shop) -> None:
     """Or it would run under an idle worker's lease, and a crash be noticed as late."""
     began, go_on, beats = asyncio.Event(), asyncio.Event(), Beats()
 

@@ -236,7 +236,7 @@ async def test_a_heartbeat_that_fails_now_and_then_is_always_begun_again(
         assert await all_done_once(shop, await shop.enqueue_many(5), ran)
 
 
-async def test_a_heartbeat_that_can_never_renew_ends_the_worker_and_gives_its_jobs_back(shop: Shop) -> None:
+async def test_a_heartbeat_that_never_renews_ends_the_worker(shop: Shop) -> None:
     began = asyncio.Event()
 
     async def report(job: Job, payload: Payload) -> None:

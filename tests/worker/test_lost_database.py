@@ -162,7 +162,7 @@ END_LISTENERS = """
 """
 
 
-async def test_what_was_enqueued_while_the_listener_was_away_is_found_when_it_is_back(
+async def test_jobs_enqueued_without_a_listener_are_found_later(
     door: TenantJobs, database_url: str, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     async with at_work(database_url, seen):
@@ -194,7 +194,7 @@ async def test_the_loss_of_a_listener_is_logged(
     assert ["lost its connection" in said()[0], "has a connection again" in said()[1]] == [True, True]
 
 
-async def test_what_was_enqueued_while_the_network_was_away_is_found_when_it_is_back(
+async def test_jobs_enqueued_without_a_network_are_found_later(
     door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     async with at_work(proxy.url, seen) as worker:
@@ -232,9 +232,7 @@ async def test_the_fallback_finds_what_no_wake_was_sent_for(
         await ended(door, [await enqueue(door)])
 
 
-async def test_jobs_that_come_due_while_others_run_start_in_their_time_and_order(
-    door: TenantJobs, database_url: str, seen: Seen
-) -> None:
+async def test_jobs_that_come_due_start_in_time_and_in_order(door: TenantJobs, database_url: str, seen: Seen) -> None:
     """So far apart that on a busy machine, too, each is claimed before the next is due."""
     async with at_work(database_url, seen, grace=timedelta()) as worker:
         await worker.joined.wait()
@@ -258,7 +256,7 @@ async def test_jobs_that_come_due_while_others_run_start_in_their_time_and_order
 # --------------------------------------------------------------------------------------------- the database goes away
 
 
-async def test_over_an_immediate_restart_the_worker_goes_on_by_itself_and_no_attempt_is_burnt() -> None:
+async def test_an_immediate_restart_costs_no_attempt() -> None:
     """Its lease outlives the restart: what runs goes on, and what was only claimed is given back at no cost."""
     seen = Seen()
     with own_server(FAST_SERVER) as server:
@@ -283,7 +281,7 @@ async def test_over_an_immediate_restart_the_worker_goes_on_by_itself_and_no_att
     assert {record.tries for record in records} == {1}, "a try was used"
 
 
-async def test_a_worker_cut_off_from_the_database_stops_its_handlers_before_its_lease_ends(
+async def test_a_worker_cut_off_stops_its_handlers_before_its_lease_ends(
     door: TenantJobs, proxy: Proxy, seen: Seen
 ) -> None:
     """Whatever the database heard before the black hole opened, the lease it knows ends at most one lease after."""
@@ -305,7 +303,7 @@ async def test_a_worker_cut_off_from_the_database_stops_its_handlers_before_its_
     assert seen.ended == [job]
 
 
-async def test_a_worker_that_is_cut_off_before_its_first_heartbeat_stops_its_handlers_too(
+async def test_a_worker_cut_off_before_its_first_beat_stops_its_handlers(
     door: TenantJobs, proxy: Proxy, seen: Seen
 ) -> None:
     """The heartbeat has a connection of its own, and opening it can hang as well."""
@@ -358,7 +356,7 @@ async def test_connections_that_died_without_a_word_are_replaced(
 @pytest.mark.parametrize(
     "words_of_its_statement", [b"waits_for_locks", b"final_status"], ids=["claiming", "finishing"]
 )
-async def test_one_connection_that_died_without_a_word_does_not_keep_the_worker_waiting_for_ever(
+async def test_a_silently_dead_connection_does_not_stop_the_worker(
     words_of_its_statement: bytes, door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     """Its heartbeat goes on, so nobody would ever take its jobs from it."""
@@ -498,7 +496,7 @@ async def test_a_claim_whose_reply_was_lost_is_given_back_at_no_cost(
     pytest.fail("the fault point was never reached")
 
 
-async def test_a_claim_that_is_written_after_its_connection_was_lost_is_found(
+async def test_a_claim_committed_after_its_connection_broke_is_found(
     door: TenantJobs, proxy: Proxy, seen: Seen, database_url: str, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     """The server is still at it when the worker, connected again, asks what it holds. Nobody else would ever ask."""

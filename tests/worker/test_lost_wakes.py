@@ -172,7 +172,7 @@ async def test_a_dead_listener_is_noticed_and_replaced(
     assert [text.split(":")[0] for text in said] == ["the listener is lost", "the listener is back"]
 
 
-async def test_a_job_waits_for_a_heartbeat_at_most_when_the_listener_is_dead(
+async def test_a_dead_listener_delays_a_job_by_one_heartbeat_at_most(
     shop: Shop, proxy: Proxy, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The heartbeat itself finds the ready job. The verdict on its probe, which comes later here, is not needed."""

@@ -51,7 +51,7 @@ def test_an_answer_from_before_an_outage_does_not_end_it(outage: Outage, caplog:
     assert message.startswith("the database is away")
 
 
-async def test_a_worker_waits_for_the_lock_of_the_definitions_and_says_which_session_holds_it(
+async def test_a_worker_that_waits_for_a_lock_names_its_holder(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its definition is new. The database is there, so the log must not say that it is away."""

@@ -12,7 +12,7 @@ CRASHED = AttemptStatus.CRASHED
 
 
 @pytest.mark.parametrize("kind", ["poison", "poison_in_thread"])
-async def test_a_job_that_kills_its_worker_is_started_max_attempts_times_and_then_given_up(
+async def test_a_job_that_kills_its_worker_starts_max_attempts_times(
     shop: Shop, processes: Processes, kind: str
 ) -> None:
     """The parent begins again what dies, and whoever is alive sees to the claims of the dead."""

@@ -86,9 +86,7 @@ async def test_sigterm_stops_the_claiming(shop: Shop, processes: Processes) -> N
     assert processes.notes("did") == []
 
 
-async def test_a_job_that_is_still_running_after_the_grace_is_given_back_at_no_cost(
-    shop: Shop, processes: Processes
-) -> None:
+async def test_a_job_that_runs_past_the_grace_is_given_back_at_no_cost(shop: Shop, processes: Processes) -> None:
     worker, job = await busy_worker(shop, processes, *SHORT)
     worker.send(signal.SIGTERM)
     assert await worker.code() == 0
@@ -107,9 +105,7 @@ async def test_what_was_given_back_is_done_by_the_next_worker(shop: Shop, proces
     assert await shop.history(job) == [GIVEN_BACK, SUCCEEDED]
 
 
-async def test_a_thread_that_outlives_the_grace_does_not_keep_the_process_alive(
-    shop: Shop, processes: Processes
-) -> None:
+async def test_a_thread_past_the_grace_lets_the_process_end(shop: Shop, processes: Processes) -> None:
     worker, job = await busy_worker(shop, processes, *SHORT, kind="hang_in_thread")
     worker.send(signal.SIGTERM)
     assert await worker.code() == 0
@@ -181,9 +177,7 @@ def hurried(processes: Processes, forced_end: float = 20.0) -> Path:
     return file
 
 
-async def test_a_coroutine_that_swallows_its_cancel_does_not_keep_the_process(
-    shop: Shop, processes: Processes
-) -> None:
+async def test_a_coroutine_that_swallows_its_cancel_lets_the_process_end(shop: Shop, processes: Processes) -> None:
     """The worker was alive 78 s after SIGTERM, with a grace of 2 s."""
     job = await shop.enqueue("swallow_cancel", payload=processes.payload)
     worker = processes.worker("--slots", "1", *SHORT, handlers=hurried(processes))
@@ -234,9 +228,7 @@ async def test_a_signal_to_the_whole_group_is_one_signal(shop: Shop, processes: 
     assert await shop.history(job) == [SUCCEEDED]
 
 
-async def test_the_parent_passes_a_signal_on_and_ends_when_its_children_have(
-    shop: Shop, processes: Processes
-) -> None:
+async def test_the_parent_passes_signals_on_and_ends_after_its_children(shop: Shop, processes: Processes) -> None:
     jobs = await shop.enqueue_many(2, "wait", payload=processes.payload)
     parent = processes.worker("--processes", "2", "--slots", "1", *LONG)
     assert len({note.pid for note in await processes.noted("began", 2)}) == 2
@@ -259,7 +251,7 @@ async def test_the_parent_begins_a_killed_child_again(shop: Shop, processes: Pro
     assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
 
 
-async def test_a_parent_that_is_stopped_while_it_begins_its_children_leaves_none_behind(
+async def test_a_parent_stopped_at_its_start_leaves_no_children(
     processes: Processes,
 ) -> None:
     parent = processes.worker("--processes", "3")

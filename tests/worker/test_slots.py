@@ -53,7 +53,7 @@ def test_who_ends_lets_the_next_in_line_begin() -> None:
     assert begun(runs) == "abcd"
 
 
-def test_of_those_in_line_the_most_urgent_is_next_and_then_who_came_first() -> None:
+def test_the_most_urgent_in_line_is_next_then_the_first() -> None:
     slots, order = Slots(1), list[str]()
     runs = [Entrant(name, lambda run: order.append(run.name)) for name in "abcdef"]
     for run, priority in zip(runs, [USUAL, USUAL, LATE, URGENT, USUAL, URGENT], strict=True):
@@ -73,7 +73,7 @@ def test_who_is_stopped_in_line_never_begins_and_frees_no_slot() -> None:
     assert begun(runs) == "ac"
 
 
-def test_runs_that_end_as_soon_as_they_begin_need_no_more_stack_however_many_they_are() -> None:
+def test_attempts_that_end_at_once_need_no_more_stack() -> None:
     slots = Slots(1)
     first = Entrant("first")
     slots.enter(first, USUAL)
@@ -188,12 +188,12 @@ def test_of_long_jobs_no_more_are_held_than_there_are_slots() -> None:
     assert [long.room(held) for held in (0, 4, 10)] == [10, 6, 0]
 
 
-def test_of_short_jobs_one_batch_may_come_and_one_may_go_while_the_slots_are_full() -> None:
+def test_short_jobs_are_held_in_two_batches_beyond_the_slots() -> None:
     short = window(10, took=0.001)
     assert [short.room(held) for held in (0, 10, 20, 21, 30)] == [10, 10, 10, 0, 0]
 
 
-def test_short_jobs_are_claimed_in_whole_batches_but_no_larger_ones_than_pay() -> None:
+def test_short_jobs_are_claimed_in_whole_batches_of_bounded_size() -> None:
     assert window(100, took=0.001).room(held=150) == 100
     assert window(5_000, took=0.001).room(held=5_100) == ENOUGH_AT_ONCE
 

@@ -147,9 +147,7 @@ async def test_one_that_stopped_after_its_finish_is_not_run_again(
     assert {entry.job for entry in second.entries(Event.STARTED)} == {another}
 
 
-async def test_a_job_that_kills_its_workers_is_given_up_after_its_last_attempt(
-    door: TenantJobs, start: Start
-) -> None:
+async def test_a_job_that_kills_its_workers_ends_with_its_last_attempt(door: TenantJobs, start: Start) -> None:
     job = await enqueue(door, definition="fragile")
     killed = [start(name, "in_run:exit") for name in ("first", "second")]
 

@@ -149,7 +149,7 @@ async def test_what_an_abandoned_coroutine_wrote_is_rolled_back(shop: Shop, stuc
     assert await observer.fetchval("select count(*) from public.written") == 0
 
 
-async def test_runs_that_outlive_their_lost_registration_are_told_as_discarded(shop: Shop, stuck: Stuck) -> None:
+async def test_attempts_of_a_lost_registration_are_reported_as_discarded(shop: Shop, stuck: Stuck) -> None:
     events: list[Event] = []
     async with shop.working(only(stuck.swallow), observe=events.append):
         await shop.enqueue()

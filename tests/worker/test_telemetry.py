@@ -72,7 +72,7 @@ async def done(job: Job, payload: Payload) -> None: ...
 # Workers
 
 
-async def test_a_worker_that_joins_says_what_it_serves_and_leaves_under_the_same_id(shop: Shop, heard: Heard) -> None:
+async def test_join_and_leave_events_carry_the_same_worker_id(shop: Shop, heard: Heard) -> None:
     async with shop.working(only(done), observe=heard, slots=7):
         joined = await heard.first(WorkerJoined)
         assert [worker.id for worker in await shop.store.workers()] == [joined.worker]
@@ -81,7 +81,7 @@ async def test_a_worker_that_joins_says_what_it_serves_and_leaves_under_the_same
     assert heard.of(WorkerLeft)[0].worker == joined.worker
 
 
-async def test_a_worker_says_what_its_code_changes_and_nothing_where_nothing_changes(
+async def test_only_changed_definitions_are_reported(
     shop: Shop, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
     short, long = timedelta(minutes=10), timedelta(minutes=20)
@@ -118,7 +118,7 @@ async def test_a_worker_that_finds_that_it_can_not_listen_says_so_once(shop: Sho
     assert heard.names.count("worker.listening") == 1
 
 
-async def test_a_lost_registration_discards_its_runs_and_is_followed_by_another(shop: Shop, heard: Heard) -> None:
+async def test_a_lost_registration_is_reported_and_followed_by_another(shop: Shop, heard: Heard) -> None:
     never = asyncio.Event()
 
     async def report(job: Job, payload: Payload) -> None:
@@ -283,9 +283,7 @@ async def test_a_job_that_runs_when_its_worker_stops_is_given_back(shop: Shop, h
     assert heard.of(JobGivenBack)[0].job == job
 
 
-async def test_whoever_reclaims_a_dead_workers_job_says_whose_it_was_and_what_becomes_of_it(
-    shop: Shop, heard: Heard
-) -> None:
+async def test_a_reclaimed_job_is_reported_with_its_old_worker(shop: Shop, heard: Heard) -> None:
     handlers = only(done, backoff=Steps(3600))
     await shop.store.sync_definitions(handlers.definitions)
     job = await shop.enqueue()

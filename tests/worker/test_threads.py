@@ -49,7 +49,7 @@ def test_an_idle_thread_is_used_again(threads: Threads) -> None:
     assert threads._count <= 3
 
 
-def test_calls_run_side_by_side_up_to_the_most_and_the_next_follows_when_one_ends(threads: Threads) -> None:
+def test_calls_run_side_by_side_and_the_next_follows_an_end(threads: Threads) -> None:
     go_on = threading.Event()
     running = held(threads, 3, go_on)
     next_one = threads.submit(threading.get_ident)
@@ -95,7 +95,7 @@ def test_calls_that_still_wait_at_the_end_are_canceled(threads: Threads) -> None
     assert all(call.result(SECONDS) for call in running)
 
 
-def test_an_error_that_was_read_leaves_nothing_behind_for_the_collector(threads: Threads) -> None:
+def test_an_error_that_was_read_leaves_no_garbage(threads: Threads) -> None:
     class Unlucky(Exception): ...
 
     def call() -> None:
@@ -136,9 +136,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_thread_that_outlives_the_grace_does_not_keep_the_users_own_process(
-    shop: Shop, processes: Processes
-) -> None:
+async def test_a_thread_past_the_grace_lets_the_users_process_end(shop: Shop, processes: Processes) -> None:
     """Nothing here ends the process by force, as `leasehold worker` does."""
     await shop.store.sync_definitions(sample_handlers.handlers.definitions)
     job = await shop.enqueue("hang_in_thread", payload=processes.payload)

@@ -205,7 +205,7 @@ async def test_a_finish_that_failed_is_not_sent_again_for_a_lost_claim(shop: Sho
     assert first != second
 
 
-async def test_a_finish_whose_answer_was_lost_with_its_claim_is_told_as_written(shop: Shop) -> None:
+async def test_a_finish_with_a_lost_answer_is_reported_as_written(shop: Shop) -> None:
     """The store no longer holds the claim, because its finish was written."""
     under_way, may_fail = asyncio.Event(), asyncio.Event()
 

@@ -28,7 +28,7 @@ CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK
 # The dead
 
 
-async def test_every_worker_sees_to_the_claims_of_the_dead_even_when_all_its_hands_are_full(shop: Shop) -> None:
+async def test_a_full_worker_still_reclaims_the_jobs_of_dead_workers(shop: Shop) -> None:
     go_on, began = asyncio.Event(), asyncio.Event()
 
     async def report(job: Job, payload: Payload) -> None:
@@ -55,7 +55,7 @@ async def test_every_worker_sees_to_the_claims_of_the_dead_even_when_all_its_han
         assert {record.status for record in await shop.all_ended([own, orphan])} == {Status.SUCCEEDED}
 
 
-async def test_a_dead_worker_costs_its_jobs_an_attempt_and_may_cost_them_the_last(shop: Shop) -> None:
+async def test_a_dead_worker_costs_its_jobs_a_try_even_the_last(shop: Shop) -> None:
     async def report(job: Job, payload: Payload) -> None: ...
 
     handlers = only(report, max_attempts=1)
@@ -94,9 +94,7 @@ class LostReply:
 
 
 @pytest.mark.parametrize("dispatchers", [1, 4])
-async def test_what_was_claimed_by_a_claim_whose_reply_was_lost_is_given_back_before_the_next(
-    shop: Shop, dispatchers: int
-) -> None:
+async def test_jobs_of_a_claim_with_a_lost_answer_are_given_back(shop: Shop, dispatchers: int) -> None:
     """Nobody else could do it: the registration lives on, and so does its lease on jobs that nobody runs."""
     ran: Counter[JobId] = Counter()
 
@@ -139,7 +137,7 @@ async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
     assert await shop.history(stray) == [GIVEN_BACK, SUCCEEDED]
 
 
-async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_gives_back_what_it_claimed(shop: Shop) -> None:
+async def test_a_worker_stopped_during_a_claim_gives_its_jobs_back(shop: Shop) -> None:
     claimed, never = asyncio.Event(), asyncio.Event()
 
     def stuck(claim: Verb) -> Verb:
@@ -204,7 +202,7 @@ async def test_jobs_whose_retention_is_over_are_pruned_in_bounded_batches(
 # The lease
 
 
-async def test_a_handler_that_blocks_the_loop_for_three_leases_keeps_its_lease(shop: Shop) -> None:
+async def test_a_handler_that_blocks_the_loop_keeps_its_lease(shop: Shop) -> None:
     """The heartbeat has a thread of its own. The other worker would evict it, by its own heartbeat."""
     ran = 0
 
@@ -237,7 +235,7 @@ async def test_a_worker_claims_only_what_it_has_registered(shop: Shop) -> None:
     assert await shop.history(email) == []
 
 
-async def test_of_one_claim_what_is_urgent_begins_first_whoever_it_belongs_to(shop: Shop) -> None:
+async def test_urgent_jobs_of_a_claim_begin_first_in_any_tenant(shop: Shop) -> None:
     began: list[str] = []
 
     async def report(job: Job, payload: Payload) -> None:

@@ -93,7 +93,7 @@ async def test_a_dispatcher_that_stops_waiting_takes_no_token_with_it() -> None:
     assert await reason(chain) is Reason.NEWS
 
 
-async def test_a_dispatcher_that_is_stopped_just_as_it_is_woken_leaves_the_token_to_the_next() -> None:
+async def test_a_stopped_dispatcher_leaves_its_token_to_the_next() -> None:
     chain = WakeChain(2, HOUR)
     gone = asyncio.create_task(chain.wait())
     await a_turn_of_the_loop()
@@ -195,7 +195,7 @@ async def test_a_later_due_time_replaces_an_earlier_one() -> None:
     chain.disarm()
 
 
-async def test_without_a_due_time_any_longer_the_timer_is_the_fallback_again() -> None:
+async def test_without_a_due_time_the_timer_is_the_fallback_again() -> None:
     chain = WakeChain(1, timedelta(milliseconds=10))
     chain.arm(NOW)
     chain.arm(None)

@@ -248,7 +248,7 @@ async def test_5_timer_wake_of_a_worker_that_hears_no_notification(shop: Shop, h
     assert record.started_at >= record.scheduled_for
 
 
-async def test_6_competing_consumers_of_four_dispatchers_one_claims_one_item(shop: Shop, handlers: Handlers) -> None:
+async def test_6_competing_consumers_one_of_four_claims_one_item(shop: Shop, handlers: Handlers) -> None:
     """The one that found work wakes one more, which finds nothing and wakes nobody: two of four look."""
     looked: set[str] = set()
     found: list[JobId] = []
