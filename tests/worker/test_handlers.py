@@ -645,7 +645,7 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
         said = shop.doors.calls["append_log"]
         kept[0].log("too late")
         assert worker._session is not None
-        assert worker._session.log_buffer._by_claim == {}
+        assert worker._session.finisher.log_buffer._by_claim == {}
     assert shop.doors.calls["append_log"] == said
     assert [line.text for line in await shop.lines(job)] == ["in time"]
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
@@ -667,7 +667,7 @@ async def test_a_line_before_return_is_stored_before_the_finish(shop: Shop) -> N
     def watched(finish: Verb) -> Verb:
         async def verb(finishes: Any) -> Any:
             assert worker._session is not None
-            said = worker._session.log_buffer._by_claim
+            said = worker._session.finisher.log_buffer._by_claim
             unwritten.extend(claim for claim, _ in finishes if claim in said and said[claim].unwritten)
             return await finish(finishes)
 

@@ -41,7 +41,7 @@ class Finisher:
     ) -> None:
         self._calls = calls
         self._ledger = ledger
-        self._log_buffer = log_buffer
+        self.log_buffer = log_buffer
         self._events = events
         self._holds = holds
 
@@ -60,11 +60,15 @@ class Finisher:
                 raise
             self.forget([attempt for attempt, _ in batch])
 
+    async def write_lines(self) -> None:
+        """Writes log lines of attempts that have not ended, until it is canceled."""
+        await self.log_buffer.run(self._calls.store, self._calls.in_time)
+
     def forget(self, attempts: Sequence[Attempt]) -> None:
         """Removes attempts that are written or lost, and frees their room."""
         self._ledger.remove(attempts)  # first, or a thread that logs now would leave lines in the buffer for ever
         claims = [attempt.claim for attempt in attempts]
-        self._log_buffer.forget(claims)
+        self.log_buffer.forget(claims)
         self._events.forgotten(claims)
 
     async def finish(self, batch: Batch) -> None:
@@ -74,7 +78,7 @@ class Finisher:
         """
         if not batch or not self._holds():
             return
-        await self._log_buffer.write(self._calls.store, [attempt.claim for attempt, _ in batch])
+        await self.log_buffer.write(self._calls.store, [attempt.claim for attempt, _ in batch])
         reach("before_finish")
         done = [(attempt.claim, verdict_on(outcome, attempt.claim)) for attempt, outcome in batch]
         lost = frozenset(attempt.claim for attempt, _ in batch if attempt.lost)

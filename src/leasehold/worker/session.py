@@ -57,7 +57,7 @@ class WorkerSession:
         self.chain = chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
         self.ledger = ledger = ClaimLedger(calls, on_doubt=chain.wake)
         self.heartbeat = heartbeat = self._make_heartbeat(open_store)
-        self.log_buffer = log_buffer = LogBuffer(
+        log_buffer = LogBuffer(
             ledger.lose, events.logged if events.is_observed else None, accepts=ledger.attempts.__contains__
         )
         self.finisher = Finisher(calls, ledger, log_buffer, events, holds=lambda: heartbeat.holds)
@@ -155,7 +155,7 @@ class WorkerSession:
         """Starts the loops that write outcomes and log lines."""
         return [
             self.keep_running("finisher", self.finisher.run),
-            self.keep_running("log writer", lambda: self.log_buffer.run(self.calls.store, self.calls.in_time)),
+            self.keep_running("log writer", self.finisher.write_lines),
         ]
 
     def raise_error(self) -> None:
