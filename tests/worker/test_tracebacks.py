@@ -18,7 +18,7 @@ from leasehold.worker.handlers import Call
 from leasehold.worker.tracebacks import trace_of
 
 Payload = dict[str, Any]
-HERE = "tests/worker/test_traces.py"
+HERE = "tests/worker/test_tracebacks.py"
 
 
 def fetch(payload: Payload) -> Any:
