@@ -36,6 +36,7 @@ from leasehold.telemetry import Observer, nobody
 from leasehold.worker import Handlers, Worker, WorkerSettings
 from leasehold.worker.handlers import Call
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.session import WorkerSession
 
 if TYPE_CHECKING:
     Raw = asyncpg.Connection[asyncpg.Record]
@@ -218,6 +219,12 @@ class Shop:
                 worker.state().worker,
             )
         )
+
+
+def session_of(worker: Worker) -> WorkerSession:
+    """Returns the session of a worker that has joined, for tests that interfere with one of its stages."""
+    assert worker._session is not None
+    return worker._session
 
 
 def heartbeats() -> int:

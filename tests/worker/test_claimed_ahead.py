@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, eventually
-from tests.worker.shop import HOUR, Shop, Verb, only
+from tests.worker.shop import HOUR, Shop, Verb, only, session_of
 
 from leasehold.errors import RegistrationLost
 from leasehold.model.job import Claim, JobId
@@ -77,8 +77,7 @@ async def claimed(shop: Shop, worker: Worker) -> tuple[JobId, WorkerSession]:
         return worker.running == 1
 
     await eventually(holds_it, what="a claim")
-    assert worker._session is not None
-    return job, worker._session
+    return job, session_of(worker)
 
 
 @pytest.mark.usefixtures("no_starter")
@@ -117,8 +116,7 @@ async def test_a_stopped_worker_passes_an_unused_wake_on(shop: Shop) -> None:
         await shop.at_rest(chosen)
         async with shop.working(only(report)) as other:
             await shop.at_rest(other)
-            assert chosen._session is not None
-            chosen._session.listener.hear = lambda wake: heard.set()  # type: ignore[method-assign]
+            session_of(chosen).listener.hear = lambda wake: heard.set()  # type: ignore[method-assign]
             job = await shop.enqueue()
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await heard.wait()

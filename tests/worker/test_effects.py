@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.conftest import PATIENCE, eventually
-from tests.worker.shop import HOUR, SHORT, Raw, Shop, only
+from tests.worker.shop import HOUR, SHORT, Raw, Shop, only, session_of
 
 from leasehold import Leasehold
 from leasehold.errors import InvalidInput, JobFailed
@@ -375,8 +375,7 @@ async def test_a_lease_lost_during_a_rollback_ends_the_attempt(shop: Shop) -> No
         await wrote.wait()
         await shop.door.cancel([job])
         await rolls_back.wait()
-        session = worker._session
-        assert session is not None
+        session = session_of(worker)
         (claim,) = session.ledger.attempts
         session.ledger.lose(claim)
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 from tests.conftest import PATIENCE, Clock, eventually
-from tests.worker.shop import HOUR, Shop, Verb, only
+from tests.worker.shop import HOUR, Shop, Verb, only, session_of
 
 from leasehold.errors import InvalidInput
 from leasehold.model.backoff import Steps
@@ -63,8 +63,7 @@ async def test_context_variables_do_not_pass_from_job_to_job(shop: Shop) -> None
         return before
 
     async with shop.working(only(report), slots=1) as worker:
-        session = worker._session
-        assert session is not None
+        session = session_of(worker)
         for _ in range(100):  # of short jobs more are claimed than there are slots
             session.starter.budget.took(0.0)
 
@@ -644,8 +643,7 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
         await eventually(done_with, what="the worker's last look at the ended job")
         said = shop.doors.calls["append_log"]
         kept[0].log("too late")
-        assert worker._session is not None
-        assert worker._session.finisher.log_buffer._by_claim == {}
+        assert session_of(worker).finisher.log_buffer._by_claim == {}
     assert shop.doors.calls["append_log"] == said
     assert [line.text for line in await shop.lines(job)] == ["in time"]
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
@@ -666,8 +664,7 @@ async def test_a_line_before_return_is_stored_before_the_finish(shop: Shop) -> N
 
     def watched(finish: Verb) -> Verb:
         async def verb(finishes: Any) -> Any:
-            assert worker._session is not None
-            said = worker._session.finisher.log_buffer._by_claim
+            said = session_of(worker).finisher.log_buffer._by_claim
             unwritten.extend(claim for claim, _ in finishes if claim in said and said[claim].unwritten)
             return await finish(finishes)
 

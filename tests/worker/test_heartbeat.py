@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.worker.proxy import Proxy
-from tests.worker.shop import HOUR, Doors, Shop, Verb, only
+from tests.worker.shop import HOUR, Doors, Shop, Verb, only, session_of
 
 from leasehold.model.job import Claim, JobId, WorkerId
 from leasehold.model.status import Status
@@ -27,20 +27,22 @@ async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, databa
     async with Proxy(database_url).open() as proxy:
         leases = Leases(busy=timedelta(seconds=6), idle=timedelta(seconds=6))
         async with shop.working(only(report), Doors(proxy.url), leases=leases) as worker:
-            session = worker._session
-            assert session is not None
+            session = session_of(worker)
 
             async def is_dead() -> bool:
                 return proxy.strand(b"last_seen_at = (select now") == 1
 
             async def has_beaten_again() -> bool:
-                return worker._session is not session or session.heartbeat._valid_until > valid_until
+                return (
+                    worker.state().worker != session.calls.registration.worker
+                    or session.heartbeat._valid_until > valid_until
+                )
 
             await eventually(is_dead, what="a heartbeat's connection")
             valid_until = session.heartbeat._valid_until
             session.heartbeat.hurry()
             await eventually(has_beaten_again, what="another heartbeat")
-            assert worker._session is session
+            assert worker.state().worker == session.calls.registration.worker
 
 
 async def test_a_worker_that_stood_still_does_not_blame_the_database(
@@ -54,8 +56,7 @@ async def test_a_worker_that_stood_still_does_not_blame_the_database(
 
     async with shop.working(only(report)) as worker:
         await shop.at_rest(worker)
-        session = worker._session
-        assert session is not None
+        session = session_of(worker)
         stood_still = 1000.0
         session.heartbeat.hurry()
 
@@ -114,8 +115,7 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
         await shop.enqueue()
         await began.wait()
         worker.stop()
-        session = worker._session
-        assert session is not None
+        session = session_of(worker)
 
         async def claims_no_more() -> bool:
             return shop.doors.calls["wake_another"] > 0

@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import eventually
 from tests.store.wake_listener import asleep, fall_asleep
 from tests.worker.proxy import Proxy
-from tests.worker.shop import ACME, HOUR, Doors, Processes, Shop, only
+from tests.worker.shop import ACME, HOUR, Doors, Processes, Shop, only, session_of
 
 from leasehold.model.limits import Pause, Scope, ScopeKind
 from leasehold.model.status import Status
@@ -117,8 +117,7 @@ async def test_a_heartbeat_tells_a_deputy_of_due_times(shop: Shop, handlers: Han
     """The announcement was lost; the job is due after the next heartbeat."""
     async with asleep(shop.store, still) as ears, shop.working(handlers, leases=QUICK) as worker:
         await shop.at_rest(worker)
-        assert worker._session is not None
-        worker._session.listener.hear = lambda wake: None  # type: ignore[method-assign]
+        session_of(worker).listener.hear = lambda wake: None  # type: ignore[method-assign]
         job = await shop.enqueue(delay=2 * SECOND)
         assert await ears.next() is Wake.WORK
         assert (await shop.ended(job)).status is Status.SUCCEEDED
@@ -187,8 +186,7 @@ async def test_the_verdict_on_a_probe_comes_before_the_next_heartbeat(shop: Shop
     """Of a worker with the default leases, idle or busy."""
     async with shop.working(handlers, leases=SLOW) as worker:
         await shop.at_rest(worker)
-        session, timers = worker._session, list[tuple[float, Callable[[], None]]]()
-        assert session is not None
+        session, timers = session_of(worker), list[tuple[float, Callable[[], None]]]()
 
         def call_later(delay: float, call: Callable[..., None], *arguments: object) -> None:
             timers.append((delay, partial(call, *arguments)))
@@ -205,7 +203,6 @@ async def test_the_verdict_on_a_probe_comes_before_the_next_heartbeat(shop: Shop
 
 async def test_a_worker_that_polls_sends_no_probe(shop: Shop, handlers: Handlers) -> None:
     async with shop.working(handlers, notify=False, leases=QUICK) as worker:
-        assert worker._session is not None
         heard: asyncio.Queue[str] = asyncio.Queue()
         channel = await shop.observer.fetchval("select leasehold.channel($1::uuid)", worker.state().worker)
         await shop.observer.add_listener(channel, lambda *word: heard.put_nowait(str(word[-1])))

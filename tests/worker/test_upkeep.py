@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Clock, eventually
-from tests.worker.shop import ACME, HOUR, SHORT, Doors, Shop, StepIn, Verb, only, raising
+from tests.worker.shop import ACME, HOUR, SHORT, Doors, Shop, StepIn, Verb, only, raising, session_of
 
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.errors import Unreachable
@@ -129,9 +129,8 @@ async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
         await shop.enqueue()
         await began.wait()
         stray = await shop.enqueue()
-        assert worker._session is not None
-        assert (await shop.store.claim(worker._session.calls.registration, 1)).claims
-        worker._session.ledger.expect_strays()
+        assert (await shop.store.claim(session_of(worker).calls.registration, 1)).claims
+        session_of(worker).ledger.expect_strays()
         go_on.set()
         await shop.ended(stray)
     assert await shop.history(stray) == [GIVEN_BACK, SUCCEEDED]
