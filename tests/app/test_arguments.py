@@ -60,7 +60,7 @@ def refusal(handler: Any, *args: Any, **kwargs: Any) -> str:
     return str(refused.value)
 
 
-def test_a_call_becomes_an_object_by_argument_names_with_defaults_filled_in() -> None:
+def test_a_call_becomes_an_object_with_its_defaults() -> None:
     assert payload_of(sync_folder, "p_9", limit=3) == {"provider_id": "p_9", "path": "/", "limit": 3}
 
 
@@ -123,14 +123,14 @@ def test_beside_other_arguments_a_model_has_its_own_name() -> None:
     assert payload_of(ship, Order(number=7))["order"]["number"] == 7
 
 
-def test_names_that_a_pydantic_model_has_for_itself_are_fine_as_arguments() -> None:
+def test_names_of_pydantic_models_are_fine_as_arguments() -> None:
     def handler(job: Job, json: str, copy: int, _private: int, model_config: str, schema: str = "s") -> None: ...
 
     payload = payload_of(handler, "j", 1, 2, "m")
     assert payload == {"json": "j", "copy": 1, "_private": 2, "model_config": "m", "schema": "s"}
 
 
-def test_an_alias_in_an_annotation_changes_nothing_about_the_arguments_name() -> None:
+def test_an_alias_in_an_annotation_keeps_the_arguments_name() -> None:
     def handler(job: Job, value: Annotated[int, Field(gt=0, alias="other")]) -> None: ...
 
     arguments = arguments_of("handler", handler)
@@ -204,14 +204,14 @@ def test_what_json_can_not_hold_or_would_change_is_refused(value: Any, problem: 
     assert len(str(refused.value)) < 600
 
 
-def test_a_default_that_its_own_type_refuses_is_refused_when_it_is_used() -> None:
+def test_an_invalid_default_is_refused_when_it_is_used() -> None:
     def handler(job: Job, path: str = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
 
     assert payload_of(handler, "/") == {"path": "/"}
     assert "path: input should be a valid string, got None" in refusal(handler)
 
 
-def test_what_a_type_writes_in_another_way_than_its_schema_says_is_refused() -> None:
+def test_a_value_that_contradicts_its_schema_is_refused() -> None:
     def handler(job: Job, length: Annotated[timedelta, PlainSerializer(timedelta.total_seconds)]) -> None: ...
 
     definition = Leasehold().job(handler)
@@ -240,7 +240,7 @@ def test_more_than_256_kb_are_refused() -> None:
     assert "300,014 bytes of JSON, at most 262,144 are kept" in refusal(handler, ["x" * 300_000])
 
 
-def test_a_secret_that_would_be_stored_as_stars_is_refused_and_not_printed() -> None:
+def test_a_secret_stored_as_stars_is_refused_and_not_printed() -> None:
     def handler(job: Job, secret: SecretStr) -> None: ...
 
     with pytest.raises(NotJson) as refused:
@@ -248,7 +248,7 @@ def test_a_secret_that_would_be_stored_as_stars_is_refused_and_not_printed() -> 
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_payload_of_other_code_is_an_error_that_says_so_and_not_that_nothing_was_enqueued() -> None:
+def test_a_payload_of_other_code_is_named_as_the_cause() -> None:
     with pytest.raises(PayloadInvalid, match="limits: unknown argument") as refused:
         arguments_of("sync_folder", sync_folder).call('{"provider_id": "p", "limits": 3}')
     assert "Deploy workers before producers" in str(refused.value)
@@ -278,7 +278,7 @@ def of_an_unknown_name(job: Job, it: "Nowhere") -> None: ...  # type: ignore[nam
         (of_an_unknown_name, "name 'Nowhere' is not defined"),
     ],
 )
-def test_a_handler_whose_arguments_can_not_come_from_json_is_not_registered(handler: Any, problem: str) -> None:
+def test_a_handler_without_json_arguments_is_not_registered(handler: Any, problem: str) -> None:
     app = Leasehold()
     with pytest.raises(UnusableHandler, match="LH-1007") as refused:
         app.job(handler)
@@ -319,7 +319,7 @@ def test_a_handler_class_is_named_by_the_place_of_its_method() -> None:
         app.add("count", Counting)
 
 
-def test_a_definition_is_described_by_the_docstring_and_called_like_the_function() -> None:
+def test_a_definition_has_the_docstring_and_can_be_called() -> None:
     app = Leasehold()
 
     @app.job(timeout="10m", max_attempts=2, key="double-it")

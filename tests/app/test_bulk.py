@@ -14,7 +14,7 @@ from tests.conftest import eventually
 
 from leasehold import Enqueued, EnqueuedMany, InvalidInput, Job, Leasehold, NewJob, PartlyEnqueued, PayloadInvalid
 from leasehold.app.bulk import CHUNK
-from leasehold.app.opened import Opened
+from leasehold.app.open_store import OpenStore
 from leasehold.errors import DuplicateJob
 from leasehold.model.dedupe import Dedupe, OnConflict
 from leasehold.model.job import JobId
@@ -86,25 +86,25 @@ def test_jobs_in_many_chunks_are_there_in_the_order_given(
     assert asked(database_url, "select id::text from leasehold.jobs order by seq") == list(answer.ids)
 
 
-async def test_a_chunk_whose_versions_have_to_be_looked_up_is_not_overtaken_by_the_next(
+async def test_a_chunk_with_unknown_versions_is_not_overtaken(
     app: Leasehold, bound: Callable[[int], NewJob], database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_others = Leasehold(database_url)
     foreign = of_others.job(key="foreign")(note)
     async with of_others.open():
         await of_others.tenant("bystander").aenqueue(foreign, 0)
-    version_of = Opened.version_of
+    version_of = OpenStore.version_of
 
-    async def slowly(opened: Opened, key: str) -> int:
+    async def slowly(opened: OpenStore, key: str) -> int:
         for _ in range(100):
             await asyncio.sleep(0)
         return await version_of(opened, key)
 
-    monkeypatch.setattr(Opened, "version_of", slowly)
+    monkeypatch.setattr(OpenStore, "version_of", slowly)
     async with app.open():
-        door = app.tenant("acme")
+        handle = app.tenant("acme")
         jobs = [foreign.bind(0), *map(bound, range(1, 25))]
-        await door.aenqueue_many(jobs, chunk=10)
+        await handle.aenqueue_many(jobs, chunk=10)
     asked = "select (payload->>'number')::int from leasehold.jobs where tenant_id = 'acme' order by seq"
     connection = await asyncpg.connect(database_url)
     assert [row[0] for row in await connection.fetch(asked)] == list(range(25))
@@ -124,8 +124,9 @@ def test_an_answer_is_a_sequence_of_what_an_enqueue_gives(app: Leasehold, bound:
     mixed = [bound(1), app.definition("other").bind(), bound(2), bound(3), bound(4)]  # type: ignore[union-attr]
     answer = app.tenant("acme").enqueue_many(mixed, chunk=2)
     ids = list(answer.ids)
-    assert list(answer) == [
-        Enqueued(job, True, app.tenant("acme").id, definition, app)
+    assert all(isinstance(each, Enqueued) for each in answer)
+    assert [(each.id, each.created, each.tenant, each.definition, each.replaced) for each in answer] == [
+        (job, True, app.tenant("acme").id, definition, False)
         for job, definition in zip(ids, ("note", "other", "note", "note", "note"), strict=True)
     ]
     assert answer[0].id == ids[0]
@@ -138,7 +139,7 @@ def test_an_answer_is_a_sequence_of_what_an_enqueue_gives(app: Leasehold, bound:
 
 def test_a_definition_among_the_jobs_is_refused_with_what_to_write(app: Leasehold, enqueue_many: Many) -> None:
     definition = app.job(note)
-    with pytest.raises(InvalidInput, match=r"got <definition 'note'>.*Pass what note\.bind\(…\) returns"):
+    with pytest.raises(InvalidInput, match=r"got <definition 'note'>.*Pass the result of note\.bind\(…\)"):
         enqueue_many([definition.bind(1), definition])
     assert asyncio.run(_count(app)) == 0
 
@@ -149,25 +150,25 @@ async def _count(app: Leasehold) -> int:
 
 
 def test_what_was_there_before_is_a_duplicate(app: Leasehold, bound: Callable[[int], NewJob]) -> None:
-    door = app.tenant("acme").options(dedupe_key="once")
-    answer = door.enqueue_many([bound(number) for number in range(5)], chunk=2)
+    handle = app.tenant("acme").options(dedupe_key="once")
+    answer = handle.enqueue_many([bound(number) for number in range(5)], chunk=2)
     assert (answer.created, answer.duplicates) == (1, 4)
     assert [each.created for each in answer] == [True, False, False, False, False]
     assert len(set(answer.ids)) == 1
 
 
 def test_options_count_for_all_of_them(app: Leasehold, bound: Callable[[int], NewJob], database_url: str) -> None:
-    door = app.tenant("acme").options(priority=7, correlation_id="import", delay="1h", max_attempts=2)
-    door.enqueue_many((bound(number) for number in range(5)), chunk=2)
+    handle = app.tenant("acme").options(priority=7, correlation_id="import", delay="1h", max_attempts=2)
+    handle.enqueue_many((bound(number) for number in range(5)), chunk=2)
     kept = "select (priority, correlation_id, max_attempts, ready, created_by)::text from leasehold.jobs"
     assert asked(database_url, kept) == ["(7,import,2,f,)"] * 5
 
 
 def test_several_jobs_can_not_have_one_id(app: Leasehold, bound: Callable[[int], NewJob], database_url: str) -> None:
-    door = app.tenant("acme").options(id="01890a5d-ac96-774b-bcce-b302099a8057")
+    handle = app.tenant("acme").options(id="01890a5d-ac96-774b-bcce-b302099a8057")
     with pytest.raises(InvalidInput, match="several jobs can't all have the id"):
-        door.enqueue_many(bound(number) for number in range(3))
-    assert door.enqueue_many([bound(1)])[0].id == "01890a5d-ac96-774b-bcce-b302099a8057"
+        handle.enqueue_many(bound(number) for number in range(3))
+    assert handle.enqueue_many([bound(1)])[0].id == "01890a5d-ac96-774b-bcce-b302099a8057"
 
 
 @pytest.mark.parametrize("chunk", [0, -1, "many"])
@@ -188,7 +189,7 @@ def test_a_database_made_anew_gets_its_definitions_again(
 # ----------------------------------------------------------------------------------------------------------- progress
 
 
-def test_progress_is_told_by_the_chunk_with_the_total_where_it_is_known(
+def test_progress_is_reported_by_chunk_with_the_total_if_known(
     enqueue_many: Many, bound: Callable[[int], NewJob]
 ) -> None:
     told: list[tuple[int, int | None]] = []
@@ -208,7 +209,7 @@ def test_not_atomic_progress_is_told_after_each_chunk(app: Leasehold, bound: Cal
     assert told[3:] == [(10, 20), (20, 20)]
 
 
-def test_an_error_of_whoever_is_told_is_theirs_and_nothing_was_enqueued(
+def test_an_error_of_the_progress_function_enqueues_nothing(
     enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
 ) -> None:
     def fails(done: int, total: int | None) -> None:
@@ -243,7 +244,7 @@ def test_an_iterable_is_asked_for_no_more_than_is_sent_and_made(
 
 
 def test_a_call_takes_less_memory_than_a_list_of_its_jobs(enqueue_many: Many, bound: Callable[[int], NewJob]) -> None:
-    """The bar is twice the list. What stays are the ids, as text: 36 bytes each."""
+    """Allows twice the list. The ids stay, as text of 36 bytes each."""
     jobs = 20 * CHUNK
     enqueue_many([bound(0)])
     tracemalloc.start()
@@ -289,7 +290,7 @@ def test_a_job_that_can_not_be_stored_leaves_nothing_behind(
     assert numbers(database_url) == []
 
 
-def test_a_refused_job_leaves_nothing_behind_though_the_next_chunk_is_on_its_way(
+def test_a_refused_job_undoes_the_chunks_around_it(
     enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
 ) -> None:
     held = Dedupe("held", on_conflict=OnConflict.RAISE)
@@ -299,9 +300,7 @@ def test_a_refused_job_leaves_nothing_behind_though_the_next_chunk_is_on_its_way
     assert numbers(database_url) == []
 
 
-def test_an_operating_systems_error_in_an_iterable_is_not_taken_for_the_databases(
-    enqueue_many: Many, bound: Callable[[int], NewJob]
-) -> None:
+def test_an_os_error_of_the_iterable_is_not_unreachable(enqueue_many: Many, bound: Callable[[int], NewJob]) -> None:
     def reads_a_file() -> Iterator[NewJob]:
         yield from (bound(number) for number in range(25))
         raise FileNotFoundError("jobs.csv")
@@ -337,7 +336,7 @@ def test_nothing_is_there_before_all_of_it_is(
 # -------------------------------------------------------------------------------------------------- as far as it went
 
 
-def test_not_atomic_what_was_written_before_an_error_stays_and_is_said(
+def test_not_atomic_chunks_before_an_error_stay_and_are_counted(
     enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
 ) -> None:
     with pytest.raises(PartlyEnqueued, match=r"30 jobs in 3 chunks were enqueued and stay.*LookupError") as partly:
@@ -350,7 +349,7 @@ def test_not_atomic_what_was_written_before_an_error_stays_and_is_said(
     assert numbers(database_url) == list(range(30))
 
 
-def test_not_atomic_an_error_before_anything_was_written_is_that_error(
+def test_not_atomic_an_error_in_the_first_chunk_is_raised_itself(
     enqueue_many: Many, bound: Callable[[int], NewJob], database_url: str
 ) -> None:
     with pytest.raises(LookupError):
@@ -358,10 +357,10 @@ def test_not_atomic_an_error_before_anything_was_written_is_that_error(
     assert numbers(database_url) == []
 
 
-def test_not_atomic_with_keys_of_ones_own_the_whole_call_can_be_repeated(
+def test_not_atomic_a_call_with_own_keys_can_be_repeated(
     app: Leasehold, bound: Callable[[int], NewJob], database_url: str
 ) -> None:
-    door = app.tenant("acme")
+    handle = app.tenant("acme")
 
     def keyed(bad: int | None) -> Iterator[NewJob]:
         for number in range(50):
@@ -370,8 +369,8 @@ def test_not_atomic_with_keys_of_ones_own_the_whole_call_can_be_repeated(
             yield replace(bound(number), id=JobId(f"01890a5d-ac96-774b-bcce-{number:012d}"))
 
     with pytest.raises(PartlyEnqueued):
-        door.enqueue_many(keyed(35), chunk=10, atomic=False)
-    answer = door.enqueue_many(keyed(None), chunk=10, atomic=False)
+        handle.enqueue_many(keyed(35), chunk=10, atomic=False)
+    answer = handle.enqueue_many(keyed(None), chunk=10, atomic=False)
     assert (answer.created, answer.duplicates) == (20, 30)
     assert sorted(numbers(database_url)) == list(range(50))
 
@@ -432,15 +431,13 @@ async def test_an_awaited_call_that_is_canceled_leaves_nothing_behind(
         await connection.close()
 
 
-async def test_more_calls_at_once_than_there_are_connections_do_not_wait_for_each_other(
+async def test_more_calls_than_connections_do_not_wait_for_each_other(
     app: Leasehold, bound: Callable[[int], NewJob], database_url: str
 ) -> None:
     """Each holds a connection, and looks up the versions of its jobs by another."""
     async with app.open():
         jobs = [bound(number) for number in range(12)]
         await app.tenant("acme").aenqueue_many(jobs[:1])
-        opened = app._opened_here()
-        assert opened is not None
-        opened.forget()
+        app._store.here.forget()
         answers = await asyncio.gather(*(app.tenant("acme").aenqueue_many(jobs, chunk=10) for _ in range(12)))
     assert [answer.created for answer in answers] == [12] * 12

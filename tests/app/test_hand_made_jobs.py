@@ -186,7 +186,7 @@ def test_what_is_no_job_is_refused_even_if_it_can_not_be_printed(app: Leasehold)
     other: Any = Unprintable()
     with pytest.raises(InvalidInput, match="got a value of type Unprintable, which is not a job"):
         app.tenant("acme").enqueue_many([hand_made({"number": 1}), other])
-    with pytest.raises(InvalidInput, match="a value of type Unprintable is no definition"):
+    with pytest.raises(InvalidInput, match="a value of type Unprintable is not a definition"):
         app.tenant("acme").enqueue(other)
     assert payloads(app) == []
 

@@ -1,4 +1,4 @@
-"""Waiting for what a job returns."""
+"""Waiting for the result of a job."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -51,7 +51,7 @@ async def test_a_result_comes_back_as_what_the_handler_returned(app: Leasehold) 
         assert await (await acme.aenqueue(untyped)).aresult(SECONDS) == {"any": ["JSON"]}
 
 
-async def test_a_blocking_caller_gets_it_too_and_one_on_a_loop_is_told_of_the_twin(app: Leasehold) -> None:
+async def test_a_blocking_caller_on_a_loop_is_told_of_the_twin(app: Leasehold) -> None:
     @app.job
     async def add(job: Job, first: int, second: int) -> int:
         return first + second
@@ -83,7 +83,7 @@ async def test_a_waiter_is_woken_when_the_job_ends_and_not_by_its_own_timer(
         assert await asyncio.wait_for(asyncio.gather(*waits), SECONDS) == ["gone"] * 3
 
 
-async def test_what_has_failed_was_given_up_or_canceled_raises_with_its_error(app: Leasehold) -> None:
+async def test_a_job_that_did_not_succeed_raises_with_its_error(app: Leasehold) -> None:
     @app.job
     async def fail(job: Job) -> int:
         raise Fail("no such folder")
@@ -174,9 +174,7 @@ async def test_what_was_pruned_is_unknown(app: Leasehold, database_url: str) -> 
             await placed.aresult()
 
 
-async def test_before_the_commit_of_its_caller_a_job_is_unknown_and_the_error_says_so(
-    app: Leasehold, database_url: str
-) -> None:
+async def test_a_job_is_unknown_before_its_callers_commit(app: Leasehold, database_url: str) -> None:
     @app.job
     async def later(job: Job) -> int:
         return 1
@@ -191,9 +189,7 @@ async def test_before_the_commit_of_its_caller_a_job_is_unknown_and_the_error_sa
         await connection.close()
 
 
-async def test_a_result_that_the_code_of_today_would_not_return_is_refused_not_guessed(
-    app: Leasehold, database_url: str
-) -> None:
+async def test_a_result_of_another_return_type_is_refused(app: Leasehold, database_url: str) -> None:
     @app.job
     async def count(job: Job) -> int:
         return 1

@@ -104,7 +104,7 @@ async def test_a_blocking_tick_on_a_loop_names_its_twin(app: Leasehold) -> None:
         app.tick()
 
 
-async def test_no_more_than_max_jobs_are_run_and_the_rest_is_left_to_the_next(app: Leasehold) -> None:
+async def test_max_jobs_limits_a_tick_and_the_next_runs_the_rest(app: Leasehold) -> None:
     greet = greeter(app)
     async with app.open():
         await app.tenant("acme").aenqueue_many([greet.bind(str(number)) for number in range(5)])
@@ -139,7 +139,7 @@ async def test_who_has_run_max_jobs_does_not_say_that_there_is_no_more(app: Leas
         assert [(each.ran, each.more) for each in (first, second)] == [(1, True), (1, False)]
 
 
-async def test_nor_is_it_missed_if_the_last_of_them_ends_during_an_empty_claim(
+async def test_a_job_that_ends_during_an_empty_claim_is_not_missed(
     app: Leasehold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     greet, looked, over = greeter(app), asyncio.Event(), asyncio.Event()

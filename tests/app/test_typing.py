@@ -89,7 +89,7 @@ WRONG = [
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What mypy says of a program with all of them, by the line that is wrong."""
+    """Returns the messages of mypy about a program with all mistakes, by line."""
     file: Path = tmp_path_factory.mktemp("typed") / "program.py"
     lines = (APP + GOOD).splitlines()
     begins: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""What a handler can ask of its app in a worker process is the same as in its own."""
+"""A handler can use its app in a worker process as in any other."""
 
 import os
 import signal

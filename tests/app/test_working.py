@@ -13,8 +13,7 @@ from tests.conftest import PATIENCE, eventually
 
 import leasehold
 from leasehold import Fail, Job, JobRecord, Leasehold, Snooze, Status, Steps, WorkerSettings
-from leasehold.app import resident
-from leasehold.app.tenant import Enqueued
+from leasehold.app import Enqueued, in_process_worker
 from leasehold.errors import InvalidInput, UnusableHandler
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
@@ -132,7 +131,7 @@ def test_a_class_whose_payload_model_is_none_is_refused() -> None:
 
         def handle(self, payload: Any) -> None: ...
 
-    with pytest.raises(UnusableHandler, match="which is no Pydantic model"):
+    with pytest.raises(UnusableHandler, match="which is not a Pydantic model"):
         Leasehold().add("wrong", Wrong)
 
 
@@ -184,7 +183,7 @@ async def test_outside_of_open_there_is_no_store(app: Leasehold) -> None:
 # ----------------------------------------------------------------------------------------------------------- versions
 
 
-async def test_definitions_are_registered_at_the_first_enqueue_and_the_difference_is_said(
+async def test_definitions_are_registered_at_the_first_enqueue(
     app: Leasehold, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "leasehold")
@@ -201,9 +200,7 @@ async def test_definitions_are_registered_at_the_first_enqueue_and_the_differenc
     assert "sync: now version 2 (timeout: 0:10:00 → 0:20:00)" in caplog.text
 
 
-async def test_while_old_and_new_code_run_side_by_side_each_producer_pins_its_own_version(
-    app: Leasehold, database_url: str
-) -> None:
+async def test_old_and_new_producers_each_pin_their_own_version(app: Leasehold, database_url: str) -> None:
     async def old(job: Job, provider_id: str) -> None: ...
     async def new(job: Job, provider_id: str, limit: int = 5) -> None: ...
 
@@ -223,7 +220,7 @@ async def test_while_old_and_new_code_run_side_by_side_each_producer_pins_its_ow
     assert versions == [1, 2, 1, 2]
 
 
-async def test_a_payload_that_the_worker_s_code_can_not_take_is_retried_not_given_up(app: Leasehold) -> None:
+async def test_a_payload_that_the_worker_can_not_take_is_retried(app: Leasehold) -> None:
     """While a deploy is under way, a worker with the new code may take it."""
 
     @app.job(key="sync")
@@ -295,7 +292,7 @@ async def test_the_block_s_own_error_comes_out_as_it_is(app: Leasehold) -> None:
 async def test_a_worker_that_dies_is_begun_again(
     app: Leasehold, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resident, "PAUSE", 0.01)
+    monkeypatch.setattr(in_process_worker, "PAUSE", 0.01)
 
     @app.job
     async def noop(job: Job) -> str:
@@ -321,7 +318,7 @@ async def test_a_worker_with_too_many_stuck_handlers_is_not_begun_again(
     app: Leasehold, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new worker would count from 0, and their threads would pile up in this process."""
-    monkeypatch.setattr(resident, "PAUSE", 0.01)
+    monkeypatch.setattr(in_process_worker, "PAUSE", 0.01)
     monkeypatch.setattr(worker, "MOST_STUCK", -1)
     let_go = threading.Event()
 
@@ -399,7 +396,7 @@ def test_generators_are_no_handlers() -> None:
 
 @pytest.mark.parametrize("handler", [Summary(day="x"), Summary, object()], ids=["instance", "no handle", "object"])
 def test_what_is_no_handler_class_is_refused(handler: Any) -> None:
-    with pytest.raises(UnusableHandler, match="is no class with"):
+    with pytest.raises(UnusableHandler, match="is not a class with"):
         Leasehold().add("wrong", handler)
 
 

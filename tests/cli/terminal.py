@@ -1,4 +1,4 @@
-"""The command line in this process, without a terminal: what was typed, and what came of it."""
+"""Runs commands in this process, without a terminal, and returns their output."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 
 from leasehold.cli import app
 
-# Where nobody listens: whatever gets there is refused at once.
+# No server listens on this port: every connection is refused at once.
 NOWHERE = "postgresql://127.0.0.1:1/nobody"
 _UNSET = dict.fromkeys(("LEASEHOLD_URL", "LEASEHOLD_SCHEMA", "LEASEHOLD_HOME", "LEASEHOLD_TENANT", "FORCE_COLOR"))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`out` is what a pipe gets, `err` what is said besides."""
+    """`out` is the text on stdout, `err` that on stderr."""
 
     code: int
     out: str

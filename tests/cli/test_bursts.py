@@ -5,17 +5,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 
-from tests.cli.test_feed import ENDED, FAILED, QUEUED, STARTED
+from tests.cli.test_dev_events import ENDED, FAILED, QUEUED, STARTED
 
 from leasehold.cli.bursts import MOST_FAILURES, MOST_LINES, Bursts
-from leasehold.cli.news import DevSaid, JobsCounted, News, Topic
+from leasehold.cli.news import DevMessage, JobsCounted, News, Topic
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-STOPPED = DevSaid(at=NOON, topic=Topic.STOPPED, text="stopped")
+STOPPED = DevMessage(at=NOON, topic=Topic.STOPPED, text="stopped")
 
 
 class Terminal:
-    """What was shown, and a clock that moves when it is told to."""
+    """Records the shown lines, with a clock that tests move."""
 
     def __init__(self) -> None:
         self.shown: list[News] = []

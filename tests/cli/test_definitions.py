@@ -11,9 +11,9 @@ from tests.cli.conftest import ORDER
 from tests.cli.terminal import CommandLine
 from tests.store.bench import Bench
 
-from leasehold.cli.definitions import planned
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition, Registered
+from leasehold.operations import admin
 from leasehold.store import Store
 
 APP = '''
@@ -47,7 +47,7 @@ class Target:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[Target]:
-    """Whatever importing it leaves behind is taken back."""
+    """Undoes the effects of importing it."""
     target, path = Target(tmp_path / "leasehold_app_under_test.py"), list(sys.path)
     target.becomes(APP)
     yield target
@@ -158,7 +158,7 @@ async def test_a_dry_run_shows_the_same_and_changes_nothing(
 def test_a_plan_knows_new_different_and_same() -> None:
     same, changed, new = Definition("same"), Definition("changed", backoff=Steps(1)), Definition("new")
     known = [Registered(same, 3, True), Registered(Definition("changed", timeout=timedelta(1)), 7, True)]
-    plan = {change.key: change for change in planned([same, changed, new], known)}
+    plan = {change.key: change for change in admin.planned([same, changed, new], known)}
     assert (plan["same"].version, plan["same"].fields, plan["same"].created) == (3, {}, False)
     assert (plan["changed"].version, set(plan["changed"].fields)) == (7, {"backoff", "timeout"})
     assert (plan["new"].version, plan["new"].created) == (0, True)
@@ -172,7 +172,7 @@ def test_a_plan_knows_new_different_and_same() -> None:
         ("app = 7", "no Leasehold app"),
     ],
 )
-async def test_a_target_that_can_not_be_used_exits_with_2_and_nothing_is_registered(
+async def test_an_unusable_target_exits_with_2_and_registers_nothing(
     leasehold: CommandLine, store: Store, target: Target, content: str, message: str
 ) -> None:
     target.becomes(content)

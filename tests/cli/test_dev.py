@@ -1,4 +1,4 @@
-"""`leasehold dev`, as a process: what it shows, how it reloads, and that nothing outlives it."""
+"""`leasehold dev` as a process: its output, its reload, and the end of all its processes."""
 
 import asyncio
 import os
@@ -21,8 +21,8 @@ from tests.embedded.processes import no_process_of
 from tests.store.bench import LEASE
 from tests.worker.shop import ACME, Process
 
-from leasehold.cli.crew import Crew
 from leasehold.cli.dev import Options, Supervisor, _without_secrets
+from leasehold.cli.dev_workers import DevWorkers
 from leasehold.cli.other_devs import Presence
 from leasehold.embedded.places import moved_to
 from leasehold.model.definition import Definition
@@ -115,7 +115,7 @@ class Dev(Process):
 
 @pytest.fixture
 async def started(tmp_path: Path, database_url: str) -> AsyncIterator[Start]:
-    """Starts it on this test's database. Whatever it leaves behind fails the test."""
+    """Starts it on this test's database. A process that it leaves behind fails the test."""
     (tmp_path / "app.py").write_text(APP)
     running: list[Dev] = []
 
@@ -144,7 +144,7 @@ async def ends(door: TenantJobs, job: JobId) -> JobRecord:
     return record
 
 
-# What it shows
+# Output
 
 
 async def test_people_see_a_checklist_and_then_a_line_for_each_change(
@@ -194,7 +194,7 @@ async def test_people_see_a_checklist_and_then_a_line_for_each_change(
 
 
 class Screen:
-    """What a terminal shows, without colours."""
+    """Returns the text of a terminal, without colours."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
@@ -377,7 +377,7 @@ async def test_a_folder_that_may_not_be_read_is_named_and_reload_goes_on(started
     assert "Traceback" not in dev.said
 
 
-async def test_broken_code_is_told_of_with_its_line_and_works_again_when_it_is_mended(
+async def test_broken_code_is_shown_with_its_line_until_it_is_mended(
     started: Start, door: TenantJobs, tmp_path: Path
 ) -> None:
     dev = started("--json")
@@ -516,13 +516,13 @@ async def test_it_stops_when_nobody_reads_it_any_more(started: Start, tmp_path: 
     assert "Traceback" not in dev.said
 
 
-def test_ctrl_c_ends_the_grace_the_second_and_the_process_the_third_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_ctrl_c_ends_the_grace_a_third_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that started this one may pass a Ctrl-C on as well: it comes within a moment, and does not count."""
     moments = iter([0.0, 100.0, 100.05, 100.5, 100.8])
     monkeypatch.setattr("leasehold.cli.dev.monotonic", lambda: next(moments))
     options = Options("app.py", workers=1, slots=1, chaos=False, reload=False, url=None, schema=None)
-    supervisor, crew, ends = Supervisor(options, lambda _: None), Mock(spec=Crew, is_alive=True), Mock()
-    supervisor._crew, told = crew, list[tuple[int, int]]()
+    supervisor, crew, ends = Supervisor(options, lambda _: None), Mock(spec=DevWorkers, is_alive=True), Mock()
+    supervisor._workers, told = crew, list[tuple[int, int]]()
     monkeypatch.setattr(supervisor, "_end_now", ends)
     for _ in range(4):
         supervisor._told_to_stop(signal.SIGINT)
@@ -540,7 +540,7 @@ async def test_it_can_be_stopped_before_it_has_begun(started: Start) -> None:
 
 
 async def test_kill_9_leaves_no_worker_behind(started: Start, door: TenantJobs) -> None:
-    """Nor does one that is busy stay: nobody is there to tell it to stop, but its stdin ends."""
+    """A busy worker ends, too: no process is left to send a signal, but its stdin closes."""
     dev = started("--json", "--workers", "2")
     await dev.is_ready()
     job = await enqueue(door, "wait")
@@ -557,7 +557,7 @@ async def test_kill_9_leaves_no_worker_behind(started: Start, door: TenantJobs) 
     assert record.status is Status.QUEUED, "it was not given back"
 
 
-async def test_without_a_url_it_has_a_postgres_of_its_own_and_takes_it_along(tmp_path: Path) -> None:
+async def test_without_a_url_it_starts_and_ends_an_own_postgres(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     home = tmp_path / "data"
     dev = Dev(tmp_path, {"LEASEHOLD_HOME": str(home)}, "--json")

@@ -1,10 +1,9 @@
-"""What every command does alike: errors as messages and as JSON, and their exit codes."""
+"""Errors of every command: as messages, as JSON, and as exit codes."""
 
 import pytest
 from tests.cli.terminal import NOWHERE, CommandLine, run
 from tests.store.bench import UNKNOWN_ID
 
-from leasehold.cli.output import exit_code
 from leasehold.errors import (
     CannotLoad,
     Conflict,
@@ -23,6 +22,7 @@ from leasehold.errors import (
     Unreachable,
     WrongState,
 )
+from leasehold.operations.statuses import exit_code
 
 COMMANDS = {
     "enqueue": ["enqueue", "report", "--tenant", "acme"],

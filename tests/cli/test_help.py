@@ -1,4 +1,4 @@
-"""Help that fits a screen, and words that nobody knows."""
+"""Help that fits a screen, and unknown words."""
 
 import re
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def test_the_help_of_each_command_fits_a_screen(words: list[str]) -> None:
     assert "<bool>" not in asked.out
 
 
-def test_a_shell_can_be_taught_although_the_first_screen_does_not_say_so() -> None:
+def test_shell_completion_works_though_help_does_not_list_it() -> None:
     assert "completion" not in run(["--help"]).out
     known = {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
     assert known >= {"--install-completion", "--show-completion"}
@@ -79,7 +79,7 @@ def test_an_unknown_option_exits_with_2(words: list[str]) -> None:
 
 
 def documented(command: str) -> str:
-    """What the reference says about a command, with what it says about all of them."""
+    """Returns the reference of a command, with the section about all commands."""
     of_all = PAGE[PAGE.index("## For every command") : PAGE.index("## Run")]
     (own,) = re.findall(rf"^### `{command}\b.*?(?=^##)", PAGE, re.MULTILINE | re.DOTALL)
     return of_all + str(own)

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command without a word from asyncio about futures that nobody waits for any more."""
+"""Ctrl-C ends a command without a message from asyncio about abandoned futures."""
 
 import asyncio
 import gc

@@ -2,15 +2,17 @@
 
 import shlex
 from datetime import datetime, timedelta
+from typing import Any
 
+import asyncpg
 import pytest
 from tests.cli.terminal import CommandLine
 from tests.store.bench import ACME, HOUR, OTHER, UNKNOWN_ID, Bench
 
-from leasehold.cli.states import as_filters, matching, read_states
 from leasehold.model.job import JobId, LineKind, LogLine, NewJob
 from leasehold.model.limits import Pause, Scope, ScopeKind
 from leasehold.model.outcome import Raised, Released, Trace
+from leasehold.operations.lookup import as_filters, list_matching, read_states
 from leasehold.store import Filter, Page
 
 
@@ -81,7 +83,7 @@ async def test_states_may_be_named_together_and_in_other_spellings(leasehold: Co
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 @pytest.mark.parametrize("whose", [["--tenant", "acme"], []], ids=["one tenant", "all tenants"])
-async def test_pages_of_states_that_no_single_filter_knows_are_complete_and_in_order(
+async def test_pages_of_several_filters_are_complete_and_in_order(
     leasehold: CommandLine, bench: Bench, whose: list[str], limit: int
 ) -> None:
     wanted: list[JobId] = []
@@ -116,7 +118,7 @@ async def test_what_one_state_has_left_is_listed_when_the_other_is_used_up(
     assert "--cursor" not in second.err
 
 
-async def test_among_many_that_are_scheduled_the_few_others_are_found_at_once(
+async def test_few_retrying_jobs_are_found_among_many_scheduled(
     bench: Bench,
 ) -> None:
     ready = await bench.enqueue()
@@ -128,7 +130,7 @@ async def test_among_many_that_are_scheduled_the_few_others_are_found_at_once(
         asked.append(limit)
         return await bench.jobs.find(where, cursor, limit)
 
-    page = await matching(find, as_filters(read_states(["ready", "failed"])), None, 2)
+    page = await list_matching(find, as_filters(read_states(["ready", "failed"])), None, 2)
     assert ([job.id for job in page.jobs], page.next, asked) == ([ready], None, [2])
 
 
@@ -158,9 +160,7 @@ async def test_jobs_are_found_by_definition_and_by_correlation_id(leasehold: Com
     ]
 
 
-async def test_a_tenant_from_the_environment_counts_unless_all_are_asked_for(
-    leasehold: CommandLine, bench: Bench
-) -> None:
+async def test_the_tenant_of_the_environment_yields_to_all_tenants(leasehold: CommandLine, bench: Bench) -> None:
     mine = await bench.enqueue()
     (others,) = await bench.store.tenant(OTHER).enqueue([NewJob(definition="report")])
     some = await leasehold("jobs", "--json", LEASEHOLD_TENANT="acme")
@@ -190,7 +190,7 @@ async def test_a_cursor_that_is_none_exits_with_2(leasehold: CommandLine) -> Non
     assert refused.error["message"] == "'x' is not a cursor of this listing."
 
 
-async def test_where_there_are_no_jobs_stdout_is_empty_and_json_an_empty_list(leasehold: CommandLine) -> None:
+async def test_without_jobs_stdout_is_empty_and_json_an_empty_list(leasehold: CommandLine) -> None:
     people, machines = await leasehold("jobs"), await leasehold("jobs", "--json")
     assert (people.out, people.code) == ("", 0)
     assert "0 jobs · " in people.err
@@ -332,3 +332,43 @@ async def test_a_short_id_of_several_jobs_exits_with_2(leasehold: CommandLine, b
     refused = await leasehold("job", "a8057")
     assert refused.code == 2
     assert "01890a5e-ac96-774b-bcce-b302099a8057 (acme, report, ready)" in refused.err
+
+
+class Counted:
+    """Counts the connections of a command, and its statements besides the check that begins a connection."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.connections = 0
+        self.statements: list[str] = []
+        self._connect = asyncpg.connect
+        monkeypatch.setattr(asyncpg, "connect", self._connect_and_count)
+
+    async def _connect_and_count(self, *arguments: Any, **options: Any) -> Any:
+        connection = await self._connect(*arguments, **options)
+        self.connections += 1
+        connection.add_query_logger(self._count)
+        return connection
+
+    def _count(self, record: Any) -> None:
+        if "leasehold_session.kind" not in record.query:
+            self.statements.append(record.query)
+
+
+@pytest.mark.parametrize("state", ["ready", "retrying", "running", "succeeded", "dead letter", "ready again"])
+async def test_job_takes_at_most_5_statements_on_1_connection(
+    leasehold: CommandLine, bench: Bench, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    claim = await bench.running()
+    await bench.store.append_log([(claim, LogLine(number, f"line {number}")) for number in range(1, 31)])
+    jobs = await one_of_each(bench)
+    await bench.fail(claim, "no jitter")
+    if state == "ready again":
+        await bench.store.tenant(ACME).reschedule([claim.job], delay=timedelta())
+    counted = Counted(monkeypatch)
+    shown = await leasehold("job", jobs.get(state, claim.job), "--json")
+    assert shown.code == 0, shown.err
+    assert counted.connections == 1
+    assert len(counted.statements) <= 5, counted.statements
+    if state == "ready again":
+        assert shown.document["state"] == "ready"
+        assert [line["text"] for line in shown.document["lines"]] == [f"line {number}" for number in range(21, 31)]

@@ -8,11 +8,11 @@ import pytest
 from tests.cli.terminal import CommandLine
 from tests.store.bench import HOUR, UNKNOWN_ID, Bench
 
-from leasehold.cli import logs
-from leasehold.cli.logs import Spoken, followed
 from leasehold.engines.postgres import tenant
 from leasehold.model.job import Claim, LineKind, LogLine
 from leasehold.model.outcome import Snoozed
+from leasehold.operations import jobs
+from leasehold.operations.jobs import NumberedLine, follow_lines
 
 
 async def say(bench: Bench, claim: Claim, *texts: str, after: int = 0) -> None:
@@ -35,9 +35,7 @@ async def tried_twice(bench: Bench) -> Claim:
     return second
 
 
-async def test_lines_of_all_attempts_go_to_stdout_and_which_attempt_to_stderr(
-    leasehold: CommandLine, bench: Bench
-) -> None:
+async def test_lines_go_to_stdout_and_the_try_they_belong_to_to_stderr(leasehold: CommandLine, bench: Bench) -> None:
     claim = await tried_twice(bench)
     printed = await leasehold("logs", claim.job)
     assert without_times(printed.out) == ["one", "two", "three"]
@@ -109,7 +107,7 @@ async def test_following_goes_on_over_attempts_until_the_job_is_final(bench: Ben
     """Each step is taken when the line before has come through, so none can have been read at the end only."""
     first = await bench.running()
     await say(bench, first, "one")
-    heard = followed(bench.jobs, first.job)
+    heard = follow_lines(bench.jobs, first.job)
     assert await _next(heard) == (1, "one")
     await say(bench, first, "two", after=1)
     assert await _next(heard) == (1, "two")
@@ -123,13 +121,11 @@ async def test_following_goes_on_over_attempts_until_the_job_is_final(bench: Ben
     assert [(attempt, line.text) async for attempt, _, line in heard] == [(2, "four")]
 
 
-async def test_following_ends_at_once_with_the_job_and_not_with_the_next_look(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "PAUSE", HOUR)
+async def test_following_ends_at_once_with_the_job(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "BETWEEN_READS", HOUR)
     claim = await bench.running()
     await say(bench, claim, "one")
-    heard = followed(bench.jobs, claim.job)
+    heard = follow_lines(bench.jobs, claim.job)
     assert await _next(heard) == (1, "one")
     rest = asyncio.create_task(_all(heard))
     await say(bench, claim, "two", after=1)
@@ -140,7 +136,7 @@ async def test_following_ends_at_once_with_the_job_and_not_with_the_next_look(
 async def test_following_one_attempt_ends_with_it(bench: Bench) -> None:
     claim = await bench.running()
     await say(bench, claim, "one")
-    heard = followed(bench.jobs, claim.job, only=1)
+    heard = follow_lines(bench.jobs, claim.job, only=1)
     assert await _next(heard) == (1, "one")
     await bench.fail(claim)
     assert await _all(heard) == []
@@ -154,10 +150,10 @@ async def test_following_as_json_is_an_object_a_line(leasehold: CommandLine, ben
     assert [(line["attempt"], line["text"]) for line in printed.documents] == [(1, "one"), (1, "two"), (2, "three")]
 
 
-async def _next(heard: AsyncGenerator[Spoken, None]) -> tuple[int, str]:
+async def _next(heard: AsyncGenerator[NumberedLine, None]) -> tuple[int, str]:
     attempt, _, line = await anext(heard)
     return attempt, line.text
 
 
-async def _all(heard: AsyncGenerator[Spoken, None]) -> list[tuple[int, str]]:
+async def _all(heard: AsyncGenerator[NumberedLine, None]) -> list[tuple[int, str]]:
     return [(attempt, line.text) async for attempt, _, line in heard]

@@ -1,4 +1,4 @@
-"""What is typed, as a payload."""
+"""Payloads from the words of a command line."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_text_may_hold_anything_even_another_sign() -> None:
 
 @pytest.mark.parametrize("word", ["sku", "=x", ":=3", ""])
 def test_a_word_that_is_no_field_is_refused(word: str) -> None:
-    with pytest.raises(InvalidInput, match=r"is no field of a payload\. Nothing was enqueued\. Write name=text"):
+    with pytest.raises(InvalidInput, match=r"is not a field of a payload\. Nothing was enqueued\. Write name=text"):
         read_words([word], SCHEMA)
 
 
@@ -62,7 +62,7 @@ def test_a_field_that_is_given_twice_is_refused() -> None:
         read_words(["count=1", "count:=2"], SCHEMA)
 
 
-def test_what_is_neither_text_nor_json_is_refused_with_how_to_write_it() -> None:
+def test_a_value_that_is_neither_text_nor_json_is_refused() -> None:
     with pytest.raises(PayloadInvalid, match="'many' is not JSON, and count takes no other text") as refused:
         read_words(["count=many"], SCHEMA)
     assert refused.value.fix.endswith("""text in quotes: count:='"many"'.""")
@@ -101,7 +101,7 @@ def test_a_schema_tells_whether_text_may_stand_for_a_field(field: Any, text: boo
     assert takes_text(schema, "name") is text
 
 
-def test_a_field_that_the_schema_does_not_name_is_judged_by_what_it_says_of_others() -> None:
+def test_an_unnamed_field_is_judged_by_additional_properties() -> None:
     assert takes_text({"additionalProperties": {"type": "integer"}}, "other") is False
     assert takes_text({"additionalProperties": False}, "other") is True
 
@@ -138,7 +138,7 @@ def test_a_moment_has_a_zone() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("tomorrow", r"--at: 'tomorrow' is no time\. Nothing was enqueued\. Write it as 2030-01-31T09:00Z"),
+        ("tomorrow", r"--at: 'tomorrow' is not a time\. Nothing was enqueued\. Write it as 2030-01-31T09:00Z"),
         (
             "2030-01-31T09:00",
             r"has no zone, and so names no moment\. Nothing was enqueued\. Add one: 2030-01-31T09:00Z",

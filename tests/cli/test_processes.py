@@ -1,4 +1,4 @@
-"""The command line as processes: what only shows between a real one and its pipes, signals and exit code."""
+"""The command line as processes: pipes, signals and exit codes."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.store.bench import UNKNOWN_ID, Bench
 
 from leasehold.model.job import LogLine
 
-# Whoever starts the tests in the background makes their children deaf to Ctrl-C, unless they listen on purpose.
+# Children of tests in the background ignore Ctrl-C, unless they handle it on purpose.
 INTERRUPTIBLE = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from leasehold.cli import main; main()"
 )
@@ -121,7 +121,7 @@ def test_who_only_looks_makes_no_database(words: list[str], tmp_path: Path, monk
     assert not (tmp_path / ".leasehold").exists()
 
 
-def test_in_an_empty_folder_the_embedded_postgres_is_made_used_and_named(tmp_path: Path) -> None:
+def test_an_empty_folder_gets_an_embedded_postgres_and_is_told(tmp_path: Path) -> None:
     assert run("migrate", folder=tmp_path).returncode == 0
     listed = run("jobs", "--json", folder=tmp_path)
     assert (listed.returncode, listed.stdout) == (0, "[]\n"), listed.stderr
@@ -158,9 +158,7 @@ async def test_ctrl_c_while_following_exits_with_130_and_no_traceback(bench: Ben
         assert await rest(process) == (130, "", "try 1\ninterrupted\n")
 
 
-async def test_ctrl_c_while_waiting_exits_with_130_and_says_that_the_job_goes_on(
-    bench: Bench, database_url: str
-) -> None:
+async def test_ctrl_c_while_waiting_exits_with_130_and_the_job_goes_on(bench: Bench, database_url: str) -> None:
     with started("enqueue", "report", "--wait", "--tenant", "acme", url=database_url) as process:
         job = await next_line(process)
         process.send_signal(signal.SIGINT)

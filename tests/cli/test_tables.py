@@ -15,7 +15,7 @@ def lines(width: int | None, *rows: list[str | Text]) -> list[str]:
     return [line.plain for line in laid_out(["ID", "TRY", "WHY"], rows, width)]
 
 
-def test_columns_are_as_wide_as_their_widest_cell_and_no_line_ends_in_spaces() -> None:
+def test_columns_fit_their_widest_cell_without_trailing_spaces() -> None:
     assert lines(None, [ID, "1/5", "no luck"], [ID, "0/12", ""]) == [
         f"ID{' ' * 36}TRY   WHY",
         f"{ID}  1/5   no luck",
@@ -60,7 +60,7 @@ def test_words_in_brackets_are_no_markup() -> None:
     assert file.getvalue() == "A             B\n[red]a[/red]  [/] [x\n"
 
 
-def test_a_console_that_is_no_terminal_gets_no_colours_and_whole_lines() -> None:
+def test_a_pipe_gets_whole_lines_without_colours() -> None:
     file = StringIO()
     show_line(Console(file=file, width=20), Text(LONG, style="red"))
     assert file.getvalue() == LONG + "\n"

@@ -1,4 +1,4 @@
-"""What `file.py`, `package.module` or either with `:name` stands for."""
+"""Targets: `file.py`, `package.module`, or either with `:name`."""
 
 import queue
 import sys
@@ -39,7 +39,7 @@ def ship(job: Job) -> None: ...
 
 @pytest.fixture(autouse=True)
 def imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In an empty folder; whatever importing leaves behind is taken back."""
+    """In an empty folder; effects of importing are undone."""
     monkeypatch.chdir(tmp_path)
     path, modules = list(sys.path), set(sys.modules)
     yield
@@ -92,7 +92,7 @@ def test_a_file_with_the_name_of_a_module_does_not_take_its_place(tmp_path: Path
     assert before in (queue, leasehold)
 
 
-def test_a_package_with_the_name_of_another_is_refused_and_not_mistaken_for_it(tmp_path: Path) -> None:
+def test_a_package_with_the_name_of_another_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "leasehold/__init__.py", "")
     with pytest.raises(CannotLoad, match=r"leasehold\.app is another module already"):
         load_app(str(written(tmp_path / "leasehold/app.py", ALONE)))

@@ -1,4 +1,4 @@
-"""LEASEHOLD_EMBEDDED=off, and what a worker says that runs on the embedded Postgres."""
+"""LEASEHOLD_EMBEDDED=off, and the message of a worker on the embedded Postgres."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""`leasehold worker`: what it says before it runs anything, and as JSON; what it then does is in tests/worker."""
+"""`leasehold worker`: its messages at the start, and its events as JSON. tests/worker tests the rest."""
 
 import asyncio
 import os
@@ -137,7 +137,7 @@ def working(jobs: Path, *options: str, **environment: str) -> Iterator["subproce
 
 
 def told(process: "subprocess.Popen[bytes]", until: str) -> list[str]:
-    """The names of its events up to this one; whatever else is on its stdout is no JSON and fails."""
+    """The names of its events up to this one; any other text on its stdout is not JSON and fails."""
     assert process.stdout is not None
     events: list[str] = []
     for line in process.stdout:

@@ -1,4 +1,4 @@
-"""`manage.py leasehold`: what of its words and of its surroundings is passed on."""
+"""`manage.py leasehold`: the arguments and the environment that it passes on."""
 
 import os
 import sys

@@ -116,14 +116,14 @@ async def test_many_are_all_there_or_none_outside_atomic_as_well(shop: Shop) -> 
     said = shop.python(
         MANY_OF_WHICH_ONE_FAILS
         + """
-door = app.tenant("acme")
-try: door.enqueue_many(orders(), chunk=2)
+handle = app.tenant("acme")
+try: handle.enqueue_many(orders(), chunk=2)
 except LookupError: print("refused")
-try: asyncio.run(door.aenqueue_many(orders(), chunk=2))
+try: asyncio.run(handle.aenqueue_many(orders(), chunk=2))
 except LookupError: print("refused")
 with transaction.atomic():
-    door.enqueue(send_receipt, order=7)
-    try: door.enqueue_many(orders(), chunk=2)
+    handle.enqueue(send_receipt, order=7)
+    try: handle.enqueue_many(orders(), chunk=2)
     except LookupError: print("refused")
 """
     )
@@ -178,7 +178,7 @@ with transaction.atomic():
     assert await worker.code() == 0
 
 
-async def test_manage_py_may_be_run_from_any_folder_with_djangos_own_options(shop: Shop, tmp_path: Path) -> None:
+async def test_manage_py_runs_from_any_folder_with_djangos_options(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "settings_of_tests.py").write_text("from project.settings import *\n")
     anywhere = tmp_path / "anywhere"
     anywhere.mkdir()

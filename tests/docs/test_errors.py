@@ -263,7 +263,7 @@ def test_a_page_names_the_class_to_catch_and_its_parent(code: str) -> None:
 
 @pytest.mark.parametrize("code", RAISED)
 def test_a_page_and_the_index_give_the_exit_code_of_the_command_line(code: str) -> None:
-    from leasehold.cli.output import exit_code
+    from leasehold.operations.statuses import exit_code
 
     expected = exit_code(KINDS[CLASS_OF[code]]("", fix=""))
     assert re.findall(r"^\| Exit code \| (\d+)\b", PAGES[code], re.MULTILINE) == [f"{expected}"]

@@ -14,10 +14,10 @@ import pytest
 from tests.cli.terminal import Answer
 from tests.conftest import PATIENCE, eventually
 
-from leasehold.cli.output import CONFLICT, NOT_FOUND, OK, USAGE
 from leasehold.errors import Conflict, InvalidInput
 from leasehold.model.job import JobId, JobRecord, NewJob, TenantId, tenant_id
 from leasehold.model.status import Status
+from leasehold.operations.statuses import CONFLICT, NOT_FOUND, OK, USAGE
 from leasehold.store import Store
 
 VILLAIN = tenant_id("villain")

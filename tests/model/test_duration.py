@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.app.result import limit_of
+from leasehold.app.enqueued import limit_of
 from leasehold.config import Settings
 from leasehold.errors import InvalidInput
 from leasehold.model.backoff import Exponential, Steps

@@ -352,6 +352,12 @@ _POOLED = (
         {"tenant": BIG, "job": ended_id(1), "attempt": 1, "after": 0, "limit": 1000},
         {"job_lines": {"job_lines_pkey"}},
     ),
+    Case(
+        "last lines",
+        "tenant/last_lines",
+        {"tenant": BIG, "job": ended_id(1), "attempt": 1, "limit": 10},
+        {"job_lines": {"job_lines_pkey"}},
+    ),
 )
 
 # Planned for each run, by the filters that are set.
@@ -425,8 +431,8 @@ OF_EACH_TENANT = tuple(
             {**_EVERYWHERE, "correlation_id": "c2"},
             _FIND_WAYS,
         ),
-        Case("whose", "administration/tenants_with_job", {"job": ended_id(1)}, _BY_ID),
-        Case("whose is unknown", "administration/tenants_with_job", {"job": UUID(int=1)}, _BY_ID),
+        Case("jobs with id", "administration/jobs_with_id", {"job": ended_id(1)}, _BY_ID),
+        Case("jobs with an unknown id", "administration/jobs_with_id", {"job": UUID(int=1)}, _BY_ID),
     )
 )
 

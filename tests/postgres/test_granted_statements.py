@@ -58,9 +58,9 @@ PRODUCING = {
 }
 READING = {
     "administration/find_all_tenants",
+    "administration/jobs_with_id",
     "administration/lanes",
     "administration/scopes",
-    "administration/tenants_with_job",
     "doctor/workers",
     "fleet/held",
     "fleet/lock_scopes",
@@ -69,6 +69,7 @@ READING = {
     "tenant/counts",
     "tenant/find",
     "tenant/get",
+    "tenant/last_lines",
     "tenant/lines",
 }
 ALLOWED = {

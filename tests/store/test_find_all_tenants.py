@@ -125,27 +125,28 @@ async def test_a_cursor_that_is_none_is_refused_everywhere(store: Store, cursor:
         await store.find_all_tenants(Filter(), cursor, 10)
 
 
-async def test_a_job_belongs_to_the_tenant_that_enqueued_it(engine: EngineUnderTest) -> None:
+async def test_a_job_is_found_by_its_id_in_all_tenants(engine: EngineUnderTest) -> None:
     bench = Bench(engine)
     waiting, ended = await bench.enqueue(delay=HOUR), await bench.succeeded()
-    assert list(await engine.store.tenants_with_job(waiting)) == [ACME]
-    assert list(await engine.store.tenants_with_job(ended)) == [ACME]
+    for job in (waiting, ended):
+        assert list(await engine.store.jobs_with_id(job)) == [await engine.store.tenant(ACME).get(job)]
 
 
-async def test_a_brought_id_belongs_to_all_who_brought_it(engine: EngineUnderTest) -> None:
+async def test_an_id_that_several_tenants_supplied_finds_all(engine: EngineUnderTest) -> None:
     await Bench(engine, OTHER).enqueue(id=BROUGHT_ID)
     await Bench(engine).succeeded(id=BROUGHT_ID)
-    assert list(await engine.store.tenants_with_job(BROUGHT_ID)) == [AARON, ACME, BYSTANDER, OTHER]
-    assert list(await engine.store.tenants_with_job(JobId(BROUGHT_ID.upper()))) == [AARON, ACME, BYSTANDER, OTHER]
+    for spelled in (BROUGHT_ID, JobId(BROUGHT_ID.upper())):
+        found = await engine.store.jobs_with_id(spelled)
+        assert [job.tenant for job in found] == [AARON, ACME, BYSTANDER, OTHER]
 
 
-async def test_no_tenant_has_a_job_that_never_was(store: Store) -> None:
-    assert list(await store.tenants_with_job(UNKNOWN_ID)) == []
+async def test_nobody_has_a_job_that_never_was(store: Store) -> None:
+    assert list(await store.jobs_with_id(UNKNOWN_ID)) == []
 
 
 async def test_a_text_that_is_no_id_is_nobodys(store: Store) -> None:
     with pytest.raises(InvalidInput):
-        await store.tenants_with_job(JobId("nonsense"))
+        await store.jobs_with_id(JobId("nonsense"))
 
 
 async def test_tenants_are_those_who_ever_enqueued_something_by_name(engine: EngineUnderTest) -> None:

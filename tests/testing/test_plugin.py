@@ -242,8 +242,7 @@ def test_an_app_that_is_open_already_is_not_taken_to_another_database(run: Run) 
             loop.close()
 
         def test_it(opened, request):
-            from leasehold.testing.plugin import _pointed_at
-            with pytest.raises(Exception, match="the app is open"), _pointed_at(app, "postgresql://elsewhere/x"):
+            with pytest.raises(Exception, match="the app is open"), app.override(url="postgresql://elsewhere/x"):
                 pass
         """
     )

@@ -69,8 +69,10 @@ async def test_without_wakes_it_is_prepared_and_runs_when_committed(
         assert (await shop.ended(placed.id)).result == 7
 
 
-async def test_many_are_prepared_without_wakes(connection: Raw, acme: Tenant, report: Report, shop: Shop) -> None:
-    async with shop.working(acme._app.handlers) as worker:
+async def test_many_are_prepared_without_wakes(
+    connection: Raw, acme: Tenant, report: Report, app: Leasehold, shop: Shop
+) -> None:
+    async with shop.working(app.handlers) as worker:
         await shop.at_rest(worker)
         jobs = [report.bind(number=number) for number in range(3)]
         placed = await acme.within(connection, wakes=False).aenqueue_many(jobs)

@@ -1,9 +1,10 @@
-"""What a user creates, and the doors it opens."""
+"""The app that a user creates, its tenant handles, and its definitions."""
 
-from leasehold.app.app import Leasehold
 from leasehold.app.bulk import EnqueuedMany
+from leasehold.app.client import Leasehold
 from leasehold.app.definition import TypedDefinition
-from leasehold.app.tenant import Enqueued, Tenant
+from leasehold.app.enqueued import Enqueued
+from leasehold.app.tenant import Tenant
 
 __all__ = [
     "Enqueued",

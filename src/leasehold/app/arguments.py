@@ -2,7 +2,7 @@
 
     def sync_folder(job: Job, provider_id: str, path: str = "/")   ⇄   {"provider_id": "p_9", "path": "/"}
 
-A Pydantic model as the single argument is the payload itself. Whatever is stored must come back to the handler as it
+A Pydantic model as the single argument is the payload itself. Every stored value must come back to the handler as it
 was passed: an argument that JSON would give back as something else is refused when it is enqueued.
 """
 
@@ -24,9 +24,9 @@ from leasehold.model.definition import SHOWN_PROBLEMS
 from leasehold.model.payload import encode
 from leasehold.worker.job import Job
 
-# JSON holds each of these as it is: most arguments are of these types, and need not be read back to see.
+# JSON holds values of these types as they are, so they need not be read back for a check. Most arguments are of them.
 _PLAIN = frozenset({str, int, bool, type(None)})
-# Bounded: an argument may be as large, or as deep, as it likes to be.
+# Bounds the text of a value in a message: an argument may be of any size or depth.
 _bounded = Repr()
 _bounded.maxlevel, _bounded.maxstring, _bounded.maxother = 3, 60, 80
 _shown = _bounded.repr
@@ -38,7 +38,7 @@ _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Arguments:
-    """What stands between a call and its payload, both ways."""
+    """Converts the arguments of a call to a payload, and back."""
 
     def __init__(self, key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> None:
         self._key = key
@@ -56,9 +56,9 @@ class Arguments:
         return self._type.json_schema(by_alias=True, schema_generator=_Schema)
 
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        """What is stored for this call, defaults included: a job does what was meant when it was enqueued.
+        """Returns the payload of a call, defaults included: a job runs with the defaults of its enqueue.
 
-        And whether it fits the schema for sure. Types may write what they validated in another way than it says.
+        Also returns whether it surely fits the schema: types may write a value in another way than they read it.
         """
         given = self._given(args, kwargs) if args else dict(kwargs)
         try:
@@ -72,20 +72,20 @@ class Arguments:
         return payload, False
 
     def filled(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, from JSON: validated, with defaults filled in."""
+        """Returns the payload of a JSON object: validated, with defaults filled in."""
         try:
             return self._dumped(self._read(encode(payload)))
         except ValidationError as error:
             raise self._misfit(self._described(error)) from error
 
     def call(self, payload: str) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The arguments to call the handler with, from JSON. Raises PayloadInvalid for those of another signature."""
+        """Reads the handler's arguments from JSON. Raises PayloadInvalid for those of another signature."""
         try:
             read = self._read(payload)
         except ValidationError as error:
             raise PayloadInvalid(
                 f"{self._key}: {self._described(error)}.",
-                fix="Nothing was run: who enqueued it and this worker have different code. "
+                fix="Nothing was run: its producer and this worker have different code. "
                 "Deploy workers before producers.",
             ) from error
         values = (read,) if self._whole else tuple(read.values())
@@ -166,7 +166,7 @@ class Arguments:
         return ", ".join(str(parameter) for parameter in self._parameters) or "no arguments"
 
     def _described(self, error: ValidationError) -> str:
-        """Pydantic's complaints, in the words of every other error here."""
+        """Returns Pydantic's errors in the words of every other error here."""
         problems = error.errors(include_url=False, include_context=False)
         return "; ".join(self._in_words(problem) for problem in problems[:SHOWN_PROBLEMS])
 
@@ -187,7 +187,7 @@ class Arguments:
 
 
 def arguments_of(key: str, handler: Callable[..., Any]) -> Arguments:
-    """The arguments after the job, which comes first."""
+    """Reads the arguments of a handler after the first one, which is the job."""
     parameters = list(inspect.signature(handler).parameters.values())
     try:
         hints = get_type_hints(handler, include_extras=True)
@@ -211,7 +211,7 @@ def arguments_of(key: str, handler: Callable[..., Any]) -> Arguments:
 
 
 def arguments_of_model(key: str, model: type[BaseModel]) -> Arguments:
-    """The model is the whole payload, as for a class handler that names its `payload_model()`."""
+    """Makes arguments of one model, which is the whole payload, as for a class with `payload_model()`."""
     parameter = inspect.Parameter("payload", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=model)
     return Arguments(key, [parameter], {"payload": model})
 
@@ -229,7 +229,7 @@ def _the_single_model(parameters: Sequence[inspect.Parameter], hints: Mapping[st
 
 
 def _type_of(key: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> TypeAdapter[Any]:
-    """A dict, which is the payload already: a model of the same fields took three times as long to validate."""
+    """Returns a typed dict, which is the payload already: a model took three times as long to validate."""
     try:
         named = {each.name: Annotated[hints.get(each.name, Any), _field(each)] for each in parameters}
         return TypeAdapter(with_config(_STRICTLY_NAMED)(_typed_dict(key, named)))
@@ -248,7 +248,7 @@ def _field(parameter: inspect.Parameter) -> Any:
 
 
 def changes(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
-    """Where what came back is not what went in. Classes that can't compare themselves are told apart by type only."""
+    """Yields the places where a value changed on its way. Classes that can't compare themselves count by type."""
     if isinstance(before, BaseModel) and type(before) is type(after):
         before, after = before.__dict__, after.__dict__
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
@@ -265,12 +265,12 @@ def _compares(value: object) -> bool:
     return any("__eq__" in vars(kind) for kind in type(value).__mro__[:-1])
 
 
-# Type checkers know no typed dict that is made while the program runs.
+# Type checkers don't know typed dicts that are made while the program runs.
 _typed_dict: Callable[[str, dict[str, Any]], type[Any]] = TypedDict  # type: ignore[assignment]
 
 
 class _Schema(GenerateJsonSchema):
-    """JSON Schema's `date-time` and `time` insist on an offset, its `duration` knows no fractions and no signs."""
+    """Uses own formats: JSON Schema's `date-time` and `time` need an offset, its `duration` takes no fractions."""
 
     def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
         aware = schema.get("tz_constraint") == "aware"

@@ -1,4 +1,4 @@
-"""The blocking door: the app's store on a loop and a thread of its own, for callers that have none. No logic."""
+"""A thread with an event loop and an open store, for callers that have no loop on which the app is open."""
 
 import asyncio
 import os
@@ -9,34 +9,43 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from leasehold.app.opened import Opened
+from leasehold.app.open_store import OpenStore
 
 T = TypeVar("T")
+Operation = Callable[[OpenStore], Coroutine[Any, Any, T]]
 
 
 class Background:
-    """Begun at the first call, and anew in a forked child, which inherits no threads and must not use our sockets."""
+    """Starts its thread at the first call, and again in a forked child: a child inherits no threads, and must not
+    use the sockets of its parent.
+    """
 
-    def __init__(self, open_store: Callable[[], AbstractAsyncContextManager[Opened]]) -> None:
+    def __init__(self, open_store: Callable[[], AbstractAsyncContextManager[OpenStore]]) -> None:
         self._open_store = open_store
-        self._life: _Life | None = None
-        self._beginning = threading.Lock()
+        self._thread: _StoreThread | None = None
+        self._starting = threading.Lock()
         _all.add(self)
 
-    def submit(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> "Future[T]":
-        with self._beginning:
-            if self._life is None:
-                self._life = _Life(self._open_store)
-            return self._life.submit(ask)
+    @property
+    def current(self) -> OpenStore | None:
+        """The store, if it is open. Other threads may use it only for calls without I/O."""
+        thread = self._thread
+        return None if thread is None else thread.current
+
+    def submit(self, operation: Operation[T]) -> "Future[T]":
+        with self._starting:
+            if self._thread is None:
+                self._thread = _StoreThread(self._open_store)
+            return self._thread.submit(operation)
 
     def close(self) -> None:
-        with self._beginning:
-            if self._life is not None:
-                self._life.end()
-                self._life = None
+        with self._starting:
+            if self._thread is not None:
+                self._thread.end()
+                self._thread = None
 
     def forget(self) -> None:
-        self._life, self._beginning = None, threading.Lock()
+        self._thread, self._starting = None, threading.Lock()
 
 
 _all: WeakSet[Background] = WeakSet()
@@ -50,13 +59,13 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-class _Life:
-    """From a thread's start to its end."""
+class _StoreThread:
+    """A thread from its start to its end. `current` is its store once that is open."""
 
-    def __init__(self, open_store: Callable[[], AbstractAsyncContextManager[Opened]]) -> None:
+    def __init__(self, open_store: Callable[[], AbstractAsyncContextManager[OpenStore]]) -> None:
+        self.current: OpenStore | None = None
         self._open_store = open_store
-        self._opened: Opened | None = None
-        self._opening: asyncio.Task[Opened] | None = None
+        self._opening: asyncio.Task[OpenStore] | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="leasehold-app", daemon=True)
@@ -65,8 +74,8 @@ class _Life:
         if self._failure is not None:
             raise self._failure
 
-    def submit(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(self._ask(ask), self._loop)
+    def submit(self, operation: Operation[T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(self._call(operation), self._loop)
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._ending.set)
@@ -77,7 +86,7 @@ class _Life:
             with asyncio.Runner() as runner:
                 runner.get_loop()  # may fail, and then there is nothing to run yet
                 runner.run(self._live())
-        except BaseException as error:  # out of files, say: whoever waits for us must not wait for ever
+        except BaseException as error:  # for example out of file descriptors: callers must not wait for ever
             self._failure = error
         finally:
             self._ready.set()
@@ -88,17 +97,19 @@ class _Life:
             self._ready.set()
             await self._ending.wait()
 
-    async def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
-        """Who comes while it is being opened shares what comes of it: nobody waits in turn for what is away."""
-        if self._opened is None:
+    async def _call(self, operation: Operation[T]) -> T:
+        """Opens the store at the first call. Calls that come meanwhile share its result, instead of waiting in turn
+        for a database that is away.
+        """
+        if self.current is None:
             if self._opening is None:
                 self._opening = asyncio.create_task(self._stack.enter_async_context(self._open_store()))
-                self._opening.add_done_callback(self._has_opened)
+                self._opening.add_done_callback(self._note_opened)
             await asyncio.shield(self._opening)
-        assert self._opened is not None
-        return await ask(self._opened)
+        assert self.current is not None
+        return await operation(self.current)
 
-    def _has_opened(self, opening: asyncio.Task[Opened]) -> None:
+    def _note_opened(self, opening: asyncio.Task[OpenStore]) -> None:
         self._opening = None
         if not opening.cancelled() and opening.exception() is None:
-            self._opened = opening.result()
+            self.current = opening.result()

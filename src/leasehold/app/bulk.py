@@ -1,6 +1,6 @@
-"""Many jobs in one call: taken as they come, sent in chunks, answered in little memory.
+"""Many jobs in one call: read from an iterable, sent in chunks, answered in little memory.
 
-While the server works on one chunk, the next is made: by whoever called, in their thread, since it is their iterable.
+While the server works on one chunk, the caller's thread makes the next one, since the iterable is the caller's.
 """
 
 import asyncio
@@ -9,98 +9,98 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
+from leasehold.app.app_store import AppStore
 from leasehold.app.definition import TypedDefinition
+from leasehold.app.enqueued import Enqueued
+from leasehold.app.open_store import OpenStore
+from leasehold.app.within import CallerTransaction
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyEnqueued, Unreachable
 from leasehold.model.bounds import described
 from leasehold.model.job import AllCreated, EnqueueResult, JobId, NewJob
-from leasehold.store import TenantJobs
-
-if TYPE_CHECKING:
-    from leasehold.app.tenant import Enqueued
+from leasehold.operations.enqueue import Target, pin, place
 
 T = TypeVar("T")
 
-# Of one transaction: smaller ones take more round trips, larger ones leave the server idle while they are made.
+# Jobs in a chunk of one transaction. Smaller chunks take more round trips; larger ones leave the server idle while
+# they are made.
 CHUNK = 250
-# Of a transaction each: then every chunk waits for the disk.
+# Jobs in a chunk that has its own transaction, and so its own wait for the disk.
 CHUNK_COMMITTED = 2000
-# So many are made at a time on a loop that others use as well.
+# Jobs that are made at a time on a loop that others use as well.
 AT_ONCE = 200
 ID_LENGTH = 36
 HELD, CREATED, REPLACED = range(3)
 
 Progress = Callable[[int, int | None], object]
-Place = Callable[[Sequence[NewJob]], Awaitable[Sequence[EnqueueResult]]]
-_Placing = Coroutine[Any, Any, Sequence[EnqueueResult]]
-Pin = Callable[[Sequence[NewJob]], Awaitable[Sequence[NewJob]]]
-Put = Callable[[Place, Sequence[NewJob], Sequence[NewJob]], _Placing]
+_Send = Callable[[Sequence[NewJob], Sequence[NewJob]], Coroutine[Any, Any, Sequence[EnqueueResult]]]
+_Pin = Callable[[Sequence[NewJob]], Awaitable[Sequence[NewJob]]]
 _Handover = Future[tuple["Chunk", "_Handover"]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A chunk's answer. One text holds all its ids: a hundred thousand take 4 MB, as objects of their own 25."""
+class ChunkResult:
+    """The answer to a chunk. One text holds all its ids: 100,000 take 4 MB; as objects they would take 25 MB."""
 
     ids: str
     definitions: Sequence[str]
-    fates: bytes | None
-    """None: all were created."""
+    results: bytes | None
+    """One code for each job; None: all were created."""
 
     @staticmethod
-    def of(jobs: Sequence[NewJob], placed: Sequence[EnqueueResult]) -> "_Written":
+    def of(jobs: Sequence[NewJob], placed: Sequence[EnqueueResult]) -> "ChunkResult":
         keys = [job.definition for job in jobs]
         keys = keys if len(set(keys)) > 1 else keys[:1]
         if isinstance(placed, AllCreated):
-            return _Written("".join(placed.ids), keys, None)
-        fates = None if all(each.created for each in placed) else bytes(map(_fate, placed))
-        return _Written("".join([each.id for each in placed]), keys, fates)
+            return ChunkResult("".join(placed.ids), keys, None)
+        results = None if all(each.created for each in placed) else bytes(map(_result_code, placed))
+        return ChunkResult("".join([each.id for each in placed]), keys, results)
 
     def __len__(self) -> int:
         return len(self.ids) // ID_LENGTH
 
     def __getitem__(self, index: int) -> tuple[EnqueueResult, str]:
-        begin, fate = index * ID_LENGTH, CREATED if self.fates is None else self.fates[index]
-        placed = EnqueueResult(JobId(self.ids[begin : begin + ID_LENGTH]), fate == CREATED, fate == REPLACED)
+        begin, code = index * ID_LENGTH, CREATED if self.results is None else self.results[index]
+        placed = EnqueueResult(JobId(self.ids[begin : begin + ID_LENGTH]), code == CREATED, code == REPLACED)
         return placed, self.definitions[index if len(self.definitions) > 1 else 0]
 
     @property
     def duplicates(self) -> int:
-        return 0 if self.fates is None else len(self) - self.fates.count(CREATED)
+        return 0 if self.results is None else len(self) - self.results.count(CREATED)
 
 
-def _fate(placed: EnqueueResult) -> int:
+def _result_code(placed: EnqueueResult) -> int:
     return CREATED if placed.created else REPLACED if placed.replaced else HELD
 
 
-class EnqueuedMany(Sequence["Enqueued[Any]"]):
-    """The answer to `enqueue_many`: an `Enqueued` for each job, in the order given, made when it is looked at."""
+class EnqueuedMany(Sequence[Enqueued[Any]]):
+    """The answer to `enqueue_many`: an `Enqueued` for each job, in the order given, created when it is read."""
 
-    def __init__(self, make: "Callable[[EnqueueResult, str], Enqueued[Any]]") -> None:
+    def __init__(self, make: Callable[[EnqueueResult, str], Enqueued[Any]]) -> None:
         self._make = make
-        self._written: list[_Written] = []
+        self._written: list[ChunkResult] = []
         self._ends: list[int] = []
         self._duplicates = 0
 
     def _add(self, jobs: Sequence[NewJob], placed: Sequence[EnqueueResult]) -> None:
-        written = _Written.of(jobs, placed)
+        written = ChunkResult.of(jobs, placed)
         self._written.append(written)
         self._ends.append(len(self) + len(written))
         self._duplicates += written.duplicates
 
     @property
     def created(self) -> int:
-        """How many of them are new."""
+        """How many jobs are new."""
         return len(self) - self._duplicates
 
     @property
     def duplicates(self) -> int:
-        """How many were there before, holding the key or the id."""
+        """How many jobs were there before and hold the key or the id."""
         return self._duplicates
 
     @property
@@ -111,17 +111,17 @@ class EnqueuedMany(Sequence["Enqueued[Any]"]):
         return self._ends[-1] if self._ends else 0
 
     @overload
-    def __getitem__(self, index: int) -> "Enqueued[Any]": ...
+    def __getitem__(self, index: int) -> Enqueued[Any]: ...
     @overload
-    def __getitem__(self, index: slice) -> "list[Enqueued[Any]]": ...
-    def __getitem__(self, index: int | slice) -> "Enqueued[Any] | list[Enqueued[Any]]":
+    def __getitem__(self, index: slice) -> list[Enqueued[Any]]: ...
+    def __getitem__(self, index: int | slice) -> Enqueued[Any] | list[Enqueued[Any]]:
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         place = range(len(self))[index]
         chunk = bisect_right(self._ends, place)
         return self._make(*self._written[chunk][place - (self._ends[chunk - 1] if chunk else 0)])
 
-    def __iter__(self) -> "Iterator[Enqueued[Any]]":
+    def __iter__(self) -> Iterator[Enqueued[Any]]:
         return (self._make(*written[index]) for written in self._written for index in range(len(written)))
 
     def __repr__(self) -> str:
@@ -134,10 +134,10 @@ class Chunk(NamedTuple):
 
 
 class Chunks(Protocol):
-    """Where chunks come from, and who is told how many are written."""
+    """A source of chunks, which is told how many jobs are written."""
 
     async def next(self) -> Chunk:
-        """Raises what the caller's iterable raises."""
+        """Returns the next chunk. Raises what the caller's iterable raises."""
 
     def written(self, done: int) -> None: ...
 
@@ -148,13 +148,13 @@ _JOBS = frozenset({NewJob})
 def _not_a_job(found: object) -> InvalidInput:
     name = found.key if isinstance(found, TypedDefinition) else "definition"
     return InvalidInput(
-        f"enqueue_many got {described(found)}, which is not a job. Of its chunk nothing was enqueued.",
-        fix=f"Pass what {name}.bind(…) returns, one for each set of arguments.",
+        f"enqueue_many got {described(found)}, which is not a job. No job of its chunk was enqueued.",
+        fix=f"Pass the result of {name}.bind(…), one for each set of arguments.",
     )
 
 
-class Order:
-    """What was asked for."""
+class BulkRequest:
+    """The arguments of `enqueue_many`, and how far its iterable was read."""
 
     def __init__(self, jobs: Iterable[NewJob], chunk: int | None, atomic: bool, progress: Progress | None) -> None:
         if chunk is None:
@@ -180,43 +180,43 @@ class Order:
         return jobs
 
     def chunk_of(self, jobs: list[NewJob]) -> Chunk:
-        """Whether all of them are one chunk has to be known before a transaction is begun."""
+        """Reads one job ahead: whether all jobs are one chunk has to be known before a transaction begins."""
         if len(jobs) == self.chunk and self.atomic and not self._ahead:
             self._ahead = self.take(1)
         return Chunk(jobs, last=len(jobs) < self.chunk or (self.atomic and not self._ahead))
 
     def report(self, done: int) -> None:
-        """Once for each number."""
+        """Calls the progress function, once for each number."""
         if self._progress is not None and done > self._reported:
             self._reported = done
             self._progress(done, self._total)
 
 
-class Here:
-    """From an iterable of this very loop, which is left to others now and then."""
+class LoopChunks:
+    """Chunks of an iterable that is read on this loop, with pauses for the other tasks of the loop."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    def __init__(self, request: BulkRequest) -> None:
+        self._request = request
 
     async def next(self) -> Chunk:
         jobs: list[NewJob] = []
-        while len(jobs) < self._order.chunk:
-            some = self._order.take(min(AT_ONCE, self._order.chunk - len(jobs)))
+        while len(jobs) < self._request.chunk:
+            some = self._request.take(min(AT_ONCE, self._request.chunk - len(jobs)))
             if not some:
                 break
             jobs += some
             await asyncio.sleep(0)
-        return self._order.chunk_of(jobs)
+        return self._request.chunk_of(jobs)
 
     def written(self, done: int) -> None:
-        self._order.report(done)
+        self._request.report(done)
 
 
-class Belt:
-    """From the thread of the caller to the loop that sends: one chunk is made while another is sent."""
+class ThreadChunks:
+    """Chunks on their way from the caller's thread to the loop that sends: one is made while another is sent."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    def __init__(self, request: BulkRequest) -> None:
+        self._request = request
         self._put: _Handover = Future()
         self._taken = self._put
         self._room = threading.Semaphore(1)
@@ -235,7 +235,7 @@ class Belt:
     # In the caller's thread
 
     def feed(self, asked: "Future[EnqueuedMany]") -> EnqueuedMany:
-        """Whoever is interrupted while waiting, as by Ctrl-C, takes the call back."""
+        """Makes chunks in this thread until all are sent. An interrupt, as by Ctrl-C, cancels the call."""
         asked.add_done_callback(lambda _: self._room.release())
         try:
             try:
@@ -266,13 +266,13 @@ class Belt:
         return answer
 
     def _hand_over_next(self, asked: "Future[EnqueuedMany]") -> bool:
-        """False: it was the last, or nobody takes any more."""
+        """Makes the next chunk; returns False if it was the last, or if the call is over."""
         self._tell()
         if asked.done():
             return False
-        chunk = self._order.chunk_of(self._order.take(self._order.chunk))
+        chunk = self._request.chunk_of(self._request.take(self._request.chunk))
         following: _Handover = Future()
-        with suppress(InvalidStateError):  # nobody takes it any more
+        with suppress(InvalidStateError):  # the call is over
             self._put.set_result((chunk, following))
         self._put = following
         return not chunk.last
@@ -282,24 +282,31 @@ class Belt:
             self._put.set_exception(failure)
 
     def _tell(self) -> None:
-        self._order.report(self._done)
+        self._request.report(self._done)
 
 
-async def fill(
-    order: Order, chunks: Chunks, pin: Pin, put: Put, door: TenantJobs, answer: EnqueuedMany
+async def enqueue_chunks(
+    request: BulkRequest, chunks: Chunks, target: Target, answer: EnqueuedMany, opened: OpenStore
 ) -> EnqueuedMany:
-    """All of it in one transaction, or each chunk in its own. A single chunk is one statement, and needs none."""
+    """Enqueues all chunks in one transaction, or each in its own. A single chunk is one statement and needs none."""
+
+    def pin_chunk(jobs: Sequence[NewJob]) -> Awaitable[Sequence[NewJob]]:
+        return pin(target, jobs, opened)
+
+    tenant = opened.store.tenant(target.tenant)
     try:
         first = await chunks.next()
-        if order.atomic and not first.last:
-            async with door.bulk_transaction() as bulk:
-                await _send(first, chunks, pin, partial(put, bulk.enqueue), answer, ahead=True)
+        if request.atomic and not first.last:
+            async with tenant.bulk_transaction() as transaction:
+                send = partial(place, target, opened, transaction.enqueue)
+                await _send(first, chunks, pin_chunk, send, answer, ahead=True)
         else:
-            await _send(first, chunks, pin, partial(put, door.enqueue), answer, ahead=False)
+            send = partial(place, target, opened, tenant.enqueue)
+            await _send(first, chunks, pin_chunk, send, answer, ahead=False)
     except Exception as failure:
-        if order.atomic or not answer:
+        if request.atomic or not answer:
             raise
-        raise partly(answer, failure, isinstance(failure, Unreachable)) from failure
+        raise _partly(answer, failure, isinstance(failure, Unreachable)) from failure
     if answer:
         chunks.written(len(answer))
     return answer
@@ -308,16 +315,16 @@ async def fill(
 async def _send(
     chunk: Chunk,
     chunks: Chunks,
-    pin: Pin,
-    put: Callable[[Sequence[NewJob], Sequence[NewJob]], _Placing],
+    pin_chunk: _Pin,
+    send: _Send,
     answer: EnqueuedMany,
     *,
     ahead: bool,
 ) -> None:
-    """In the order given; while one is under way, the next is made.
+    """Sends chunks in the order given; while one is under way, the next is made.
 
-    `ahead`: it is also handed over, as one transaction takes them in turn. If it were made ready for the server only
-    when that is done with the one before, the server would wait 4 of the 24 µs that a job takes.
+    `ahead` also hands over the next chunk, since one transaction takes them in turn. If a chunk were made ready only
+    when the server is done with the one before, the server would wait 4 of the 24 µs that a job takes.
     """
     under_way: deque[tuple[Chunk, asyncio.Task[Sequence[EnqueueResult]]]] = deque()
     before = 0
@@ -325,14 +332,14 @@ async def _send(
     async def arrived() -> None:
         sent, sending = under_way.popleft()
         answer._add(sent.jobs, await sending)
-        if not sent.last:  # of the last one it is said when all is committed
+        if not sent.last:  # the last one is reported when all is committed
             chunks.written(len(answer))
 
     try:
         while chunk.jobs:
-            # Before it is handed over: whoever has to look up versions first would be overtaken by the next one.
-            pinned = await _numbered(pin(chunk.jobs), before, len(chunk.jobs))
-            under_way.append((chunk, asyncio.create_task(_numbered(put(chunk.jobs, pinned), before, len(pinned)))))
+            # Pinned before the hand-over: a chunk whose versions have to be looked up would be overtaken by the next.
+            pinned = await _numbered(pin_chunk(chunk.jobs), before, len(chunk.jobs))
+            under_way.append((chunk, asyncio.create_task(_numbered(send(chunk.jobs, pinned), before, len(pinned)))))
             before += len(pinned)
             await asyncio.sleep(0)
             if len(under_way) > 1:
@@ -345,7 +352,7 @@ async def _send(
         while under_way:
             await arrived()
     except asyncio.CancelledError:
-        await _called_back([sending for _, sending in under_way])
+        await _cancel_all([sending for _, sending in under_way])
         raise
     except Exception:
         for sent, sending in under_way:
@@ -355,7 +362,7 @@ async def _send(
 
 
 async def _numbered(step: Awaitable[T], before: int, count: int) -> T:
-    """Awaits a step of a chunk's way. A refusal says which of all jobs it is about, not which of its chunk."""
+    """Awaits a step of a chunk. A refusal names the number of the job among all jobs, not in its chunk."""
     try:
         return await step
     except InvalidInput as error:
@@ -364,20 +371,58 @@ async def _numbered(step: Awaitable[T], before: int, count: int) -> T:
         raise
 
 
-async def _called_back(sendings: Sequence[asyncio.Task[Any]]) -> None:
+async def _cancel_all(sendings: Sequence[asyncio.Task[Any]]) -> None:
     for sending in sendings:
         sending.cancel()
     if sendings:
         await asyncio.wait(sendings)
 
 
-def partly(answer: EnqueuedMany, failure: Exception, in_doubt: bool) -> PartlyEnqueued:
+def _partly(answer: EnqueuedMany, failure: Exception, in_doubt: bool) -> PartlyEnqueued:
     named = f"{failure.code} {type(failure).__name__}" if isinstance(failure, LeaseholdError) else repr(failure)
     of_the_next = "is there wholly or not at all" if in_doubt else "was not written"
     return PartlyEnqueued(
         f"{len(answer):,} jobs in {len(answer._ends):,} chunks were enqueued and stay; then came {named:.200}. "
         f"The chunk after them {of_the_next}.",
         fix=f"Mend that, and enqueue the rest, from number {len(answer) + 1:,} on. With ids or keys of your own "
-        "the whole call can be repeated: what is there stays as it is.",
+        "the whole call can be repeated: jobs that are there stay as they are.",
         placed=answer,
     )
+
+
+# ----------------------------------------------------------------------------------- within the caller's transaction
+
+
+def enqueue_within(
+    request: BulkRequest, transaction: CallerTransaction, store: AppStore, target: Target, answer: EnqueuedMany
+) -> None:
+    """Enqueues chunk by chunk. The caller's transaction decides whether all of them stay, if there is one."""
+    transaction.require_blocking("enqueue_many")
+    with _telling_which_stay(answer, transaction.caller.commits_at_once()):
+        while jobs := request.take(request.chunk):
+            answer._add(jobs, transaction.place(store, target, jobs))
+            request.report(len(answer))
+
+
+async def aenqueue_within(
+    request: BulkRequest, transaction: CallerTransaction, store: AppStore, target: Target, answer: EnqueuedMany
+) -> None:
+    await transaction.require_awaited("aenqueue_many")
+    with _telling_which_stay(answer, await transaction.caller.acommits_at_once()):
+        while jobs := request.take(request.chunk):
+            answer._add(jobs, await transaction.aplace(store, target, jobs))
+            request.report(len(answer))
+
+
+@contextmanager
+def _telling_which_stay(answer: EnqueuedMany, commits_at_once: bool) -> Iterator[None]:
+    """Raises PartlyEnqueued if chunks are committed already. Errors of drivers leave the last chunk in doubt."""
+    try:
+        yield
+    except Exception as failure:
+        if isinstance(failure, InvalidInput) and failure.number is not None:
+            failure.number += len(answer)
+        if not commits_at_once or not answer:
+            raise
+        in_doubt = isinstance(failure, Unreachable) or not isinstance(failure, LeaseholdError)
+        raise _partly(answer, failure, in_doubt) from failure

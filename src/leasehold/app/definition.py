@@ -1,4 +1,4 @@
-"""What `@app.job` makes of a handler: a definition that knows how it may be called."""
+"""The definition that `@app.job` makes of a handler: it knows the handler's signature."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,7 +27,7 @@ VERBS = ("payload_model", "handle")
 
 
 class TypedDefinition(Generic[P, R_co]):
-    """A definition with the signature of its handler: what type checkers and editors judge an enqueue by.
+    """A definition with the signature of its handler: type checkers and editors check an enqueue by it.
 
     Called, it is the handler itself, with no queue involved.
     """
@@ -51,14 +51,14 @@ class TypedDefinition(Generic[P, R_co]):
         return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(self._handler)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """A job for these arguments, to be enqueued with others. Raises PayloadInvalid where they don't fit."""
+        """Makes a job of these arguments, to be enqueued with others. Raises PayloadInvalid if they don't fit."""
         payload, fits = self._arguments.payload(args, kwargs)
         if not fits:
             self.definition.check(payload)
         return NewJob.of(self.definition.key, payload)
 
     def of_payload(self, payload: Mapping[str, Any]) -> NewJob:
-        """A job with this as its payload, as `bind` would make it, for whoever has no arguments but JSON."""
+        """Makes a job of a JSON payload, as `bind` makes one of arguments."""
         return NewJob.of(self.key, self._arguments.filled(payload))
 
     def fit(self, job: NewJob) -> NewJob:
@@ -73,7 +73,7 @@ class TypedDefinition(Generic[P, R_co]):
 
     @cached_property
     def call(self) -> Call:
-        """For a worker: takes the job and its payload, as JSON."""
+        """Calls the handler for a worker, with the job and its payload as JSON."""
         if inspect.iscoroutinefunction(inspect.unwrap(self._handler)):
 
             async def acall(job: Job, payload: str) -> Any:
@@ -89,11 +89,11 @@ class TypedDefinition(Generic[P, R_co]):
         return call
 
     def _result(self, returned: Any) -> Any:
-        """As JSON, by the type that the handler declares to return; the worker refuses a result that does not fit."""
+        """Converts a result to JSON by the handler's return type; the worker refuses a result that does not fit."""
         return returned if self._returns is None else self._returns.write(returned)
 
     def read_result(self, stored: Any) -> Any:
-        """What the handler returned, from the JSON that was kept of it."""
+        """Reads the handler's result from its stored JSON."""
         return stored if self._returns is None or stored is None else self._returns.read(stored)
 
     @cached_property
@@ -127,13 +127,14 @@ def of_function(definition: Definition, handler: Callable[..., Any]) -> TypedDef
 def of_class(definition: Definition, handler: type[ClassHandler[M]]) -> TypedDefinition[[M], Any]:
     if not isinstance(handler, type) or not all(callable(getattr(handler, verb, None)) for verb in VERBS):
         raise UnusableHandler(
-            f"{definition.key}: {handler!r} is no class with payload_model() and handle(). Nothing was registered.",
+            f"{definition.key}: {handler!r} is not a class with payload_model() and handle(). "
+            "Nothing was registered.",
             fix="Pass the class itself; for a function there is @app.job.",
         )
     model = handler.payload_model()
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise UnusableHandler(
-            f"{definition.key}: {handler.__name__}.payload_model() returns {model!r}, which is no Pydantic model.",
+            f"{definition.key}: {handler.__name__}.payload_model() returns {model!r}, which is not a Pydantic model.",
             fix="Nothing was registered. Return the class of the payload.",
         )
     return _described(definition, arguments_of_model(definition.key, model), _method_of_a_new_instance(handler))

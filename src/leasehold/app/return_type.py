@@ -29,7 +29,7 @@ class ReturnType:
 
     @staticmethod
     def of(key: str, hint: Any) -> "ReturnType | None":
-        """None: the handler declares nothing that a result could be checked by."""
+        """Returns None if the handler declares no type to check a result by."""
         if hint in (Any, None, type(None)):
             return None
         try:
@@ -38,7 +38,7 @@ class ReturnType:
             return None
 
     def write(self, returned: Any) -> Any:
-        """Returns what a worker stores as JSON. A worker refuses an UnfitResult, and a value that is not JSON."""
+        """Returns the value that a worker stores as JSON. It refuses an UnfitResult, and a value that is not JSON."""
         if type(returned) is self._plain:
             return returned
         try:
@@ -75,7 +75,7 @@ class ReturnType:
         )
 
     def _is_of_declared_type(self, returned: Any) -> bool:
-        """Whether the value fits, though its JSON does not lead back to it, as for a model with an excluded field."""
+        """Returns whether a value fits whose JSON does not lead back to it, as of a model with an excluded field."""
         try:
             self._adapter.validate_python(returned, strict=True)
         except Exception:
@@ -83,8 +83,9 @@ class ReturnType:
         return True
 
     def _misfit(self, returned: Any, text: str) -> str | None:
-        """Strict, as JSON is: a date is a text, a tuple is a list. Types that write themselves in a way of their own,
-        such as a dict with numbers as keys, are read as they are later, and compared."""
+        """Reads strictly, as JSON is: a date is a text, a tuple is a list. Types with their own format, such as a
+        dict with numbers as keys, are read as they will be later, and compared.
+        """
         try:
             self._adapter.validate_json(text, strict=True)
             return None

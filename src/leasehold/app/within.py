@@ -1,10 +1,15 @@
-"""A caller's transaction, as a tenant's door holds it: the right verb for it, and a warning where it is none."""
+"""A caller's transaction, as a tenant handle uses it: the right twin of each verb, and a warning in autocommit."""
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from leasehold.errors import InvalidInput, NotInTransaction
+from leasehold.app.app_store import AppStore
+from leasehold.errors import InvalidInput, NotInTransaction, UnknownDefinition
+from leasehold.model.job import EnqueueResult, NewJob
+from leasehold.operations.enqueue import Target, prepare, prepare_again
 from leasehold.store import Caller
 
 _AUTOCOMMIT = (
@@ -14,10 +19,34 @@ _AUTOCOMMIT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class CallerTransaction:
+    """Places jobs by one statement on the caller's connection.
+
+    Versions and the tenant are looked up by connections of our own, the first time; after that everything happens in
+    the caller's thread.
+    """
+
     caller: Caller
     atomic: bool
     wakes: bool = True
+
+    def place(self, store: AppStore, target: Target, jobs: Sequence[NewJob]) -> Sequence[EnqueueResult]:
+        try:
+            prepared = store.prepare_known(target, jobs, self.wakes)
+            if prepared is None:
+                prepared = store.call(partial(prepare, target, jobs, self.wakes))
+            return self.caller.place(prepared)
+        except UnknownDefinition:
+            return self.caller.place(store.call(partial(prepare_again, target, jobs, self.wakes)))
+
+    async def aplace(self, store: AppStore, target: Target, jobs: Sequence[NewJob]) -> Sequence[EnqueueResult]:
+        try:
+            prepared = store.prepare_known(target, jobs, self.wakes)
+            if prepared is None:
+                prepared = await store.acall(partial(prepare, target, jobs, self.wakes))
+            return await self.caller.aplace(prepared)
+        except UnknownDefinition:
+            return await self.caller.aplace(await store.acall(partial(prepare_again, target, jobs, self.wakes)))
 
     def require_blocking(self, verb: str) -> None:
         if not self.caller.blocking:
@@ -40,12 +69,12 @@ class Within:
             self._warn()
 
     def _warn(self) -> None:
-        said = _AUTOCOMMIT % (self.caller.described, self.caller.begin)
-        warnings.warn(said, NotInTransaction, stacklevel=frames_of_ours())
+        message = _AUTOCOMMIT % (self.caller.described, self.caller.begin)
+        warnings.warn(message, NotInTransaction, stacklevel=frames_of_ours())
 
 
 def frames_of_ours() -> int:
-    """How far up the caller's own code is: the warning is about that line."""
+    """Returns how many frames up the caller's own code is: a warning is about that line."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("leasehold."):
         depth, frame = depth + 1, frame.f_back

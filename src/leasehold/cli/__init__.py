@@ -9,20 +9,20 @@ import typer
 
 from leasehold import __version__
 from leasehold.cli import (
-    act,
     definitions,
     dev,
     doctor,
     enqueue,
     grants,
+    job_actions,
     jobs,
     limits,
     logs,
     migrate,
-    operate,
     psql,
     tick,
     worker,
+    workers,
 )
 from leasehold.cli.help import Command, Group
 
@@ -30,9 +30,17 @@ app = typer.Typer(cls=Group, no_args_is_help=True, pretty_exceptions_enable=Fals
 
 GROUPS: dict[str, list[Callable[..., None]]] = {
     "Run": [dev.dev, worker.worker, tick.tick, migrate.migrate, grants.grants],
-    "Jobs": [enqueue.enqueue, jobs.jobs, jobs.job, logs.logs, act.retry, act.cancel, act.run_now],
+    "Jobs": [
+        enqueue.enqueue,
+        jobs.jobs,
+        jobs.job,
+        logs.logs,
+        job_actions.retry,
+        job_actions.cancel,
+        job_actions.run_now,
+    ],
     "Tenants": [limits.tenants, limits.counts, limits.limits, limits.limit, limits.pause, limits.resume],
-    "Operate": [operate.workers, operate.prune, doctor.doctor, psql.psql],
+    "Operate": [workers.workers, workers.prune, doctor.doctor, psql.psql],
 }
 for group, commands in GROUPS.items():
     for command in commands:
@@ -58,5 +66,7 @@ def leasehold(
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no ✓ shows something else, not a traceback
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal without ✓ shows another character instead of a traceback
     app(prog_name="leasehold")

@@ -1,12 +1,13 @@
-"""Sums up news of jobs that come faster than people read: 50,000 jobs were 150,000 lines."""
+"""Sums up events of jobs that come faster than people read: 50,000 jobs made 150,000 lines."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from leasehold.cli.news import DevSaid, JobChanged, JobQueued, JobsCounted, News, OfOneJob
-from leasehold.cli.words import counted, utc_now
+from leasehold.cli.format import utc_now
+from leasehold.cli.news import DevMessage, JobChanged, JobQueued, JobsCounted, News, OfOneJob
 from leasehold.model.status import AttemptStatus, DisplayState, Status
+from leasehold.operations.views import counted
 from leasehold.telemetry import JobDiscarded, JobEnded, JobGivenBack, JobReclaimed, JobSaid, JobStarted
 
 SECOND = 1.0
@@ -34,7 +35,7 @@ class Bursts:
 
     def __call__(self, news: News) -> None:
         if not isinstance(news, OfOneJob):
-            if isinstance(news, DevSaid):
+            if isinstance(news, DevMessage):
                 self._sum_up()
             self._show(news)
             return

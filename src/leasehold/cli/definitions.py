@@ -1,4 +1,4 @@
-"""`leasehold definitions`: what kinds of jobs there are, and how the code's get there."""
+"""`leasehold definitions`: lists, shows, syncs and (de)activates definitions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -8,15 +8,15 @@ import typer
 from rich.text import Text
 
 from leasehold.app import Leasehold
-from leasehold.cli import documents
 from leasehold.cli.help import Command, Group
 from leasehold.cli.interrupts import run
-from leasehold.cli.options import Json, Schema, Url, ask, reached
-from leasehold.cli.output import explained, print_json, said, shown
+from leasehold.cli.options import Json, Schema, Url, ask, require_database
+from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.target import load_app
-from leasehold.cli.words import counted, printable, span
-from leasehold.model.definition import Change, Definition, Registered, differences, no_such_definition
+from leasehold.model.definition import Change, Registered
+from leasehold.operations import admin, views
+from leasehold.operations.views import counted, printable, span
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The definition.")]
 
@@ -39,17 +39,17 @@ def list_all(url: Url = None, schema: Schema = None, json: Json = False) -> None
 
 
 def _list(url: str | None, schema: str | None, json: bool) -> None:
-    with explained(json):
-        found = ask(url, schema, lambda app: app.store.definitions())
+    with explain_errors(json):
+        found = ask(url, schema, lambda app: admin.definitions(app.store))
         if json:
-            print_json([documents.definition(registered) for registered in found])
+            print_json([views.definition(registered) for registered in found])
         elif found:
             columns = ["KEY", "VERSION", "ACTIVE", "TIMEOUT", "TRIES", "PRIORITY", "DESCRIPTION"]
-            show_table(shown, columns, [_row(registered) for registered in found])
+            show_table(stdout, columns, [_row(registered) for registered in found])
         for registered in found:
             for problem in registered.unreadable:
-                said.print(printable(f"! {registered.definition.key}: {problem}"), markup=False)
-        said.print(counted(len(found), "definition"))
+                stderr.print(printable(f"! {registered.definition.key}: {problem}"), markup=False)
+        stderr.print(counted(len(found), "definition"))
 
 
 def _row(registered: Registered) -> list[Cell]:
@@ -68,12 +68,12 @@ def _row(registered: Registered) -> list[Cell]:
 @commands.command(cls=Command)
 def show(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """Show a definition as JSON, its schema included."""
-    with explained(json):
-        registered = ask(url, schema, lambda app: _registered(app, key))
+    with explain_errors(json):
+        registered = ask(url, schema, lambda app: admin.definition(app.store, key))
         if json:
-            print_json(documents.definition(registered))
+            print_json(views.definition(registered))
         else:
-            show_line(shown, documents.as_json(documents.definition(registered), indented=True).decode())
+            show_line(stdout, views.as_json(views.definition(registered), indented=True).decode())
 
 
 @commands.command(cls=Command)
@@ -89,24 +89,12 @@ def deactivate(key: Key, url: Url = None, schema: Schema = None, json: Json = Fa
 
 
 def _set_active(key: str, active: bool, url: str | None, schema: str | None, json: bool) -> None:
-    async def change(app: Leasehold) -> Registered:
-        await _registered(app, key)
-        await app.store.activate(key, active)
-        return await _registered(app, key)
-
-    with explained(json):
-        changed = ask(url, schema, change)
+    with explain_errors(json):
+        changed = ask(url, schema, lambda app: admin.set_active(app.store, key, active))
         if json:
-            print_json(documents.definition(changed))
+            print_json(views.definition(changed))
         else:
-            show_line(shown, f"✓ {key} is {'active' if changed.active else 'inactive: it takes nothing new'}")
-
-
-async def _registered(app: Leasehold, key: str) -> Registered:
-    known = {registered.definition.key: registered for registered in await app.store.definitions()}
-    if key not in known:
-        raise no_such_definition(key, tuple(known))
-    return known[key]
+            show_line(stdout, f"✓ {key} is {'active' if changed.active else 'inactive: it takes nothing new'}")
 
 
 @commands.command(cls=Command)
@@ -118,18 +106,18 @@ def sync(
     json: Json = False,
 ) -> None:
     """Register the code's definitions, and print what differs, field by field."""
-    with explained(json):
+    with explain_errors(json):
         app = load_app(target)
         app.configure(url=url, schema=schema)
-        reached(app)
+        require_database(app)
         changes = run(_synced(app, dry_run))
         if json:
-            print_json([documents.change(change) for change in changes])
+            print_json([views.change(change) for change in changes])
         else:
             for change in changes:
                 _show_change(change, dry_run)
         differing = sum(bool(change.created or change.fields) for change in changes)
-        said.print(
+        stderr.print(
             f"{counted(len(changes), 'definition')}, {differing} {'would change' if dry_run else 'changed'}"
             + (". Nothing was changed." if dry_run else "")
         )
@@ -137,37 +125,24 @@ def sync(
 
 async def _synced(app: Leasehold, dry_run: bool) -> Sequence[Change]:
     async with app.open():
-        if dry_run:
-            return planned(app.handlers.definitions, await app.store.definitions())
-        return await app.store.sync_definitions(app.handlers.definitions)
-
-
-def planned(found: Sequence[Definition], known: Sequence[Registered]) -> list[Change]:
-    """What a sync would do; the versions are those that are current before it, 0 for what is new."""
-    before = {registered.definition.key: registered for registered in known}
-    return [
-        Change(each.key, before[each.key].version, differences(before[each.key].definition, each), created=False)
-        if each.key in before
-        else Change(each.key, 0, {}, created=True)
-        for each in found
-    ]
+        return await admin.sync(app.store, app.handlers.definitions, dry_run=dry_run)
 
 
 def _show_change(change: Change, dry_run: bool) -> None:
     if change.created:
-        show_line(shown, f"+ {change.key}  new" + ("" if dry_run else f", version {change.version}"))
+        show_line(stdout, f"+ {change.key}  new" + ("" if dry_run else f", version {change.version}"))
     elif change.fields:
         now = f"differs from version {change.version}" if dry_run else f"now version {change.version}"
-        show_line(shown, f"~ {change.key}  {now}")
+        show_line(stdout, f"~ {change.key}  {now}")
     else:
-        show_line(shown, f"= {change.key}  version {change.version}")
+        show_line(stdout, f"= {change.key}  version {change.version}")
     for name, (before, after) in change.fields.items():
         for place, old, new in _differing(name, before, after):
-            show_line(shown, f"    {place}: {old} → {new}")
+            show_line(stdout, f"    {place}: {old} → {new}")
 
 
 def _differing(name: str, before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
-    """Down to the fields of a schema, which is too long to be compared by eye."""
+    """Yields differences down to the fields of a schema, which is too long to be compared by eye."""
     old, new = dict(_leaves(name, before)), dict(_leaves(name, after))
     for place in old | new:
         if old.get(place) != new.get(place):
@@ -175,9 +150,9 @@ def _differing(name: str, before: Any, after: Any) -> Iterator[tuple[str, str, s
 
 
 def _leaves(place: str, value: Any) -> Iterator[tuple[str, str]]:
-    value = documents.field_value(value)
+    value = views.field_value(value)
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
             yield from _leaves(f"{place}.{name}", inner)
     else:
-        yield place, span(value) if isinstance(value, timedelta) else documents.as_json(value).decode()
+        yield place, span(value) if isinstance(value, timedelta) else views.as_json(value).decode()

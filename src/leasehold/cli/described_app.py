@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from leasehold.cli import documents
 from leasehold.cli.target import ended_when_imported, load_app
 from leasehold.errors import CannotLoad, LeaseholdError
+from leasehold.operations import views
 from leasehold.runtime.process import end_with_stdin
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """What the target holds, and where its code says that the database is."""
+    """The definitions of the target, and the database that its code names."""
 
     definitions: list[str]
     url: str | None
@@ -51,7 +51,7 @@ async def described(target: str) -> App:
 
 
 def describe(target: str) -> None:
-    """Prints an App as JSON, or why there is none. What the target itself prints goes to stderr."""
+    """Prints an App as JSON, or an error. Output of the target itself goes to stderr."""
     end_with_stdin()
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -60,6 +60,6 @@ def describe(target: str) -> None:
         settings = app.settings
         told = asdict(App(list(app.handlers.keys), settings.url, settings.schema, str(settings.home)))
     except LeaseholdError as error:
-        told = documents.error(error)
+        told = views.error(error)
     answer.write(orjson.dumps(told))
     answer.close()

@@ -20,20 +20,22 @@ import typer
 
 from leasehold import embedded
 from leasehold.cli.bursts import Bursts
-from leasehold.cli.crew import Crew
 from leasehold.cli.described_app import App, described
-from leasehold.cli.feed import Lines, logfmt
-from leasehold.cli.news import DevSaid, Feed, News, Topic, WorkerKilled
+from leasehold.cli.dev_events import Lines, logfmt
+from leasehold.cli.dev_workers import DevWorkers
+from leasehold.cli.format import utc_now
+from leasehold.cli.news import DevMessage, Feed, News, Topic, WorkerKilled
 from leasehold.cli.options import Schema, Url
 from leasehold.cli.other_devs import Presence
-from leasehold.cli.output import INTERRUPTED, explained, shown
+from leasehold.cli.output import explain_errors, stdout
 from leasehold.cli.sources import changed_files
-from leasehold.cli.words import counted, span, utc_now
 from leasehold.cli.worker import Slots, Target, command_line
 from leasehold.config import VERSION, Settings
 from leasehold.engines import engine_for
 from leasehold.errors import EmbeddedError, LeaseholdError
 from leasehold.model.status import Status
+from leasehold.operations.statuses import INTERRUPTED
+from leasehold.operations.views import counted, span
 from leasehold.runtime.process import STOP_SIGNALS, StopRequests, end_with_stdin
 from leasehold.runtime.supervise import cancel_all, keep_running, wait_for_first
 from leasehold.store import Filter, Store
@@ -47,7 +49,7 @@ LOOK_EVERY = 1.0
 LOOK_AT_HOME_EVERY = 0.5
 MOST_SEEN = 200
 SHOWN_FOLDERS = 3
-# A transaction that was open for long shows its jobs when it ends, as old as they are by then.
+# Jobs of a long transaction become visible when it ends, and are old by then.
 LOOK_BACK = timedelta(minutes=1)
 
 
@@ -72,7 +74,7 @@ def dev(
     """
     if until_stdin_ends:
         end_with_stdin()
-    with explained(json):
+    with explain_errors(json):
         options = Options(target, workers or (2 if chaos else 1), slots, chaos, not no_reload, url, schema)
         asyncio.run(Supervisor(options, _display(json)).run())
 
@@ -89,7 +91,7 @@ class Options:
 
     @property
     def folder(self) -> Path:
-        """Whose code it is."""
+        """The folder of the app's code."""
         place = self.target.partition(":")[0]
         return Path(place).parent if place.endswith(".py") else Path()
 
@@ -104,7 +106,7 @@ class Options:
 
 
 class Supervisor:
-    """Starts what is missing, shows what happens, and leaves nothing behind."""
+    """Starts database and workers, shows events, and ends every process that it started."""
 
     def __init__(self, options: Options, display: Callable[[News], None]) -> None:
         self._options = options
@@ -112,7 +114,7 @@ class Supervisor:
         self._feed = Feed()
         self._tally: Counter[str] = Counter()
         self._began = monotonic()
-        self._crew: Crew | None = None
+        self._workers: DevWorkers | None = None
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stops = StopRequests()
@@ -141,19 +143,19 @@ class Supervisor:
         self._feed.know(newest)
         async with self._alongside(looking=partial(self._look, store), chaos=self._kill_now_and_then):
             try:
-                await self._start_crew(app, environment, Topic.WORKER)
+                await self._start_workers(app, environment, Topic.WORKER)
                 if not self._stopping.is_set():
                     self._say(Topic.WATCHING, self._how_to_go_on())
                 while changed := await self._changed_app():
-                    await self._start_crew(changed, environment, Topic.READY)
+                    await self._start_workers(changed, environment, Topic.READY)
             finally:
-                if self._crew:
-                    await self._crew.stop()
+                if self._workers:
+                    await self._workers.stop()
 
     # --------------------------------------------------------------------------------------------------- the parts
 
     async def _importable_app(self) -> App | None:
-        """The target, once it can be imported; None if we are told to stop before."""
+        """Returns the app once the target can be imported; None after a stop request."""
         while not self._stopping.is_set():
             self._changed.clear()
             try:
@@ -194,27 +196,27 @@ class Supervisor:
         finally:
             await store.close()
 
-    async def _start_crew(self, app: App, environment: Mapping[str, str], topic: Topic) -> None:
+    async def _start_workers(self, app: App, environment: Mapping[str, str], topic: Topic) -> None:
         if not app.definitions:
             self._say(Topic.NO_JOBS, _no_jobs(self._options.target))
             return
         size = self._options.workers
-        self._crew = Crew(self._options.worker_command(), environment, size, self._hear, self._say)
-        if joined := await self._unless_interrupted(self._crew.start()):
+        self._workers = DevWorkers(self._options.worker_command(), environment, size, self._hear, self._say)
+        if joined := await self._unless_interrupted(self._workers.start()):
             processes = f"{size} process" if size == 1 else f"{size} processes"
             wakes = "wakes by LISTEN" if joined.listens else "polling"
             ready = "ready: " if topic is Topic.READY else ""
             self._say(topic, f"{ready}{processes} · {counted(joined.slots, 'slot')} · {wakes}")
 
     async def _changed_app(self) -> App | None:
-        """Waits for a change, ends the crew, and waits for a change that can be imported; None: told to stop."""
+        """Waits for a change, ends the workers, and waits for an importable target; None after a stop request."""
         await wait_for_first(self._changed.wait(), self._stopping.wait())
-        if self._crew:
-            await self._crew.stop()
+        if self._workers:
+            await self._workers.stop()
         return await self._importable_app()
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """None: the code has changed meanwhile, or we are told to stop."""
+        """Returns None if the code has changed meanwhile, or after a stop request."""
         task = asyncio.create_task(work)
         await wait_for_first(task, self._changed.wait(), self._stopping.wait())
         return None if task.cancelled() else task.result()
@@ -233,7 +235,7 @@ class Supervisor:
             self._say(Topic.UNREADABLE, f"the code can't be watched: {error}. {reload_is_off}")
 
     async def _watch_home(self, server: embedded.Server, home: str) -> None:
-        """Ends everything when the data of the embedded Postgres were deleted: workers would wait for it for ever."""
+        """Ends everything if the data of the embedded Postgres were deleted: workers would wait for it for ever."""
         while True:
             await asyncio.sleep(LOOK_AT_HOME_EVERY)
             if server.was_taken_away():
@@ -244,14 +246,14 @@ class Supervisor:
             fix="Start leasehold dev again: it begins with an empty database. To empty the database, stop leasehold "
             "dev first, then delete the folder.",
         )
-        if self._crew:
-            self._crew.kill()
+        if self._workers:
+            self._workers.kill()
         self._stopping.set()
 
     async def _look(self, store: Store) -> None:
-        """Producers don't tell our workers about jobs, and neither do other workers: only the database knows of them.
+        """Reads new jobs and changes by other workers from the database, which alone knows of them.
 
-        One statement a second, and one more for each tenant with a job that is due, older than those, and not over.
+        Takes one statement a second, and one more for each tenant with an older job that is due and not over.
         """
         since: datetime | None = None
         while True:
@@ -285,7 +287,7 @@ class Supervisor:
     async def _kill_now_and_then(self) -> None:
         while self._options.chaos:
             await asyncio.sleep(uniform(*BETWEEN_KILLS))
-            if killed := self._crew and self._crew.kill_one():
+            if killed := self._workers and self._workers.kill_one():
                 self._tally["killed"] += 1
                 self._show([WorkerKilled(at=utc_now(), pid=killed[0], running=killed[1])])
 
@@ -298,22 +300,22 @@ class Supervisor:
         self._show(self._feed.heard(event))
 
     def _told_to_stop(self, number: int) -> None:
-        """Ends the grace the second time, and the process the third time, or if no worker is left to wait for."""
+        """Ends the grace at the second request; ends the process at the third, or if no worker is left."""
         if not self._stops.add(number, monotonic()):
             return
         if self._stops.count == 1:
             self._say(Topic.STOPPING, f"stopping: running jobs have {GRACE} s to end, Ctrl-C gives them back at once")
-        elif self._stops.count == 2 and self._crew and self._crew.is_alive:
+        elif self._stops.count == 2 and self._workers and self._workers.is_alive:
             self._say(Topic.STOPPING, "running jobs are given back now")
-            self._crew.tell_to_stop()
+            self._workers.tell_to_stop()
         else:
             self._end_now()
         self._stopping.set()
 
     def _end_now(self) -> None:
-        """Without waiting for anything. An embedded Postgres notices, and ends by itself."""
-        if self._crew:
-            self._crew.kill()
+        """Ends without waiting for anything. An embedded Postgres notices, and ends by itself."""
+        if self._workers:
+            self._workers.kill()
         os._exit(INTERRUPTED)
 
     @asynccontextmanager
@@ -325,7 +327,7 @@ class Supervisor:
             await cancel_all(tasks)
 
     def _say_death(self, name: str, error: Exception) -> None:
-        """Says each error once: what failed is tried again and again."""
+        """Shows each error once, although the failed task is tried again and again."""
         text = f"{name} failed and is tried again: {type(error).__name__}: {error}"
         if text not in self._deaths:
             self._deaths.add(text)
@@ -338,13 +340,13 @@ class Supervisor:
         return self._options.reload and find_spec("watchfiles") is not None
 
     def _say(self, topic: Topic, text: str) -> None:
-        self._show([DevSaid(at=utc_now(), topic=topic, text=text)])
+        self._show([DevMessage(at=utc_now(), topic=topic, text=text)])
 
     def _show(self, news: Iterable[News]) -> None:
         try:
             for each in news:
                 self._display(each)
-        except BrokenPipeError:  # nobody reads us any more
+        except BrokenPipeError:  # the reader of the pipe has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             self._stopping.set()
 
@@ -377,13 +379,13 @@ _TALLIED = {
 def _display(json: bool) -> Callable[[News], None]:
     if json:
         return lambda news: _print(news.as_json())
-    if not shown.is_terminal:
+    if not stdout.is_terminal:
         return Bursts(lambda news: _print(logfmt(news)))
-    lines = Lines(shown.width)
+    lines = Lines(stdout.width)
 
     def show(news: News) -> None:
         if (line := lines.of(news)) is not None:
-            shown.print(line, soft_wrap=True)
+            stdout.print(line, soft_wrap=True)
 
     return Bursts(show)
 

@@ -7,14 +7,15 @@ import typer
 from rich.text import Text
 
 from leasehold.app import Leasehold
-from leasehold.cli import documents
 from leasehold.cli.interrupts import run
-from leasehold.cli.options import Json, Schema, Url, reached
-from leasehold.cli.output import FAILED, OK, explained, print_json, shown
+from leasehold.cli.options import Json, Schema, Url, require_database
+from leasehold.cli.output import explain_errors, print_json, stdout
 from leasehold.cli.tables import show_line
-from leasehold.cli.words import counted, printable
 from leasehold.engine import Finding, Severity
 from leasehold.engines import engine_for
+from leasehold.operations import views
+from leasehold.operations.statuses import FAILED, OK
+from leasehold.operations.views import counted, printable
 
 
 def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
@@ -22,22 +23,22 @@ def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
 
     Changes nothing. Exit 1 if there is a problem, 7 if the database is away.
     """
-    with explained(json):
-        app = reached(Leasehold(url, schema=schema))
+    with explain_errors(json):
+        app = require_database(Leasehold(url, schema=schema))
         with app.database() as where:
             findings = run(_examine(app, where, json))
         verdicts = Counter(finding.verdict for finding in findings)
         problems, warnings = verdicts[Severity.PROBLEM], verdicts[Severity.WARNING]
         if json:
-            listed = [documents.fields_of(finding) for finding in findings]
+            listed = [views.fields_of(finding) for finding in findings]
             print_json({"findings": listed, "problems": problems, "warnings": warnings})
         else:
-            show_line(shown, f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+            show_line(stdout, f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
     raise typer.Exit(FAILED if problems else OK)
 
 
 async def _examine(app: Leasehold, url: str, json: bool) -> list[Finding]:
-    """One after the other, as they come: some take a while."""
+    """Shows findings as they come: some take a while."""
     findings = []
     async for finding in _found(app, url):
         findings.append(finding)
@@ -62,9 +63,9 @@ def _show_finding(finding: Finding) -> None:
     symbol, style = _MARKS[finding.verdict]
     code = f"   {finding.code}" if finding.code else ""
     line = printable(f" {finding.check:<15} {finding.text}")
-    show_line(shown, Text.assemble((symbol, style), line, (code, "dim")))
+    show_line(stdout, Text.assemble((symbol, style), line, (code, "dim")))
     if finding.fix:
-        show_line(shown, f"  {'':<15} {finding.fix}")
+        show_line(stdout, f"  {'':<15} {finding.fix}")
 
 
 _MARKS = {Severity.OK: ("✓", "green"), Severity.WARNING: ("!", "yellow"), Severity.PROBLEM: ("✕", "red")}

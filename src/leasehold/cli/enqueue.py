@@ -10,22 +10,24 @@ from typing import Annotated, Any
 import typer
 
 from leasehold.app import Enqueued, Leasehold
-from leasehold.cli import documents
-from leasehold.cli.logs import FOR_EVER, followed, print_lines, show_lines
+from leasehold.cli.format import SYMBOLS, tries
+from leasehold.cli.logs import print_lines, show_lines
 from leasehold.cli.options import ForTenant, Json, Schema, Url, ask
-from leasehold.cli.output import ENDED_BADLY, OK, TIMED_OUT, explained, print_json, said, shown
+from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.payload import NOTHING_ENQUEUED, Payload, read_document, read_moment, read_words
 from leasehold.cli.tables import show_line
-from leasehold.cli.words import SYMBOLS, error_of, printable, span, tries
 from leasehold.errors import InvalidInput, LeaseholdError, NoTenant
 from leasehold.model.duration import read_duration
 from leasehold.model.job import JobRecord, TenantId, job_id, tenant_id
 from leasehold.model.status import Status
+from leasehold.operations import jobs, views
+from leasehold.operations.statuses import ENDED_BADLY, OK, TIMED_OUT
+from leasehold.operations.views import error_of, printable, span
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What shall be enqueued, as far as it can be said without the definition."""
+class Request:
+    """A job to be enqueued, before its definition is read."""
 
     key: str
     words: Sequence[str]
@@ -33,19 +35,19 @@ class Order:
     options: Mapping[str, Any]
 
     async def place(self, app: Leasehold, tenant: TenantId) -> Enqueued[Any]:
-        door = app.tenant(tenant).options(**self.options)
+        handle = app.tenant(tenant).options(**self.options)
         payload = self.document if self.document is not None else read_words(self.words, await self._schema(app))
-        return await door.aenqueue_key(self.key, payload)
+        return await handle.aenqueue_key(self.key, payload)
 
     async def _schema(self, app: Leasehold) -> Mapping[str, Any] | None:
-        """None for a definition that nobody knows: who enqueues it will say so."""
+        """Returns None for an unknown definition: the enqueue will refuse it."""
         known = {registered.definition.key: registered.definition for registered in await app.store.definitions()}
         return known[self.key].schema if self.key in known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How the end is waited for, if at all."""
+    """Whether and how long to wait for the end of the job."""
 
     wait: bool
     follow: bool
@@ -77,7 +79,7 @@ def enqueue(
 
     Checked against its definition's schema. Its id goes to stdout, with --wait its result too.
     """
-    with explained(json):
+    with explain_errors(json):
         _require_at_most_one({"NAME=VALUE": fields or None, "--payload": payload})
         _require_at_most_one({"--in": delay, "--at": at})
         options = {
@@ -88,10 +90,10 @@ def enqueue(
             "correlation_id": correlation_id,
             "id": None if id is None else job_id(id),
         }
-        whose = _required(tenant, key)
+        owner = _required(tenant, key)
         patience = _patience(wait, follow, timeout)
-        order = Order(key, fields or [], None if payload is None else read_document(payload), options)
-        code = ask(url, schema, lambda app: _enqueue(app, whose, order, patience, json), may_create=True)
+        request = Request(key, fields or [], None if payload is None else read_document(payload), options)
+        code = ask(url, schema, lambda app: _enqueue(app, owner, request, patience, json), may_create=True)
     raise typer.Exit(code)
 
 
@@ -106,7 +108,7 @@ def _required(tenant: str | None, key: str) -> TenantId:
 def _patience(wait: bool, follow: bool, timeout: str | None) -> Patience:
     if timeout is not None and not (wait or follow):
         raise InvalidInput("--timeout without --wait waits for nothing.", fix=f"{NOTHING_ENQUEUED} Add --wait.")
-    return Patience(wait or follow, follow, FOR_EVER if timeout is None else read_duration(timeout))
+    return Patience(wait or follow, follow, jobs.FOR_EVER if timeout is None else read_duration(timeout))
 
 
 def _require_at_most_one(ways: Mapping[str, object]) -> None:
@@ -114,10 +116,10 @@ def _require_at_most_one(ways: Mapping[str, object]) -> None:
         raise InvalidInput(f"{' and '.join(ways)} exclude each other.", fix=f"{NOTHING_ENQUEUED} Use one of them.")
 
 
-async def _enqueue(app: Leasehold, tenant: TenantId, order: Order, patience: Patience, json: bool) -> int:
-    placed = await order.place(app, tenant)
+async def _enqueue(app: Leasehold, tenant: TenantId, request: Request, patience: Patience, json: bool) -> int:
+    placed = await request.place(app, tenant)
     if not json:
-        _show_placed(placed, order)
+        _show_placed(placed, request)
     elif patience.follow or not patience.wait:
         print_json(_event("enqueued", patience) | _document(placed))
     if not patience.wait:
@@ -126,7 +128,7 @@ async def _enqueue(app: Leasehold, tenant: TenantId, order: Order, patience: Pat
     _say_end(record, patience)
     if json:
         event = _event("ended" if record.status.final else "timed_out", patience)
-        print_json(event | documents.job(record) | {"created": placed.created})
+        print_json(event | views.job(record) | {"created": placed.created})
     elif record.status is Status.SUCCEEDED:
         print_json(record.result)
     return _code(record.status)
@@ -139,32 +141,33 @@ def _code(status: Status) -> int:
 
 
 async def _waited_for(app: Leasehold, placed: Enqueued[Any], patience: Patience, json: bool) -> JobRecord:
-    """The job as it stands when it has ended, or when patience has."""
-    door = app.tenant(placed.tenant)
+    """Returns the job as it stands when it is final, or when the time to wait is over."""
+    store = app.store
     try:
         if patience.follow:
-            lines = followed(door.jobs, placed.id)
+            lines = jobs.follow_lines(store.tenant(placed.tenant), placed.id)
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience.timeout.total_seconds()):
-                    await (print_lines(lines, event="line") if json else show_lines(lines, said))
-            return await door.aget(placed.id)
-        return await door.jobs.wait_until_final(placed.id, patience.timeout) or await door.aget(placed.id)
+                    await (print_lines(lines, event="line") if json else show_lines(lines, stderr))
+        elif record := await jobs.wait(store, placed.tenant, placed.id, patience.timeout):
+            return record
+        return await jobs.get(store, placed.tenant, placed.id)
     except (asyncio.CancelledError, LeaseholdError):
-        said.print(f"job {placed.id} goes on. See: leasehold logs {placed.id} -f")
+        stderr.print(f"job {placed.id} goes on. See: leasehold logs {placed.id} -f")
         raise
 
 
-def _show_placed(placed: Enqueued[Any], order: Order) -> None:
-    show_line(shown, placed.id)
+def _show_placed(placed: Enqueued[Any], request: Request) -> None:
+    show_line(stdout, placed.id)
     if placed.created:
-        said.print(printable(f"✓ {placed.definition} enqueued for {placed.tenant}"), markup=False)
+        stderr.print(printable(f"✓ {placed.definition} enqueued for {placed.tenant}"), markup=False)
         return
-    held = "this id" if order.options["id"] == placed.id else f"dedupe key {order.options['dedupe_key']!r}"
-    said.print(printable(f"= nothing new was enqueued: job {placed.id} has {held}"), markup=False)
+    held = "this id" if request.options["id"] == placed.id else f"dedupe key {request.options['dedupe_key']!r}"
+    stderr.print(printable(f"= nothing new was enqueued: job {placed.id} has {held}"), markup=False)
 
 
 def _event(name: str, patience: Patience) -> dict[str, str]:
-    """Where several documents follow each other, each says what it is."""
+    """Names the event where several documents follow each other."""
     return {"event": name} if patience.follow else {}
 
 
@@ -184,4 +187,4 @@ def _say_end(record: JobRecord, patience: Patience) -> None:
     ended_badly = _code(record.status) == ENDED_BADLY
     error = error_of(record.last_error_code, record.last_error) if ended_badly else ""
     line = f"{SYMBOLS[record.display]} {happened}" + (f": {error}" if error else "")
-    said.print(printable(line), markup=False)
+    stderr.print(printable(line), markup=False)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from leasehold.cli.options import Json, Schema, Url
-from leasehold.cli.output import explained, print_json, print_text
+from leasehold.cli.output import explain_errors, print_json, print_text
 from leasehold.config import Settings
 from leasehold.engine import RoleNames
 from leasehold.engines import DEFAULT_URL, engine_for
@@ -29,7 +29,7 @@ def grants(
 
     Opens no database. The owner of the schema runs the SQL after each migration.
     """
-    with explained(json):
+    with explain_errors(json):
         settings = Settings.from_environment()
         engine = engine_for(url or settings.url or DEFAULT_URL, schema or settings.schema)
         roles = RoleNames.of(engine.schema, migrator=migrator, worker=worker, producer=producer, reader=reader)

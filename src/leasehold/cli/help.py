@@ -1,4 +1,4 @@
-"""Help that fits a screen: flags show no type; what teaches a shell our words, and --help itself, are not listed."""
+"""Help that fits a screen: flags show no type; options for shell completion, and --help itself, are not listed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Runs a command's coroutine so that Ctrl-C ends it without a word from asyncio."""
+"""Runs a command's coroutine so that Ctrl-C ends it without a message from asyncio."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Like asyncio.run, but after Ctrl-C asyncio does not report futures that the interrupt left behind.
+    """Runs like asyncio.run, but after Ctrl-C asyncio reports no futures that the interrupt abandoned.
 
     The driver abandons one if its connect is cancelled between the TCP handshake and the answer to its request for
     TLS: asyncio then printed "Future exception was never retrieved" below our own last line.

@@ -1,8 +1,6 @@
 """`leasehold jobs` and `leasehold job`: reading."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from shlex import quote
 from typing import Annotated, Any
@@ -10,40 +8,30 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from leasehold.app import Leasehold, Tenant
-from leasehold.cli import documents
-from leasehold.cli.ids import find_job
-from leasehold.cli.logs import Spoken, line_text, spoken
-from leasehold.cli.options import ForTenant, Json, OfTenant, Schema, TheJob, Url, ask, named
-from leasehold.cli.output import explained, print_json, said, shown
-from leasehold.cli.reasons import Reasons, read_reasons
-from leasehold.cli.states import as_filters, matching, read_states
-from leasehold.cli.tables import Cell, show_line, show_table
-from leasehold.cli.words import (
+from leasehold.app import Leasehold
+from leasehold.cli.format import (
     ATTEMPT_STYLES,
     STYLES,
     SYMBOLS,
     ago,
     at,
-    counted,
-    error_of,
-    first_line,
-    printable,
     relative,
     short,
-    span,
     time_of_day,
     tries,
     utc_now,
-    visible,
-    why,
 )
+from leasehold.cli.logs import line_text
+from leasehold.cli.options import ForTenant, Json, OfTenant, Schema, TheJob, Url, ask, read_tenant
+from leasehold.cli.output import explain_errors, print_json, stderr, stdout
+from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.model.job import Attempt, JobRecord, TenantId
 from leasehold.model.status import ACTIVE, DisplayState, Status
-from leasehold.model.tries import first_attempt, try_numbers
+from leasehold.operations import views
+from leasehold.operations.jobs import Reasons, Story, list_page, story
+from leasehold.operations.lookup import as_filters, find_job, read_states
+from leasehold.operations.views import counted, error_of, first_line, printable, span, visible, why
 from leasehold.store import Page
-
-LAST_LINES = 10
 
 
 def jobs(
@@ -64,21 +52,15 @@ def jobs(
     json: Json = False,
 ) -> None:
     """List jobs, newest first: of one tenant, or of all."""
-    with explained(json):
+    with explain_errors(json):
         more = {"definitions": tuple(definition or ()), "correlation_id": correlation_id}
         filters = as_filters(read_states(state or []), **more)
-        whose = None if all_tenants else named(tenant)
-
-        async def found(app: Leasehold) -> tuple[Page, Reasons]:
-            find = app.store.tenant(whose).find if whose else app.store.find_all_tenants
-            page = await matching(find, filters, cursor, limit)
-            return page, await read_reasons(app.store, page.jobs)
-
-        page, reasons = ask(url, schema, found)
+        owner = None if all_tenants else read_tenant(tenant)
+        page, reasons = ask(url, schema, lambda app: list_page(app.store, owner, filters, cursor, limit))
         if json:
-            print_json([documents.job(record, reasons.of(record)) for record in page.jobs])
+            print_json([views.job(record, reasons.of(record)) for record in page.jobs])
         else:
-            _show_jobs(page.jobs, reasons, of_all=whose is None)
+            _show_jobs(page.jobs, reasons, of_all=owner is None)
         _say_what_follows(page)
 
 
@@ -98,28 +80,17 @@ def _show_jobs(jobs: Sequence[JobRecord], reasons: Reasons, of_all: bool) -> Non
         for job in jobs
     ]
     if rows:
-        show_table(shown, columns, rows)
+        show_table(stdout, columns, rows)
 
 
 def _say_what_follows(page: Page) -> None:
-    said.print(f"{counted(len(page.jobs), 'job')} · {time_of_day(utc_now())} UTC")
+    stderr.print(f"{counted(len(page.jobs), 'job')} · {time_of_day(utc_now())} UTC")
     if page.next:
-        said.print(f"more: the same with --cursor {quote(page.next)}", markup=False)
+        stderr.print(f"more: the same with --cursor {quote(page.next)}", markup=False)
 
 
 def _state(state: DisplayState) -> Text:
     return Text(f"{SYMBOLS[state]} {state}", style=STYLES[state])
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    """All that is known of one job."""
-
-    job: JobRecord
-    held_by: Sequence[str]
-    attempts: list[Attempt]
-    numbers: dict[int, int]
-    lines: list[Spoken]
 
 
 def job(
@@ -133,44 +104,34 @@ def job(
 
     Its fields, payload, result, error, attempts, and the last lines that it said.
     """
-    with explained(json):
-        whose = named(tenant)
-        story = ask(url, schema, lambda app: _read(app, job, whose))
+    with explain_errors(json):
+        owner = read_tenant(tenant)
+        found = ask(url, schema, lambda app: _read(app, job, owner))
         if json:
-            print_json(_document(story))
+            print_json(_document(found))
         else:
-            _show(story)
+            _show(found)
 
 
 async def _read(app: Leasehold, text: str, tenant: TenantId | None) -> Story:
-    address = await find_job(app.store, text, tenant)
-    door = Tenant(address.tenant, app)  # an id of a row, which may be older than the rules for ids
-    record = await door.aget(address.job)
-    attempts = list(await door.jobs.attempts(address.job))
-    lines: deque[Spoken] = deque(maxlen=LAST_LINES)
-    first = first_attempt(record, attempts)
-    latest = try_numbers(attempts, first).get(record.attempt)
-    async for each in spoken(door.jobs, address.job, latest, first):
-        lines.append(each)
-    reasons = await read_reasons(app.store, [record])
-    return Story(record, reasons.of(record), attempts, try_numbers(attempts, first), list(lines))
+    return await story(app.store, await find_job(app.store, text, tenant))
 
 
 def _document(story: Story) -> dict[str, Any]:
-    return documents.job(story.job, story.held_by) | {
-        "attempts": [documents.attempt(attempt, story.numbers[attempt.number]) for attempt in story.attempts],
-        "lines": [documents.line(*each) for each in story.lines],
+    return views.job(story.job, story.held_by) | {
+        "attempts": [views.attempt(attempt, story.numbers[attempt.number]) for attempt in story.attempts],
+        "lines": [views.line(*each) for each in story.lines],
     }
 
 
 def _show(story: Story) -> None:
     job, now = story.job, utc_now()
-    show_line(shown, Text.assemble(_state(job.display), f"  {visible(job.definition)}  {visible(job.tenant)}"))
+    show_line(stdout, Text.assemble(_state(job.display), f"  {visible(job.definition)}  {visible(job.tenant)}"))
     for name, value in _facts(job, story.held_by, now):
-        show_line(shown, f"  {name:<15} {value}")
+        show_line(stdout, f"  {name:<15} {value}")
     for problem in job.unreadable:
-        show_line(shown, f"  {'not as stored':<15} {printable(problem)}")
-    _show_json("payload", job.payload)
+        show_line(stdout, f"  {'not as stored':<15} {printable(problem)}")
+    _show_json("payload", views.payload(job))
     if job.result is not None:
         _show_json("result", job.result)
     if job.last_error or job.last_error_code:
@@ -178,22 +139,22 @@ def _show(story: Story) -> None:
             "last error" if job.status is Status.SUCCEEDED else "error", error_of(job.last_error_code, job.last_error)
         )
     if story.attempts:
-        show_line(shown, "")
+        show_line(stdout, "")
         show_table(
-            shown,
+            stdout,
             ["TRY", "STATUS", "STARTED", "TOOK", "WORKER", "ERROR"],
             [_attempt(attempt, story.numbers[attempt.number], now) for attempt in story.attempts],
         )
     if traced := [attempt for attempt in story.attempts if attempt.details.get("traceback")]:
         _show_part(f"traceback of try {story.numbers[traced[-1].number]}", traced[-1].details["traceback"])
     if story.lines:
-        show_line(shown, f"\nlast lines of try {story.lines[-1][1]}")
+        show_line(stdout, f"\nlast lines of try {story.lines[-1][1]}")
         for _, _, line in story.lines:
-            show_line(shown, Text.assemble("  ", line_text(line)))
+            show_line(stdout, Text.assemble("  ", line_text(line)))
 
 
 def _facts(job: JobRecord, held_by: Sequence[str], now: datetime) -> Iterator[tuple[str, str]]:
-    """What is known; what is not is left out."""
+    """Yields the known facts; unknown ones are left out."""
     facts: dict[str, object] = {
         "id": job.id,
         "tenant": job.tenant,
@@ -238,10 +199,10 @@ def _where(attempt: Attempt) -> str:
 
 
 def _show_json(title: str, value: Any) -> None:
-    _show_part(title, documents.as_json(value, indented=True).decode())
+    _show_part(title, views.as_json(value, indented=True).decode())
 
 
 def _show_part(title: str, text: str) -> None:
-    show_line(shown, f"\n{title}")
+    show_line(stdout, f"\n{title}")
     for line in text.splitlines():
-        show_line(shown, f"  {line}")
+        show_line(stdout, f"  {line}")

@@ -1,22 +1,21 @@
-"""`leasehold limits`, `limit`, `pause`, `resume`, `tenants` and `counts`: what tenants and definitions may do."""
+"""`leasehold limits`, `limit`, `pause`, `resume`, `tenants` and `counts`."""
 
-from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from leasehold.app import Leasehold
-from leasehold.cli import documents
-from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, named
-from leasehold.cli.output import explained, print_json, said, shown
+from leasehold.cli.format import at, utc_now
+from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, read_tenant
+from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import show_line, show_table
-from leasehold.cli.words import at, counted, printable, utc_now, visible
 from leasehold.config import read_switch
 from leasehold.errors import NoTenant
 from leasehold.model.duration import read_duration
 from leasehold.model.job import tenant_id
-from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.model.limits import Scope, ScopeKind
 from leasehold.model.status import Status
+from leasehold.operations import admin, jobs, views
+from leasehold.operations.views import counted, printable, visible
 from leasehold.store import ScopeRecord
 
 COUNTED = 10_000
@@ -27,13 +26,15 @@ Key = Annotated[str, typer.Argument(help="The tenant's id, or the definition's k
 
 def limits(url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """List the limits and pauses of tenants and definitions."""
-    with explained(json):
-        found = ask(url, schema, lambda app: app.store.scopes())
+    with explain_errors(json):
+        found = ask(url, schema, lambda app: admin.scopes(app.store))
         if json:
-            print_json([documents.scope(record) for record in found])
+            print_json([views.scope(record) for record in found])
         elif found:
-            show_table(shown, ["KIND", "KEY", "MAX RUNNING", "PAUSED"], [_row(record) for record in found])
-        said.print(counted(len(found), "limit or pause") if len(found) == 1 else f"{len(found):,} limits and pauses")
+            show_table(stdout, ["KIND", "KEY", "MAX RUNNING", "PAUSED"], [_row(record) for record in found])
+        stderr.print(
+            counted(len(found), "limit or pause") if len(found) == 1 else f"{len(found):,} limits and pauses"
+        )
 
 
 def limit(
@@ -50,9 +51,9 @@ def limit(
 
     Without --max-running the limit is lifted. Jobs that already run go on.
     """
-    with explained(json):
-        scope = _scope(kind, key)
-        ask(url, schema, lambda app: app.store.limit(scope, Limits(max_running=max_running)))
+    with explain_errors(json):
+        scope = admin.scope_of(kind, key)
+        ask(url, schema, lambda app: admin.limit(app.store, scope, max_running))
         _confirm(scope, json, "runs at most " + counted(max_running, "job") if max_running else "has no limit")
 
 
@@ -69,35 +70,25 @@ def pause(
 
     Jobs that already run go on, and new ones can be enqueued.
     """
-    with explained(json):
-        scope, length = _scope(kind, key), None if lasting is None else read_duration(lasting)
-        ask(url, schema, lambda app: _pause(app, scope, why, length))
+    with explain_errors(json):
+        scope, length = admin.scope_of(kind, key), None if lasting is None else read_duration(lasting)
+        ask(url, schema, lambda app: admin.pause(app.store, scope, why, length))
         _confirm(scope, json, f"is paused: {why}")
-
-
-async def _pause(app: Leasehold, scope: Scope, why: str, length: timedelta | None) -> None:
-    until = None if length is None else await app.store.now() + length
-    await app.store.pause(scope, Pause(why, until))
 
 
 def resume(kind: Kind, key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """End the pause of a tenant or definition."""
-    with explained(json):
+    with explain_errors(json):
         scope = Scope(kind, key)
-        ask(url, schema, lambda app: app.store.pause(scope, None))
+        ask(url, schema, lambda app: admin.resume(app.store, scope))
         _confirm(scope, json, "is not paused")
-
-
-def _scope(kind: ScopeKind, key: str) -> Scope:
-    """Refuses a tenant id that no tenant can have. A stored scope is read as it is, so Scope itself takes it."""
-    return Scope(kind, tenant_id(key) if kind is ScopeKind.TENANT else key)
 
 
 def _confirm(scope: Scope, json: bool, state: str) -> None:
     if json:
         print_json({"kind": scope.kind, "key": scope.key, "state": state})
     else:
-        said.print(printable(f"✓ {scope.kind} {visible(scope.key)} {state}"), markup=False)
+        stderr.print(printable(f"✓ {scope.kind} {visible(scope.key)} {state}"), markup=False)
 
 
 def _row(record: ScopeRecord) -> list[str]:
@@ -121,47 +112,43 @@ def tenants(
     json: Json = False,
 ) -> None:
     """List the tenants, by name; register one; or make the database refuse tenants that were never registered."""
-    with explained(json):
+    with explain_errors(json):
         if add is not None or strict is not None:
             _change_tenants(add, strict, url, schema, json)
             return
-        found = ask(url, schema, lambda app: app.store.tenants(limit))
+        found = ask(url, schema, lambda app: admin.tenants(app.store, limit))
         if json:
             print_json(list(found))
         else:
             for tenant in found:
-                show_line(shown, visible(tenant))
-        said.print(counted(len(found), "tenant") + (", maybe more: --limit" if len(found) == limit else ""))
+                show_line(stdout, visible(tenant))
+        stderr.print(counted(len(found), "tenant") + (", maybe more: --limit" if len(found) == limit else ""))
 
 
 def _change_tenants(add: str | None, strict: str | None, url: str | None, schema: str | None, json: bool) -> None:
     new, on = None if add is None else tenant_id(add), None if strict is None else read_switch(strict)
-
-    async def change(app: Leasehold) -> bool:
-        if on is not None:
-            await app.store.set_strict_tenants(on)
-        return new is not None and await app.store.add_tenant(new)
-
-    is_new = ask(url, schema, change)
+    is_new = ask(url, schema, lambda app: admin.change_tenants(app.store, new, on))
     if json:
         print_json({"tenant": new, "added": is_new, "strict_tenants": on})
         return
     if new is not None:
-        said.print(f"✓ tenant {visible(new)} {'is registered' if is_new else 'was registered before'}", markup=False)
+        stderr.print(
+            f"✓ tenant {visible(new)} {'is registered' if is_new else 'was registered before'}", markup=False
+        )
     if on is not None:
-        said.print(f"✓ strict tenants are {'on' if on else 'off'}", markup=False)
+        stderr.print(f"✓ strict tenants are {'on' if on else 'off'}", markup=False)
 
 
 def counts(tenant: ForTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """Count a tenant's jobs by status, each up to 10,000."""
-    with explained(json):
-        whose = named(tenant)
-        if whose is None:
+    with explain_errors(json):
+        owner = read_tenant(tenant)
+        if owner is None:
             raise NoTenant("counts needs a tenant. Nothing was counted.", fix="Write --tenant acme.")
-        found = ask(url, schema, lambda app: app.store.tenant(whose).counts(COUNTED))
+        found = ask(url, schema, lambda app: jobs.counts(app.store, owner, COUNTED))
         if json:
             print_json({status.value: found.get(status, 0) for status in Status})
         else:
             rows = [[status, f"{number:,}" + ("+" if number == COUNTED else "")] for status, number in found.items()]
-            show_table(shown, ["STATUS", "JOBS"], rows)
-        said.print(f"{whose} · {at(utc_now())}", markup=False)
+            show_table(stdout, ["STATUS", "JOBS"], rows)
+        stderr.print(f"{owner} · {at(utc_now())}", markup=False)

@@ -7,7 +7,7 @@ import typer
 
 from leasehold.cli.interrupts import run
 from leasehold.cli.options import Json, Schema, Url, database
-from leasehold.cli.output import explained, print_json, print_text, said
+from leasehold.cli.output import explain_errors, print_json, print_text, stderr
 from leasehold.config import Settings
 from leasehold.engine import SchemaStatus
 from leasehold.engines import DEFAULT_URL, engine_for
@@ -25,7 +25,7 @@ def migrate(
 
     Safe while workers of the release before are running.
     """
-    with explained(json):
+    with explain_errors(json):
         settings = Settings.from_environment()
         schema = schema or settings.schema
         if check and sql:
@@ -42,7 +42,7 @@ def migrate(
             if check:
                 _report_status(run(engine.schema_status()), json)
             else:
-                applied = run(engine.prepare(said.print))
+                applied = run(engine.prepare(stderr.print))
                 now = run(engine.schema_status())
                 now.require_usable()
                 _report_applied(applied, now, json)
@@ -60,18 +60,18 @@ def _report_status(status: SchemaStatus, json: bool) -> None:
     if json:
         print_json({"schema": status.schema, "version": status.version, "known": status.known})
     else:
-        said.print(f'✓ schema "{status.schema}" is at {status.version:04d}, as this version needs it')
+        stderr.print(f'✓ schema "{status.schema}" is at {status.version:04d}, as this version needs it')
 
 
 def _report_applied(applied: Sequence[str], now: SchemaStatus, json: bool) -> None:
     if json:
         print_json({"schema": now.schema, "applied": list(applied), "version": now.version, "known": now.known})
     elif applied:
-        said.print(f'✓ schema "{now.schema}": applied {", ".join(applied)}')
+        stderr.print(f'✓ schema "{now.schema}": applied {", ".join(applied)}')
     elif now.current:
-        said.print(f'✓ schema "{now.schema}" is up to date, nothing to do')
+        stderr.print(f'✓ schema "{now.schema}" is up to date, nothing to do')
     else:
-        said.print(
+        stderr.print(
             f'! schema "{now.schema}" is at {now.version:04d}, newer than this version knows ({now.known:04d}), '
             "which still works on it; nothing to do"
         )

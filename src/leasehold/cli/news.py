@@ -1,4 +1,4 @@
-"""News of `leasehold dev`: events of its workers, changes that it sees in the database, and its own messages."""
+"""Events of `leasehold dev`: from its workers, from changes in the database, and its own messages."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import Literal
 
-from leasehold.cli.words import utc_now
+from leasehold.cli.format import utc_now
 from leasehold.model.job import JobId, JobRecord, Source, TenantId, WorkerId
 from leasehold.model.status import DisplayState, Status
 from leasehold.telemetry import (
@@ -28,7 +28,7 @@ MOST_TENANTS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQueued(Happened):
-    """Seen in the database. `due_in`: how long after its enqueue it is due."""
+    """A job appeared in the database. `due_in`: how long after its enqueue it is due."""
 
     event: Literal["job.queued"] = "job.queued"
     tenant: TenantId
@@ -42,10 +42,10 @@ class JobQueued(Happened):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChanged(Happened):
-    """Seen in the database: a worker of somebody else, or a person, has moved the job to `state`.
+    """A job changed in the database: another worker, or a person, has moved it to `state`.
 
     `worker` runs it or ran it last; None for a job that waits again, or was canceled before it ran. `seconds` is how
-    long an ended job ran. Changes between two looks are not told.
+    long an ended job ran. Changes between two reads are not shown.
     """
 
     event: Literal["job.changed"] = "job.changed"
@@ -80,7 +80,7 @@ class WorkerKilled(Happened):
 
 
 class Topic(StrEnum):
-    """What the supervisor speaks of. First the checklist of a start, then what comes up later."""
+    """Topics of the supervisor's messages: first the checklist of a start, then later events."""
 
     APP = "app"
     DATABASE = "database"
@@ -99,18 +99,18 @@ class Topic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DevSaid(Happened):
+class DevMessage(Happened):
     event: Literal["dev.said"] = "dev.said"
     topic: Topic
     text: str
 
 
 OfOneJob = JobQueued | JobChanged | JobStarted | JobSaid | JobEnded | JobGivenBack | JobDiscarded | JobReclaimed
-News = Event | JobQueued | JobChanged | JobsCounted | WorkerKilled | DevSaid
+News = Event | JobQueued | JobChanged | JobsCounted | WorkerKilled | DevMessage
 
 
 class Stage(IntEnum):
-    """How far an attempt is, in the order in which it goes on."""
+    """How far an attempt is; a later stage is larger."""
 
     RUNNING = 0
     OVER = 1
@@ -119,7 +119,7 @@ class Stage(IntEnum):
 
 @dataclass(slots=True)
 class _Told:
-    """What was told of a job: up to which stage of which attempt. `unsure` was seen once and may still be told."""
+    """How much of a job was shown: up to this stage of this attempt. `unsure` was seen once, and may be shown."""
 
     due_in: float
     due_at: datetime
@@ -129,9 +129,9 @@ class _Told:
 
 
 class Feed:
-    """Decides which of what is heard and seen is news, in an order that makes sense: queued comes before started.
+    """Decides which events and changes are shown, in a sensible order: queued comes before started.
 
-    Our own workers tell of their jobs. What other workers do with theirs is only to be seen in the database.
+    Our own workers send events. Changes by other workers can only be seen in the database.
     """
 
     def __init__(self) -> None:
@@ -140,17 +140,17 @@ class Feed:
         self._our_workers: set[WorkerId] = set()
 
     def know(self, jobs: Iterable[JobRecord]) -> None:
-        """Takes note of jobs that were there before: that they are there is not news."""
+        """Remembers jobs that were there before, without showing them."""
         for job in jobs:
             self._remember(job).attempt = job.attempt
             self._tell(job.tenant, job.id, job.attempt, _stage(job.status))
 
     def seen(self, jobs: Iterable[JobRecord]) -> Iterator[News]:
-        """Takes jobs as the database lists them, newest first."""
+        """Yields the events of jobs as the database lists them, newest first."""
         for job in reversed(list(jobs)):
             place = (job.tenant, job.id)
             if place in self._told:
-                self._told[place] = self._told.pop(place)  # what is in sight is not what is forgotten first
+                self._told[place] = self._told.pop(place)  # jobs in sight are forgotten last
             else:
                 self._remember(job)
                 yield _queued(job)
@@ -158,7 +158,7 @@ class Feed:
                 yield _changed(job)
 
     def heard(self, event: Event) -> Iterator[News]:
-        """Announces a job that started before it was seen. A scheduled job waits from when it is due."""
+        """Yields the events of a worker's event. Announces a job that started before it was seen."""
         match event:
             case WorkerJoined():
                 self._our_workers.add(event.worker)
@@ -178,7 +178,7 @@ class Feed:
         yield event
 
     def open_jobs(self, now: datetime, besides: Iterable[JobRecord], most: int) -> Mapping[TenantId, Sequence[JobId]]:
-        """Returns jobs that are due and have not ended, as far as was told, by tenant; `most` of them, in turn.
+        """Returns jobs that are due and have not ended, as far as was shown, by tenant; `most` of them, in turn.
 
         They are of 10 tenants at most, since each tenant costs a statement. Jobs `besides` these were just seen.
         """
@@ -189,19 +189,19 @@ class Feed:
             if tenant in chosen or len(chosen) < MOST_TENANTS:
                 chosen.setdefault(tenant, []).append(job)
         for place in [(tenant, job) for tenant, jobs in chosen.items() for job in jobs]:
-            self._open[place] = self._open.pop(place)  # to the end of the line
+            self._open[place] = self._open.pop(place)  # its turn comes last
         return chosen
 
     def gone(self, tenant: TenantId, jobs: Iterable[JobId]) -> None:
-        """These were deleted: they are not looked for any more."""
+        """Forgets deleted jobs."""
         for job in jobs:
             self._open.pop((tenant, job), None)
 
     def _is_news(self, job: JobRecord) -> bool:
-        """Whether this was not told, and no worker of ours will tell it. That shows at the second look.
+        """Returns whether a state was not shown, and no worker of ours will report it. The second read decides.
 
         The database does not say which worker ended an attempt of a job that waits again. If that worker is one of
-        ours, its event arrives between two looks.
+        ours, its event arrives between two reads.
         """
         told, stands = self._told[job.tenant, job.id], (job.attempt, _stage(job.status))
         if stands <= (told.attempt, told.stage) or job.worker in self._our_workers:
@@ -241,7 +241,7 @@ def _stage(status: Status) -> Stage:
 
 
 def _queued(job: JobRecord) -> JobQueued:
-    """What has been claimed meanwhile was ready once."""
+    """Makes the event of an enqueue; a job that was claimed meanwhile was ready before."""
     return JobQueued(
         at=job.queued_at,
         tenant=job.tenant,

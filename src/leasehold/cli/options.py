@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they stand for."""
+"""Options that several commands share, and their meaning."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import typer
 from leasehold import embedded
 from leasehold.app import Leasehold
 from leasehold.cli.interrupts import run
-from leasehold.cli.output import said
+from leasehold.cli.output import stderr
 from leasehold.config import Settings
 from leasehold.engine import migrate_command
 from leasehold.errors import EmbeddedError
@@ -32,7 +32,7 @@ OfTenant = Annotated[
         "-t",
         envvar="LEASEHOLD_TENANT",
         show_envvar=False,
-        help="Whose. Default: LEASEHOLD_TENANT, else whoever has it.",
+        help="Whose. Default: LEASEHOLD_TENANT, else the tenant that has it.",
     ),
 ]
 JobIds = Annotated[list[str], typer.Argument(metavar="ID…", help="Whole ids, or their last 4 or more characters.")]
@@ -42,22 +42,25 @@ TheJob = Annotated[str, typer.Argument(metavar="ID", help="The whole id, or its 
 def ask(
     url: str | None, schema: str | None, question: Callable[[Leasehold], Awaitable[T]], *, may_create: bool = False
 ) -> T:
-    """Opens the database for as long as the question takes."""
+    """Opens the app for the length of one question, and returns its answer."""
 
     async def asked() -> T:
-        async with reached(Leasehold(url, schema=schema), may_create=may_create).open() as app:
+        async with require_database(Leasehold(url, schema=schema), may_create=may_create).open() as app:
             return await question(app)
 
     return run(asked())
 
 
-def named(tenant: str | None) -> TenantId | None:
-    """None means any. An empty name is refused: who writes --tenant "$T" does not mean all of them."""
+def read_tenant(tenant: str | None) -> TenantId | None:
+    """Reads a tenant; None means any. Refuses an empty name: --tenant "$T" without a T must not mean all tenants."""
     return None if tenant is None else tenant_id(tenant)
 
 
-def reached(app: Leasehold, *, may_create: bool = False) -> Leasehold:
-    """Who forgot LEASEHOLD_URL shall not take an empty database of our own for theirs, nor get one by looking."""
+def require_database(app: Leasehold, *, may_create: bool = False) -> Leasehold:
+    """Returns the app if its database exists or may be created; says so if it is an embedded one.
+
+    If LEASEHOLD_URL was forgotten, an empty embedded database must not pass for the real one, or appear by reading.
+    """
     settings = app.settings
     if settings.url:
         return app
@@ -69,7 +72,7 @@ def reached(app: Leasehold, *, may_create: bool = False) -> Leasehold:
             f"{migrate_command(settings.schema)}. "
             "Nothing was changed.",
         )
-    said.print(
+    stderr.print(
         f"database: an embedded Postgres in {settings.home}, for want of LEASEHOLD_URL", style="dim", markup=False
     )
     return app
@@ -88,5 +91,5 @@ def database(url: str | None, settings: Settings) -> Iterator[str]:
     settings.require_embedded()
     home = Path(settings.home)
     with embedded.postgres(home) as server:
-        said.print(f"✓ database  PostgreSQL {server.version}, started for you, data in {home}")
+        stderr.print(f"✓ database  PostgreSQL {server.version}, started for you, data in {home}")
         yield server.url

@@ -23,7 +23,9 @@ class Presence:
         self._descriptor: int | None = None
         self._told: set[int] = set()
         mark = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
-        with suppress(OSError, EmbeddedError):  # a folder of another user has that name: then others stay unknown
+        with suppress(
+            OSError, EmbeddedError
+        ):  # another user owns a folder of that name: other processes stay unknown
             parent = own_folder(Path(tempfile.gettempdir(), f"leasehold-dev-{os.geteuid()}"), None)
             self._folder = own_folder(parent / mark, None)
             self._descriptor = self._locked(self._folder / str(os.getpid()))
@@ -40,11 +42,11 @@ class Presence:
             (self._folder / str(os.getpid())).unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = None
-            with suppress(OSError):  # others are in there
+            with suppress(OSError):  # it is not empty
                 self._folder.rmdir()
 
     def _locked(self, file: Path) -> int:
-        """Tries again if another process took the new file for one that was left behind, and removed it."""
+        """Creates and locks the file. Tries again if another process removed it as an abandoned one."""
         while True:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_EX)

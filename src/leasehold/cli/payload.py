@@ -1,4 +1,4 @@
-"""What is typed, as a payload: `k=v` and `k:=json` words, or JSON from the command line, a file or stdin."""
+"""Reads payloads: `k=v` and `k:=json` words, or JSON from the command line, a file or stdin."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ NOTHING_ENQUEUED = "Nothing was enqueued."
 
 
 def read_words(words: Sequence[str], schema: Schema | None) -> Payload:
-    """`k=v` is text where the schema takes text for k, else JSON; `k:=v` is always JSON."""
+    """Reads `k=v` as text if the schema takes text for k, else as JSON; `k:=v` is always JSON."""
     payload: Payload = {}
     for word in words:
         name, equals, value = word.partition("=")
         is_json, name = name.endswith(":"), name.removesuffix(":")
         if not (equals and name):
             raise InvalidInput(
-                f"{word!r} is no field of a payload.", fix=f"{NOTHING_ENQUEUED} Write name=text or name:=JSON."
+                f"{word!r} is not a field of a payload.", fix=f"{NOTHING_ENQUEUED} Write name=text or name:=JSON."
             )
         if name in payload:
             raise InvalidInput(f"{name} is given twice.", fix=f"{NOTHING_ENQUEUED} Leave one of them out.")
@@ -44,7 +44,7 @@ def _read_value(word: str, name: str, value: str) -> Any:
 
 
 def takes_text(schema: Schema | None, name: str) -> bool:
-    """Whether a string may stand for this field. Where nothing is said about it, anything may."""
+    """Returns whether the schema takes a string for this field. A field that it does not mention takes anything."""
     if schema is None:
         return True
     whole = _resolved(schema, schema)
@@ -68,7 +68,7 @@ def _allows_text(field: Any, root: Schema, depth: int) -> bool:
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
-    """Follows `#/…` references, as Pydantic writes them; any other is left alone."""
+    """Follows `#/…` references, as Pydantic writes them, and no others."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref", "")
         if not reference.startswith("#/"):
@@ -84,7 +84,7 @@ _DEEPEST = 32
 
 
 def read_document(given: str) -> Payload:
-    """`--payload`: JSON itself, `@file`, or `-` for stdin."""
+    """Reads `--payload`: JSON itself, `@file`, or `-` for stdin."""
     text, where = _text_of(given)
     try:
         payload = orjson.loads(text)
@@ -103,7 +103,7 @@ def read_document(given: str) -> Payload:
 
 def _text_of(given: str) -> tuple[bytes, str]:
     if given == "-":
-        return sys.stdin.buffer.read(), "what came from stdin"
+        return sys.stdin.buffer.read(), "the text from stdin"
     if not given.startswith("@"):
         return given.encode(errors="surrogateescape"), "the text"
     file = Path(given.removeprefix("@"))
@@ -119,12 +119,12 @@ _KINDS = {list: "a list", str: "text", int: "a number", float: "a number", bool:
 
 
 def read_moment(text: str) -> datetime:
-    """ISO 8601 with a zone: without one it would name a different moment on each machine."""
+    """Reads ISO 8601 with a zone: without one it would name a different moment on each machine."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidInput(
-            f"--at: {text!r} is no time.", fix=f"{NOTHING_ENQUEUED} Write it as 2030-01-31T09:00Z or …+02:00."
+            f"--at: {text!r} is not a time.", fix=f"{NOTHING_ENQUEUED} Write it as 2030-01-31T09:00Z or …+02:00."
         ) from error
     if moment.tzinfo is None:
         raise InvalidInput(

@@ -9,8 +9,8 @@ import typer
 
 from leasehold import embedded
 from leasehold.app import Leasehold
-from leasehold.cli.options import Json, Url, reached
-from leasehold.cli.output import explained, print_json, shown
+from leasehold.cli.options import Json, Url, require_database
+from leasehold.cli.output import explain_errors, print_json, stdout
 from leasehold.engines import engine_for
 
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT…]", help="Passed on to psql.")]
@@ -23,13 +23,13 @@ def psql(arguments: Arguments = None, print_only: Print = False, url: Url = None
     The embedded Postgres runs until psql ends. With --print or --json: only say how to reach it; an embedded Postgres
     answers there while something uses it, for example leasehold dev. Exits with psql's own code.
     """
-    with explained(json), reached(Leasehold(url)).database() as found:
+    with explain_errors(json), require_database(Leasehold(url)).database() as found:
         where = engine_for(found).url
         words = [where, *(arguments or [])]
         if json:
             print_json({"url": where, "command": ["psql", *words]})
         elif print_only:
-            shown.print(shlex.join(["psql", *words]), soft_wrap=True, markup=False)
+            stdout.print(shlex.join(["psql", *words]), soft_wrap=True, markup=False)
         else:
             raise typer.Exit(_run([embedded.psql(), *words]))
 

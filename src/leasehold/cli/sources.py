@@ -16,7 +16,7 @@ from pathlib import Path
 NOT_WALKED = "site-packages"
 # A folder may vanish between the walk and the watch; the tree is walked again after this many seconds.
 WALK_AGAIN = 0.5
-# The watch has surely begun after this many milliseconds; a file that was changed before it began is looked for then.
+# The watch has surely begun after this many milliseconds; then files that changed before are searched.
 BEGUN_AFTER = 5_000
 # A file's time comes from a clock that moves in steps of up to 10 ms: it can be earlier than the moment of the write.
 CLOCK_TICK = 0.02
@@ -31,7 +31,7 @@ class Tree:
 
 
 def walk(top: Path, skipped: Sequence[str]) -> Tree:
-    """Follows links, each folder once."""
+    """Walks a tree along links, each folder once."""
     folders, unreadable = list[str](), list[str]()
     visited = set[tuple[int, int]]()
 
@@ -101,7 +101,7 @@ async def changed_files(top: Path, warn: Callable[[Sequence[str]], None]) -> Asy
 
 
 def _files_since(moment: float, folders: Iterable[str]) -> set[str]:
-    """Returns Python files that were modified since then: nobody may have watched their folder."""
+    """Returns Python files that were modified since then: their folder may not have been watched."""
     found = set[str]()
     for file in (file for place in folders for file in Path(place).glob("*.py")):
         with suppress(OSError):

@@ -1,11 +1,11 @@
-"""Tables that stay copyable: only the last column gives way, and ids are never cut, however narrow the terminal."""
+"""Tables that stay copyable: only the last column is cut, so ids stay whole on a narrow terminal."""
 
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from leasehold.cli.words import printable, visible
+from leasehold.operations.views import printable, visible
 
 Cell = str | Text
 GAP = 2
@@ -13,13 +13,13 @@ LEAST_OF_THE_LAST = 20
 
 
 def show_table(console: Console, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """On a terminal the last column is shortened to fit; what goes into a pipe is whole."""
+    """Shows a table. On a terminal the last column is shortened to fit; a pipe gets all of it."""
     for line in laid_out(columns, rows, console.width if console.is_terminal else None):
         show_line(console, line)
 
 
 def show_line(console: Console, line: Cell) -> None:
-    """Neither wrapped nor cut: that is for the terminal to do."""
+    """Shows a line without wrapping or cutting it."""
     console.print(_text(line), no_wrap=True, overflow="ignore", crop=False)
 
 

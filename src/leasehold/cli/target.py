@@ -1,4 +1,4 @@
-"""What `file.py`, `package.module` or either with `:name` stands for."""
+"""Loads the app that `file.py`, `package.module` or either with `:name` names."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ from leasehold.errors import CannotLoad, InvalidInput
 
 
 def load_app(target: str) -> Leasehold:
-    """The Leasehold object that a file or module holds; by name, where it holds several."""
+    """Returns the Leasehold object of a file or module; by name if it has several."""
     place, _, name = target.partition(":")
     found = {key: value for key, value in vars(_loaded(place)).items() if isinstance(value, Leasehold)}
     if name in found:
@@ -28,7 +28,7 @@ def load_app(target: str) -> Leasehold:
 
 
 def require_jobs(app: Leasehold, target: str) -> None:
-    """An app that others fill, but which was loaded a second time here, would wait for ever for what it can't run."""
+    """Refuses an app without jobs. An app that was loaded twice, under two names, has its jobs in the other copy."""
     if not app.handlers.keys:
         raise InvalidInput(
             f"{target} has no jobs, so there is nothing to run. Nothing was started.",
@@ -40,7 +40,7 @@ def require_jobs(app: Leasehold, target: str) -> None:
 def ended_when_imported(place: str, code: object) -> CannotLoad:
     return CannotLoad(
         f"{place} ended its process with {code!r} when it was imported. Nothing was started.",
-        fix="What shall only happen when it is run as a script belongs below: if __name__ == '__main__'.",
+        fix="Put code that shall only run in a script below: if __name__ == '__main__'.",
     )
 
 
@@ -51,7 +51,7 @@ def _listed(found: Mapping[str, Leasehold]) -> str:
 
 
 def _loaded(place: str) -> ModuleType:
-    """The folder we are in counts, as it does for `python -m`."""
+    """Imports a module; the current folder counts, as it does for `python -m`."""
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -76,7 +76,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _name_in_package(path: Path) -> tuple[Path, str]:
-    """The folder to import from, and the name there, as in `shop.app`; none for what is in no package."""
+    """Returns the folder to import from and the name there, as in `shop.app`; an empty name outside of packages."""
     names = [] if path.stem == "__init__" else [path.stem]
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
@@ -86,7 +86,7 @@ def _name_in_package(path: Path) -> tuple[Path, str]:
 
 
 def _load_from_package(path: Path, name: str) -> ModuleType:
-    """As others import it: loaded once more under another name, it would be an app without their jobs."""
+    """Imports a file by its package: loaded again under another name, it would be an app without its jobs."""
     module = import_module(name)
     if module.__file__ is None or not path.samefile(module.__file__):
         raise ImportError(f"{name} is another module already, {module.__file__}: rename its package")
@@ -94,7 +94,7 @@ def _load_from_package(path: Path, name: str) -> ModuleType:
 
 
 def _load_alone(path: Path) -> ModuleType:
-    """Under its own name, unless that is taken: a queue.py must not become everybody's `queue`."""
+    """Imports a file under its own name, unless that is taken: a queue.py must not replace the module `queue`."""
     name = path.stem
     while name in sys.modules:
         name = f"_{name}"
@@ -108,7 +108,7 @@ def _load_alone(path: Path) -> ModuleType:
 
 
 def _where(error: Exception) -> str:
-    """The line of theirs that raised it, not one of the import machinery or of ours."""
+    """Returns the line of the app that raised it, not one of the import machinery or of ours."""
     if isinstance(error, SyntaxError):
         return ""
     machinery = ("<frozen", importlib.__file__, __file__)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from leasehold.cli.options import Schema, Url, reached
-from leasehold.cli.output import explained, print_json, said
+from leasehold.cli.options import Schema, Url, require_database
+from leasehold.cli.output import explain_errors, print_json, stderr
 from leasehold.cli.target import load_app, require_jobs
 from leasehold.cli.worker import Slots, Target
 
@@ -24,15 +24,15 @@ def tick(
 
     For cron and other schedulers; any number may run at once.
     """
-    with explained(json):
+    with explain_errors(json):
         app = load_app(target)
         app.configure(url=url, schema=schema)
         require_jobs(app, target)
-        reached(app, may_create=True)
+        require_database(app, may_create=True)
         ticked = app.tick(max_jobs, max_seconds, slots=slots)
         if json:
             print_json(asdict(ticked))
         else:
             done = f"{ticked.ran} ran, {ticked.succeeded} succeeded, {ticked.failed} failed"
             rest = f"{ticked.given_back} given back, {ticked.reclaimed} reclaimed"
-            said.print(f"✓ {done}, {rest}{'; there may be more' if ticked.more else ''}", markup=False)
+            stderr.print(f"✓ {done}, {rest}{'; there may be more' if ticked.more else ''}", markup=False)

@@ -14,7 +14,7 @@ import typer
 
 from leasehold.cli.interrupts import run
 from leasehold.cli.options import Schema, Url
-from leasehold.cli.output import explained, said
+from leasehold.cli.output import explain_errors, stderr
 from leasehold.cli.target import load_app, require_jobs
 from leasehold.engines import engine_for
 from leasehold.errors import Unreachable
@@ -46,12 +46,12 @@ def worker(
     SIGTERM drains: running jobs end within the grace, the rest is given back.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    events_log.disabled = json  # they are on stdout then
+    events_log.disabled = json  # stdout has them
     if until_stdin_ends:
         end_with_stdin()
     if until_parent_ends:
         drain_with_stdin()
-    with explained(json), ExitStack() as aside:
+    with explain_errors(json), ExitStack() as aside:
         observe = aside.enter_context(_events_on_stdout()) if json else nobody
         app = load_app(target)
         app.configure(url=url, schema=schema)
@@ -64,13 +64,13 @@ def worker(
         )
         home, schema = None if app.settings.url else app.settings.home, app.settings.schema
         with app.database() as where:
-            with suppress(Unreachable):  # a database that is away is waited for
+            with suppress(Unreachable):  # the worker waits for a database that is away
                 run(engine_for(where, schema).schema_status()).require_usable()
-            if processes > 1:  # only now: a child that can't start would be begun again for ever
+            if processes > 1:  # after the checks: the parent would restart a child that can't start for ever
                 aside.close()
                 leave(Parent(command_line(*_of_a_child(sys.argv[1:])), processes).run())
             if home:
-                said.print(
+                stderr.print(
                     f"! database  LEASEHOLD_URL is not set: this worker runs the jobs of the embedded Postgres in "
                     f"{home.resolve()}, and no others. Set LEASEHOLD_URL or --url in production; "
                     "LEASEHOLD_EMBEDDED=off refuses to start without.",
@@ -78,18 +78,18 @@ def worker(
                 )
                 app.configure(url=where)
             ready = f"✓ worker    {slots} slots for {', '.join(app.handlers.keys)}"
-            say_ready = partial(said.print, ready, markup=False)
+            say_ready = partial(stderr.print, ready, markup=False)
             leave(serve(lambda: app.make_worker(where, options, observe), (lambda: None) if json else say_ready))
 
 
 def command_line(*arguments: str) -> list[str]:
-    """`leasehold` with these arguments, wherever the script of that name may be."""
+    """Returns a command that runs `leasehold` with these arguments, without its script."""
     return [sys.executable, "-c", _CHILD, *arguments]
 
 
 @contextmanager
 def _events_on_stdout() -> Iterator[Observer]:
-    """Events have stdout for themselves: what handlers and their children print goes to stderr meanwhile."""
+    """Reserves stdout for events: output of handlers and their processes goes to stderr meanwhile."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
         os.dup2(2, 1)
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -107,7 +107,7 @@ def _events_on_stdout() -> Iterator[Observer]:
 
 
 def _of_a_child(arguments: list[str]) -> list[str]:
-    """The same command line, for a single process, whose stdin is its parent's."""
+    """Returns the same command line for a single process whose stdin is its parent's."""
     kept = [word for word in arguments if not word.startswith("--processes=") and word != "--until-stdin-ends"]
     if "--processes" in kept:
         place = kept.index("--processes")

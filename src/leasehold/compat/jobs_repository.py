@@ -9,7 +9,7 @@ from socket import gethostname
 from time import monotonic
 from typing import Any, Self
 
-from leasehold.app.app import Leasehold
+from leasehold.app.client import Leasehold
 from leasehold.config import VERSION
 from leasehold.errors import InvalidInput, PayloadInvalid, RegistrationLost
 from leasehold.model.backoff import SMALL_TEAM

@@ -1,4 +1,4 @@
-"""What Django calls an app: its label, its migrations, and what happens when a project starts."""
+"""The Django app: its label, its migrations, and the start of a project."""
 
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
@@ -12,6 +12,6 @@ class LeaseholdConfig(AppConfig):
     verbose_name = "Leasehold"
 
     def ready(self) -> None:
-        """Every installed app may have a jobs.py: a project's definitions are known wherever it runs."""
+        """Imports jobs.py of every installed app, so that the project's definitions are known in every process."""
         remember_names()
         autodiscover_modules("jobs")

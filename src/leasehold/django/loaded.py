@@ -1,4 +1,4 @@
-"""The project, set up, for processes that Django did not start: `leasehold worker leasehold.django.loaded`."""
+"""Sets up the project for processes that Django did not start: `leasehold worker leasehold.django.loaded`."""
 
 import django
 

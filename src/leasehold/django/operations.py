@@ -1,4 +1,4 @@
-"""Our migrations as Django's: the same SQL, applied by `manage.py migrate` and written down in both ledgers."""
+"""Our migrations as Django's: the same SQL, applied by `manage.py migrate` and recorded in both ledgers."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from leasehold.engines import DEFAULT_URL, engine_for
 
 
 class ApplyMigration(Operation):
-    """The migration of this number, on the alias that holds the jobs; on all others, nothing.
+    """Applies the migration of this number on the alias that holds the jobs; does nothing on all others.
 
-    What `leasehold migrate` has applied before is left as it is. There is no way back: it would delete jobs.
+    A migration that `leasehold migrate` has applied before is skipped. It can't be reversed: that would delete jobs.
     """
 
     reduces_to_sql = True
@@ -22,7 +22,7 @@ class ApplyMigration(Operation):
         self.number = number
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """None of our tables is a model."""
+        """Changes nothing: none of our tables is a model."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any

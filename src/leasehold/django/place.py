@@ -1,4 +1,4 @@
-"""Where the jobs are: in the database of one of Django's aliases."""
+"""The database that holds the jobs: that of one of Django's aliases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from django.db import connections
 from leasehold.errors import InvalidInput
 
 SETTINGS = {"ALIAS", "SCHEMA", "TENANT", "URL"}
-# What asyncpg reads from a URL as libpq does. Django's own options (a pool, isolation_level) are for its connections.
+# Options that asyncpg reads from a URL, as libpq does. Others (a pool, isolation_level) are for Django's connections.
 OPTIONS = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile", "target_session_attrs")
 
 
@@ -21,7 +21,7 @@ class Place:
 
     ALIAS   which of DATABASES holds the jobs; enqueues are part of its current transaction
     SCHEMA  the schema in it
-    TENANT  for a project with one tenant: `app.enqueue(…)` needs no door then
+    TENANT  for a project with one tenant: `app.enqueue(…)` needs no tenant handle then
     URL     where workers connect, if that is not where the alias does, as behind PgBouncer; while the alias stands
             for a test database, that of the same name there
     """
@@ -33,18 +33,18 @@ class Place:
 
     @classmethod
     def of_settings(cls) -> "Place":
-        said: Mapping[str, Any] = getattr(settings, "LEASEHOLD", {})
-        if unknown := said.keys() - SETTINGS:
+        given: Mapping[str, Any] = getattr(settings, "LEASEHOLD", {})
+        if unknown := given.keys() - SETTINGS:
             raise InvalidInput(
-                f"LEASEHOLD in the project's settings has {', '.join(sorted(unknown))}, which nobody reads.",
+                f"LEASEHOLD in the project's settings has {', '.join(sorted(unknown))}, which is not a setting.",
                 fix=f"Nothing was changed. It may have {', '.join(sorted(SETTINGS))}.",
             )
         names = {"ALIAS": "alias", "SCHEMA": "schema", "TENANT": "tenant", "URL": "given_url"}
-        return cls(**{names[name]: value for name, value in said.items() if value is not None})
+        return cls(**{names[name]: value for name, value in given.items() if value is not None})
 
     @property
     def url(self) -> str:
-        """Asked for anew each time: while tests run, the alias stands for another database."""
+        """The URL of the alias, read at each call: while tests run, the alias stands for another database."""
         database = connections[self.alias].settings_dict
         if self.given_url is None:
             return url_of(self.alias, database)
@@ -53,7 +53,7 @@ class Place:
 
 
 def remember_names() -> None:
-    """Before any test database is made: Django writes its name into the settings as well, over the real one."""
+    """Records the names at the start: in tests, Django writes the name of the test database over the real one."""
     _names_at_start.update({alias: database["NAME"] for alias, database in connections.settings.items()})
 
 

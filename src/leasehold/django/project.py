@@ -1,6 +1,6 @@
-"""The project's app, with Django's manners: its connections, its threads, its tests."""
+"""The app of a Django project: enqueues on Django's connections, in their thread, and leaves none to a test."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -15,9 +15,9 @@ from django.utils.connection import ConnectionProxy
 from leasehold.app import Leasehold
 from leasehold.app.bulk import EnqueuedMany, Progress
 from leasehold.app.definition import TypedDefinition
-from leasehold.app.opened import Opened
-from leasehold.app.tenant import Enqueued, Tenant
-from leasehold.app.within import Within
+from leasehold.app.enqueued import Enqueued
+from leasehold.app.tenant import Tenant
+from leasehold.app.within import CallerTransaction
 from leasehold.django.place import Place
 from leasehold.model.job import NewJob, tenant_id
 from leasehold.worker.handlers import Call
@@ -25,11 +25,10 @@ from leasehold.worker.job import Job
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 
-class Door(Tenant):
-    """A tenant's door on Django's connections, which block: what is awaited goes to their thread, as in the ORM."""
+class DjangoTenant(Tenant):
+    """A tenant handle on Django's connections, which block: awaited calls go to their thread, as in the ORM."""
 
     async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         return await sync_to_async(self.enqueue)(definition, *args, **kwargs)
@@ -38,8 +37,8 @@ class Door(Tenant):
         return await sync_to_async(self.enqueue_key)(key, payload)
 
     def within(self, transaction: object, *, atomic: bool = True, wakes: bool = True) -> Tenant:
-        """On any other connection the door is as in any other app: what is awaited is awaited."""
-        plain = Tenant(self.id, self._app, self._options, self._fields)
+        """Returns a plain tenant handle: on another connection it works as in any other app."""
+        plain = Tenant(self.id, self._store, self._options, self._fields)
         return plain.within(transaction, atomic=atomic, wakes=wakes)
 
     def enqueue_many(
@@ -67,53 +66,37 @@ class Door(Tenant):
 class Project(Leasehold):
     """The Leasehold app of a Django project, in the database of an alias.
 
-    Its doors enqueue on the thread's current connection of that alias: inside `transaction.atomic()` a job is
-    committed or rolled back with the models, outside of it at once.
+    Its tenant handles enqueue on the thread's current connection of that alias: inside `transaction.atomic()` a job
+    is committed or rolled back with the models, outside of it at once.
     """
 
-    _uses_callers_connections = True
+    uses_callers_connections = True
 
     def __init__(self) -> None:
         super().__init__(url=lambda: Place.of_settings().url, schema=lambda: Place.of_settings().schema)
+        self._store.after_call = self._leave_no_connection_to_a_test
 
     def tenant(self, tenant: str | UUID) -> Tenant:
-        """The tenant's door, for the current connection of the alias, whichever thread uses it."""
+        """Returns a tenant handle for the current connection of the alias, in any thread."""
         current = ConnectionProxy(connections, Place.of_settings().alias)
-        return Door(tenant_id(tenant), self, _within=Within(self._join(current), atomic=False))
+        transaction = CallerTransaction(self._store.join(current), atomic=False)
+        return DjangoTenant(tenant_id(tenant), self._store, _within=transaction)
 
     def _only_tenant(self, verb: str) -> Tenant:
         self._tenant = None if (only := Place.of_settings().tenant) is None else tenant_id(only)
         return super()._only_tenant(verb) if self._tenant is None else self.tenant(self._tenant)
 
-    def _around(self, call: Call) -> Call:
+    def _wrap(self, call: Call) -> Call:
         return with_fresh_connections(call)
 
-    def _wait(self, ask: Callable[[Opened], Coroutine[Any, Any, T]], instead: str) -> T:
-        try:
-            return super()._wait(ask, instead)
-        finally:
-            self._leave_no_connection_to_a_test()
-
-    def _block(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
-        try:
-            return super()._block(ask)
-        finally:
-            self._leave_no_connection_to_a_test()
-
-    async def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
-        try:
-            return await super()._ask(ask)
-        finally:
-            self._leave_no_connection_to_a_test()
-
     def _leave_no_connection_to_a_test(self) -> None:
-        """Django drops the test database as soon as the tests are over, and can't while anyone is connected."""
+        """Closes the store after each call in a test: Django can't drop a test database that has connections."""
         if hasattr(mail, "outbox"):
             self.close()
 
 
 def with_fresh_connections(call: Call) -> Call:
-    """As around each request: a connection that broke, or is older than CONN_MAX_AGE, is not used again."""
+    """Closes connections that broke or are older than CONN_MAX_AGE, as Django does around each request."""
     if iscoroutinefunction(call):
 
         @wraps(call)

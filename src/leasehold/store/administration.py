@@ -7,7 +7,7 @@ from typing import Protocol
 
 from leasehold.model.definition import Change, Definition, Registered
 from leasehold.model.explain import LaneState
-from leasehold.model.job import JobId, TenantId
+from leasehold.model.job import JobId, JobRecord, TenantId
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.store.tenant_jobs import Filter, Page
 
@@ -55,8 +55,8 @@ class Administration(Protocol):
     async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
         """Finds jobs of all tenants, newest first; two jobs of one id by tenant."""
 
-    async def tenants_with_job(self, job: JobId) -> Sequence[TenantId]:
-        """Returns the tenants that own a job with this id: one; more only if callers supplied the same id."""
+    async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
+        """Returns the jobs of all tenants with this id, by tenant. More than one only if callers supplied the id."""
 
     async def scopes(self, limit: int = 1000) -> Sequence[ScopeRecord]:
         """Returns the first `limit` tenants and definitions that have a limit or a pause now."""

@@ -90,6 +90,9 @@ class TenantJobs(Protocol):
         Without `wakes` the enqueue wakes no worker when it is committed.
         """
 
+    def prepare_known(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> Prepared | None:
+        """Returns what `prepare` would, without I/O and in any thread; None if the tenant has to be looked up."""
+
     async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[EnqueueResult]:
         """Enqueues all or none, in the order given; within a caller's transaction, if one is passed that is awaited.
 
@@ -113,6 +116,9 @@ class TenantJobs(Protocol):
     async def attempts(self, job: JobId) -> Sequence[Attempt]: ...
 
     async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[LogLine]: ...
+
+    async def last_lines(self, job: JobId, attempt: int, limit: int) -> Sequence[LogLine]:
+        """Returns the last lines of an attempt, in their order."""
 
     async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         """Returns the job once it is final, woken not polled; None when `wait` is over or the job is unknown."""

@@ -1,30 +1,26 @@
 """Runs jobs at once when they are enqueued, in the caller's thread or on its loop."""
 
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from random import random
-from typing import Any, TypeVar
-from unittest import mock
+from typing import Any
 
-from leasehold.app import Enqueued, Leasehold, Tenant
-from leasehold.app.bulk import EnqueuedMany
-from leasehold.app.opened import Opened
+from leasehold.app import Enqueued, Leasehold
+from leasehold.app.app_store import AppStore
+from leasehold.app.open_store import OpenStore
 from leasehold.app.within import frames_of_ours
 from leasehold.model.job import Claim
 from leasehold.model.outcome import decide
-from leasehold.store import Registration, Store, Subscription, WorkerFacts
+from leasehold.store import Caller, Registration, Store, Subscription, WorkerFacts
 from leasehold.testing.execution import Execution, Ran
 
 
 class NotRunInline(UserWarning):
     """A job was enqueued within a transaction while `inline()` lasted, and waits for its commit and a worker."""
 
-
-T = TypeVar("T")
-Ask = Callable[[Opened], Coroutine[Any, Any, T]]
 
 # Long, since no heartbeat is sent, and a debugger may hold the job.
 LEASE = timedelta(days=3650)
@@ -39,66 +35,35 @@ def inline(app: Leasehold) -> Iterator[None]:
     within a transaction is not run, because nothing here hears of the commit: it waits, and a NotRunInline warning
     says so. On a connection in autocommit it runs at once.
     """
-    wait, ask = app._wait, app._ask
-    many, amany = Tenant.enqueue_many, Tenant.aenqueue_many
-    within, awithin = Tenant._enqueue_within, Tenant._aenqueue_within
-
-    def run(placed: Iterable[Enqueued[Any]], instead: str) -> None:
-        for each in placed:
-            turn = _Turn(app, each)
-            while execution := wait(turn.begin, instead):
-                ran = execution.run()
-                wait(partial(turn.end, ran), instead)
-                _surface(ran)
-
-    async def arun(placed: Iterable[Enqueued[Any]]) -> None:
-        for each in placed:
-            turn = _Turn(app, each)
-            while execution := await ask(turn.begin):
-                ran = await execution.arun()
-                await ask(partial(turn.end, ran))
-                _surface(ran)
-
-    def wait_and_run(asked: Ask[T], instead: str) -> T:
-        answer = wait(asked, instead)
-        run(_created([answer]), instead)
-        return answer
-
-    async def ask_and_run(asked: Ask[T]) -> T:
-        answer = await ask(asked)
-        await arun(_created([answer]))
-        return answer
-
-    def many_and_run(door: Tenant, /, *args: Any, **options: Any) -> EnqueuedMany:
-        answer = many(door, *args, **options)
-        if door._app is app and _is_committed(door):
-            run(_created(answer), "aenqueue_many")
-        return answer
-
-    async def amany_and_run(door: Tenant, /, *args: Any, **options: Any) -> EnqueuedMany:
-        answer = await amany(door, *args, **options)
-        if door._app is app and await _ais_committed(door):
-            await arun(_created(answer))
-        return answer
-
-    def within_and_run(door: Tenant, /, *args: Any) -> Enqueued[Any]:
-        answer = within(door, *args)
-        if door._app is app and _is_committed(door):
-            run(_created([answer]), "aenqueue")
-        return answer
-
-    async def awithin_and_run(door: Tenant, /, *args: Any) -> Enqueued[Any]:
-        answer = await awithin(door, *args)
-        if door._app is app and await _ais_committed(door):
-            await arun(_created([answer]))
-        return answer
-
-    with (
-        mock.patch.multiple(app, _wait=wait_and_run, _ask=ask_and_run),
-        mock.patch.multiple(Tenant, enqueue_many=many_and_run, aenqueue_many=amany_and_run),
-        mock.patch.multiple(Tenant, _enqueue_within=within_and_run, _aenqueue_within=awithin_and_run),
-    ):
+    with app.override(enqueue=_RunAtOnce(app)):
         yield
+
+
+class _RunAtOnce:
+    """Runs jobs that were just created, unless they are part of an open transaction."""
+
+    def __init__(self, app: Leasehold) -> None:
+        self._app = app
+
+    def after(self, store: AppStore, jobs: Iterable[Enqueued[Any]], transaction: Caller | None, twin: str) -> None:
+        if not (transaction is None or transaction.commits_at_once() or _warn()):
+            return
+        for job in _created(jobs):
+            turn = _Turn(self._app, job)
+            while execution := store.call(turn.begin, twin):
+                ran = execution.run()
+                store.call(partial(turn.end, ran), twin)
+                _surface(ran)
+
+    async def aafter(self, store: AppStore, jobs: Iterable[Enqueued[Any]], transaction: Caller | None) -> None:
+        if not (transaction is None or await transaction.acommits_at_once() or _warn()):
+            return
+        for job in _created(jobs):
+            turn = _Turn(self._app, job)
+            while execution := await store.acall(turn.begin):
+                ran = await execution.arun()
+                await store.acall(partial(turn.end, ran))
+                _surface(ran)
 
 
 class _Turn:
@@ -112,7 +77,7 @@ class _Turn:
         self._execution: Execution | None = None
         self._over = False
 
-    async def begin(self, opened: Opened) -> Execution | None:
+    async def begin(self, opened: OpenStore) -> Execution | None:
         if self._over:
             return None
         if self._registration is None:
@@ -126,7 +91,7 @@ class _Turn:
         self._execution = Execution(self._app.handlers[self._claim.definition.key], self._claim)
         return self._execution
 
-    async def end(self, ran: Ran, opened: Opened) -> None:
+    async def end(self, ran: Ran, opened: OpenStore) -> None:
         assert self._claim is not None
         assert self._execution is not None
         if self._execution.lines:
@@ -141,15 +106,6 @@ class _Turn:
         await store.leave(self._registration)
 
 
-def _is_committed(door: Tenant) -> bool:
-    """Warns if the jobs of this enqueue belong to a transaction of the caller."""
-    return door._within is None or door._within.caller.commits_at_once() or _warn()
-
-
-async def _ais_committed(door: Tenant) -> bool:
-    return door._within is None or await door._within.caller.acommits_at_once() or _warn()
-
-
 def _warn() -> bool:
     warnings.warn(
         "inline() does not run jobs that were enqueued within a transaction: they are not there before its commit. "
@@ -160,8 +116,8 @@ def _warn() -> bool:
     return False
 
 
-def _created(answers: Iterable[object]) -> Iterator[Enqueued[Any]]:
-    return (each for each in answers if isinstance(each, Enqueued) and each.created)
+def _created(jobs: Iterable[Enqueued[Any]]) -> Iterator[Enqueued[Any]]:
+    return (job for job in jobs if job.created)
 
 
 def _surface(ran: Ran) -> None:

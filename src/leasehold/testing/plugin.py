@@ -8,7 +8,7 @@ leasehold_template  override it to put your own tables into the database that ea
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from inspect import iscoroutinefunction
@@ -106,7 +106,7 @@ def leasehold(
     url = databases.url_for(name)
     monkeypatch.setenv("LEASEHOLD_URL", url)
     try:
-        with _pointed_at(leasehold_app, url):
+        with leasehold_app.override(url=url):
             rehearsal = QueueTester(leasehold_app, url, request.config.getini("leasehold_app") or None)
             try:
                 if _is_inline(request):
@@ -127,7 +127,7 @@ def leasehold_worker(leasehold: QueueTester) -> Iterator[WorkerProcess]:
 
 
 def _require_own_connections(app: Leasehold) -> None:
-    if app._uses_callers_connections:
+    if app.uses_callers_connections:
         raise InvalidInput(
             "the fixture leasehold can't test a Django project's app: it enqueues on Django's own connections, and "
             "its jobs would not be in the fixture's database. Nothing was started.",
@@ -141,17 +141,6 @@ async def _add_more(template: Template, url: str) -> None:
         await template(url)
     elif template is not None:
         await asyncio.to_thread(template, url)
-
-
-@contextmanager
-def _pointed_at(app: Leasehold, url: str) -> Iterator[None]:
-    said = dict(app._access._said)
-    app.configure(url=url)
-    try:
-        yield
-    finally:
-        app.close()
-        app._access._said = said
 
 
 def _is_inline(request: pytest.FixtureRequest) -> bool:

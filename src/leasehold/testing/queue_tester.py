@@ -8,9 +8,9 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from leasehold.app import Enqueued, Leasehold, TypedDefinition
-from leasehold.app.access import Access
 from leasehold.app.background import Background
-from leasehold.app.opened import Opened
+from leasehold.app.database_settings import DatabaseSettings
+from leasehold.app.open_store import OpenStore
 from leasehold.errors import InvalidInput, UnknownJob
 from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import Attempt, JobRecord, NewJob, tenant_id
@@ -50,9 +50,9 @@ class QueueTester:
         self.clock = Clock(url, app.settings.schema)
         self._target = target
         self._injected = Injected(app.handlers)
-        access = Access()
-        access.configure(url, app.settings.schema, None)
-        self._background = Background(lambda: access.open(Handlers()))
+        settings = DatabaseSettings()
+        settings.configure(url, app.settings.schema, None)
+        self._background = Background(lambda: settings.open(Handlers()))
 
     def close(self) -> None:
         self._injected.take_back()
@@ -91,7 +91,7 @@ class QueueTester:
         """Returns the attempts of a job, the first one first: how each ended, and with what error."""
         record = self.job(job)
 
-        async def ask(opened: Opened) -> list[Attempt]:
+        async def ask(opened: OpenStore) -> list[Attempt]:
             found = await opened.store.tenant(record.tenant).attempts(record.id)
             return sorted(found, key=lambda attempt: attempt.number)
 
@@ -197,7 +197,7 @@ class QueueTester:
         """Waits until the job has ended, and returns it; is woken, does not poll."""
         record = self.job(job)
 
-        async def ask(opened: Opened) -> JobRecord | None:
+        async def ask(opened: OpenStore) -> JobRecord | None:
             return await opened.store.tenant(record.tenant).wait_until_final(record.id, read_duration(within))
 
         if ended := self._ask(ask):
@@ -237,7 +237,7 @@ class QueueTester:
         """As `crashes`, from an async test."""
         return await asyncio.to_thread(self.crashes, *args, **kwargs)
 
-    def _ask(self, ask: Callable[[Opened], Coroutine[Any, Any, T]]) -> T:
+    def _ask(self, ask: Callable[[OpenStore], Coroutine[Any, Any, T]]) -> T:
         return self._background.submit(ask).result()
 
 
@@ -256,7 +256,7 @@ def id_of(job: Which) -> str:
     return job.id if isinstance(job, Enqueued | JobRecord) else str(UUID(str(job)))
 
 
-async def _all_jobs(opened: Opened) -> list[JobRecord]:
+async def _all_jobs(opened: OpenStore) -> list[JobRecord]:
     jobs: list[JobRecord] = []
     cursor = None
     while True:

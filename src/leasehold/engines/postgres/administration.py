@@ -11,7 +11,7 @@ from leasehold.engines.postgres.database import Database
 from leasehold.errors import InvalidInput, UnknownDefinition, Unreachable
 from leasehold.model.definition import Change, Definition, Registered, differences, no_such_definition
 from leasehold.model.explain import LaneState
-from leasehold.model.job import JobId, TenantId, job_id
+from leasehold.model.job import JobId, JobRecord, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.status import Status
 from leasehold.store import Filter, Page, ScopeRecord
@@ -161,11 +161,9 @@ class PostgresAdministration:
         )
         return pages.page(found, limit, cursor=pages.cursor_everywhere)
 
-    async def tenants_with_job(self, job: JobId) -> Sequence[TenantId]:
-        return [
-            TenantId(row["id"])
-            for row in await self._database.fetch("administration/tenants_with_job", job=job_id(job))
-        ]
+    async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
+        found = await self._database.fetch("administration/jobs_with_id", job=job_id(job))
+        return [rows.job(row) for row in found]
 
     async def scopes(self, limit: int = 1000) -> Sequence[ScopeRecord]:
         return [rows.scope(row) for row in await self._database.fetch("administration/scopes", limit=limit)]

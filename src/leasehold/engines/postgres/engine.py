@@ -34,7 +34,11 @@ class PostgresEngine:
     async def open(self, *, statement_timeout: timedelta | None = None) -> PostgresStore:
         limit = STATEMENT_TIMEOUT if statement_timeout is None else statement_timeout.total_seconds()
         database = Database(self.url, self.schema, listen_url=self._listen_url, statement_timeout=limit)
-        (await migrate.status_of(database)).require_usable()
+        try:
+            (await migrate.status_in_pool(database)).require_usable()
+        except BaseException:
+            await database.close()
+            raise
         return PostgresStore(database)
 
     async def schema_status(self) -> SchemaStatus:

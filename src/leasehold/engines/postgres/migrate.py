@@ -81,6 +81,18 @@ async def status_of(database: Database) -> SchemaStatus:
         await close_connection(connection)
 
 
+async def status_in_pool(database: Database) -> SchemaStatus:
+    """Reads the status by one statement, on a connection that the pool keeps for the statements that follow."""
+    with database.translated():
+        async with database.connection() as connection:
+            try:
+                newest = await database.fetch_on(connection, "ledger/newest")
+            except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+                newest = []
+    version, needs = newest[0] if newest else (0, 0)
+    return SchemaStatus(database.schema, version, needs, newest_version())
+
+
 def _ignore(_text: str) -> None: ...
 
 

@@ -105,6 +105,9 @@ class PostgresTenantJobs:
         await self._admit()
         return call
 
+    def prepare_known(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> EnqueueCall | None:
+        return replace(self._call(jobs), wakes=wakes) if self._tenant in self._known.rows else None
+
     async def _enqueue_one(self, job: NewJob) -> list[EnqueueResult]:
         """Enqueues one plain job, as most calls do: one statement without a transaction around it, and few steps."""
         new, payload = JobId(str(uuid7())), payloads.encode(job.payload)
@@ -193,6 +196,10 @@ class PostgresTenantJobs:
 
     async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[LogLine]:
         found = await self._fetch("lines", job=job_id(job), attempt=attempt, after=after, limit=LINES_AT_ONCE)
+        return [rows.line(row) for row in found]
+
+    async def last_lines(self, job: JobId, attempt: int, limit: int) -> Sequence[LogLine]:
+        found = await self._fetch("last_lines", job=job_id(job), attempt=attempt, limit=limit)
         return [rows.line(row) for row in found]
 
     async def definitions(self) -> Sequence[Registered]:

@@ -12,9 +12,9 @@ from django.core.management.base import BaseCommand
 
 from leasehold.django.place import Place
 
-# These are told where the app is; all others need only the database.
+# Commands that need the app; all others need only the database.
 NEED_THE_APP = (("worker",), ("definitions", "sync"), ("tick",))
-# Every command of Django's takes these, and has heeded them before ours begins.
+# Options of every Django command, which Django has handled before ours begins.
 DJANGOS = ("--traceback", "--no-color", "--force-color", "--skip-checks")
 DJANGOS_WITH_A_VALUE = ("--settings", "--pythonpath", "--verbosity", "-v")
 _CHILD = "from leasehold.cli import main; main()"
@@ -24,11 +24,11 @@ class Command(BaseCommand):
     help = "Run Leasehold's command line for this project: leasehold worker, leasehold jobs, and so on."
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Becomes `leasehold`: signals reach it, and its exit code is its own."""
+        """Replaces this process by `leasehold`: signals reach it, and its exit code is its own."""
         os.execve(sys.executable, command_line(without_djangos(argv[2:])), environment())
 
     def handle(self, *arguments: Any, **options: Any) -> None:
-        """For `call_command("leasehold", "prune")`."""
+        """Runs `call_command("leasehold", "prune")`."""
         subprocess.run(command_line([str(each) for each in arguments]), env=environment(), check=True)
 
     def add_arguments(self, parser: Any) -> None:
@@ -36,7 +36,7 @@ class Command(BaseCommand):
 
 
 def without_djangos(arguments: Sequence[str]) -> list[str]:
-    """What is left for us. After a bare -- everything is."""
+    """Returns the arguments without Django's own. After a bare -- all of them stay."""
     ours: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -58,14 +58,14 @@ def command_line(arguments: Sequence[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The URL is no argument: those can be read by everyone on the machine."""
+    """Passes the URL in the environment: arguments can be read by everyone on the machine."""
     place = Place.of_settings()
     here = {"LEASEHOLD_URL": place.url, "LEASEHOLD_SCHEMA": place.schema, "PYTHONPATH": os.pathsep.join(added_path())}
     return {**os.environ, **here}
 
 
 def added_path() -> list[str]:
-    """What this process can import from beside what Python finds by itself: above all the folder of manage.py.
+    """Returns the import path of this process beyond Python's own: above all the folder of manage.py.
 
     The rest is left out. Handlers start programs, perhaps of another Python, which would import this one's library.
     """

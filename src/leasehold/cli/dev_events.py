@@ -1,4 +1,4 @@
-"""How `leasehold dev` shows its news: each as a line for people, or as logfmt.
+"""Shows the events of `leasehold dev`: each as a line for people, or as logfmt.
 
 14:00:41 ▷ 6f46a1d8 sync_folder acme  queued
 14:00:41 ◐ 6f46a1d8 sync_folder acme  started after 9 ms
@@ -15,10 +15,11 @@ from typing import Any
 import orjson
 from rich.text import Text
 
-from leasehold.cli.news import DevSaid, JobChanged, JobQueued, JobsCounted, News, OfOneJob, Topic, WorkerKilled
-from leasehold.cli.words import STYLES, SYMBOLS, counted, error_of, first_line, printable, short, span, visible
+from leasehold.cli.format import STYLES, SYMBOLS, short
+from leasehold.cli.news import DevMessage, JobChanged, JobQueued, JobsCounted, News, OfOneJob, Topic, WorkerKilled
 from leasehold.model.job import LineKind, Source
 from leasehold.model.status import AttemptStatus, DisplayState, Status
+from leasehold.operations.views import counted, error_of, first_line, printable, span, visible
 from leasehold.telemetry import (
     DefinitionChanged,
     JobDiscarded,
@@ -39,7 +40,7 @@ BELOW_A_SYMBOL = " " * len("14:00:41 ✕ ")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A symbol, its colour, and what to say; of an error as much as there is room for, and then what follows it."""
+    """A symbol, its colour, a text, an error that is cut to fit the line, and the text after it."""
 
     symbol: str
     style: str
@@ -49,16 +50,16 @@ class Words:
 
 
 class Lines:
-    """News as lines for people. Columns become as wide as what they have held."""
+    """Makes lines for people. Columns become as wide as their widest value so far."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._definition = self._tenant = 0
 
     def of(self, news: News) -> Text | None:
-        """None: nothing that people need to be told."""
+        """Returns None for an event that people don't need to see."""
         match news:
-            case DevSaid():
+            case DevMessage():
                 return _said(news)
             case WorkerKilled():
                 killed = f"killed worker {news.pid} ({counted(news.running, 'job')} running)"
@@ -131,7 +132,7 @@ def words_of(news: OfOneJob) -> Words:
 
 
 def _ended(news: JobEnded) -> Words:
-    code = None if news.error_code == "Fail" else news.error_code  # it says no more than the state does
+    code = None if news.error_code == "Fail" else news.error_code  # the state says the same
     error = printable(first_line(error_of(code, news.error)))
     match news.status, news.attempt_status:
         case Status.SUCCEEDED, _:
@@ -149,7 +150,7 @@ def _ended(news: JobEnded) -> Words:
 
 
 def _changed(news: JobChanged) -> Words:
-    """By a worker that is not ours, or by a person."""
+    """Describes a change by a worker that is not ours, or by a person."""
     error = printable(first_line(error_of(news.error_code, news.error)))
     on_worker = f" on worker {short(news.worker)}" if news.worker else ""
     match news.state:
@@ -194,7 +195,7 @@ def _span(seconds: float) -> str:
 
 
 def _time(moment: datetime) -> tuple[str, str]:
-    """On the wall of whoever looks."""
+    """Returns the local time of day."""
     return f"{moment.astimezone():%H:%M:%S} ", "dim"
 
 
@@ -222,7 +223,7 @@ _MARKS = {
 }
 
 
-def _said(news: DevSaid) -> Text:
+def _said(news: DevMessage) -> Text:
     text = printable(news.text)
     if news.topic in _CHECKED:
         return Text.assemble(("  ✓ ", "green"), f"{news.topic:<11} ", text)
@@ -238,7 +239,7 @@ def _said(news: DevSaid) -> Text:
 
 
 def logfmt(news: News) -> str:
-    """`at=… event=… job=…`: for logs. What is unknown is left out."""
+    """Writes `at=… event=… job=…`, for logs, without unknown values."""
     found = {field.name: getattr(news, field.name) for field in fields(news)}
     first = {"at": found.pop("at"), "event": found.pop("event")}
     return " ".join(f"{name}={_value(value)}" for name, value in (first | found).items() if value is not None)

@@ -83,7 +83,7 @@ async def test_a_job_that_is_not_there_exits_with_3(leasehold: CommandLine, benc
         ("run-now", "failed"),
     ],
 )
-async def test_in_the_wrong_state_it_exits_with_4_names_the_state_and_changes_nothing(
+async def test_a_wrong_state_exits_with_4_and_changes_nothing(
     leasehold: CommandLine, bench: Bench, verb: str, state: str
 ) -> None:
     match state:
@@ -126,7 +126,7 @@ async def test_a_database_that_is_away_exits_with_7(leasehold: CommandLine) -> N
         assert (await leasehold(verb, UNKNOWN_ID, "--url", NOWHERE)).code == 7
 
 
-async def test_a_database_that_goes_away_in_between_ends_it_with_what_was_done(
+async def test_a_database_that_goes_away_ends_it_with_its_answers(
     leasehold: CommandLine, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = [await bench.enqueue() for _ in range(3)]

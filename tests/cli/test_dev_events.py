@@ -1,4 +1,4 @@
-"""What `leasehold dev` shows for what happens, without any process."""
+"""The lines of `leasehold dev` for each event, without any process."""
 
 import re
 from dataclasses import replace
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.cli.feed import Lines, logfmt
-from leasehold.cli.news import MOST_TENANTS, REMEMBERED, DevSaid, Feed, JobQueued, News, Topic, WorkerKilled
+from leasehold.cli.dev_events import Lines, logfmt
+from leasehold.cli.news import MOST_TENANTS, REMEMBERED, DevMessage, Feed, JobQueued, News, Topic, WorkerKilled
 from leasehold.model.job import JobId, JobRecord, LineKind, Source, TenantId, WorkerId
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.telemetry import (
@@ -150,7 +150,7 @@ def shown(news: News, width: int = 100) -> str:
         (JobSaid(**ABOUT, text="page 3", kind=LineKind.PROGRESS, progress=0.3), "│ 6f46a1d8  30% page 3"),
         (CHANGED, "≠ sync: now version 2 (timeout: 0:10:00 → 0:20:00)"),
         (WorkerKilled(at=NOON, pid=123, running=2), "☠ killed worker 123 (2 jobs running)"),
-        (DevSaid(at=NOON, topic=Topic.CHANGED, text="app.py changed"), "↻ app.py changed"),
+        (DevMessage(at=NOON, topic=Topic.CHANGED, text="app.py changed"), "↻ app.py changed"),
     ],
     ids=lambda value: value[13:] if isinstance(value, str) else "",
 )
@@ -166,7 +166,7 @@ def test_a_failure_says_below_where_it_happened() -> None:
 
 def test_the_checklist_is_aligned() -> None:
     lines = Lines(100)
-    steps = [DevSaid(at=NOON, topic=topic, text="…") for topic in (Topic.DATABASE, Topic.MIGRATIONS, Topic.WORKER)]
+    steps = [DevMessage(at=NOON, topic=topic, text="…") for topic in (Topic.DATABASE, Topic.MIGRATIONS, Topic.WORKER)]
     assert [str(lines.of(step)) for step in steps] == ["  ✓ database    …", "  ✓ migrations  …", "  ✓ worker      …"]
 
 
@@ -178,7 +178,7 @@ def test_the_checklist_is_aligned() -> None:
         replace(CHANGED, created=True, version=1),
     ],
 )
-def test_workers_that_come_and_go_and_what_the_title_has_counted_are_no_news_for_people(event: News) -> None:
+def test_joins_and_counted_definitions_are_not_shown_to_people(event: News) -> None:
     assert Lines(100).of(event) is None
 
 
@@ -218,7 +218,7 @@ def test_what_is_said_can_not_move_the_cursor() -> None:
         replace(FAILED, error="\x1b[2J"),
         replace(FAILED, where="\x1b[2J"),
         replace(QUEUED, definition="\x1b[2J"),
-        DevSaid(at=NOON, topic=Topic.BROKEN, text="\x1b[2J"),
+        DevMessage(at=NOON, topic=Topic.BROKEN, text="\x1b[2J"),
     ):
         assert "\x1b" not in shown(news)
 
@@ -255,7 +255,7 @@ def test_a_job_that_was_started_before_it_was_seen_is_announced_first() -> None:
     assert list(feed.seen([record(id=JOB)])) == []
 
 
-def test_a_job_that_was_seen_before_it_was_started_is_not_announced_again() -> None:
+def test_a_job_seen_before_its_start_is_announced_once() -> None:
     feed = Feed()
     list(feed.seen([record(id=JOB)]))
     assert list(feed.heard(STARTED)) == [STARTED]
@@ -287,7 +287,7 @@ def test_a_job_that_is_over_when_it_is_seen_was_queued_once() -> None:
     assert queued.state is DisplayState.READY
 
 
-# What other workers do
+# Other workers
 
 OTHER = WorkerId("another worker")
 MINUTE = timedelta(minutes=1)

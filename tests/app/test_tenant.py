@@ -1,4 +1,4 @@
-"""An app's doors: blocking and awaited, typed, and with nothing done where something is wrong."""
+"""Tenant handles: blocking and awaited, typed, and without effect if an argument is wrong."""
 
 import asyncio
 import gc
@@ -83,9 +83,7 @@ async def test_many_loops_and_threads_may_use_one_app(app: Leasehold) -> None:
     await asyncio.to_thread(app.close)
 
 
-async def test_a_blocking_call_on_a_running_loop_is_refused_and_names_its_twin(
-    app: Leasehold, database_url: str
-) -> None:
+async def test_a_blocking_call_on_a_loop_is_refused_with_its_twin(app: Leasehold, database_url: str) -> None:
     with pytest.raises(BlockingCall, match=r"LH-3003.*aenqueue"):
         app.tenant("acme").enqueue(app.job(count_size), "p_9")
     assert await rows(database_url) == 0
@@ -134,23 +132,27 @@ def test_what_is_said_last_about_when_it_is_due_counts(app: Leasehold) -> None:
 
 def test_a_dedupe_key_gives_the_job_that_holds_it(app: Leasehold) -> None:
     sized = app.job(count_size)
-    door = app.tenant("acme").options(dedupe_key="folder-1")
-    first, second = door.enqueue(sized, "p_9"), door.enqueue(sized, "p_10")
+    handle = app.tenant("acme").options(dedupe_key="folder-1")
+    first, second = handle.enqueue(sized, "p_9"), handle.enqueue(sized, "p_10")
     assert (second.id, second.created) == (first.id, False)
 
 
 def test_without_a_key_dedupe_goes_by_the_arguments(app: Leasehold) -> None:
     sized = app.job(count_size)
-    door = app.tenant("acme").options(dedupe=WhileActive())
-    first, same, other = door.enqueue(sized, "p_9"), door.enqueue(sized, "p_9", "/"), door.enqueue(sized, "p_10")
+    handle = app.tenant("acme").options(dedupe=WhileActive())
+    first, same, other = (
+        handle.enqueue(sized, "p_9"),
+        handle.enqueue(sized, "p_9", "/"),
+        handle.enqueue(sized, "p_10"),
+    )
     assert same.id == first.id
     assert other.created
 
 
 def test_the_same_id_gives_the_same_job(app: Leasehold) -> None:
-    door = app.tenant("acme").options(id=str(uuid4()))
+    handle = app.tenant("acme").options(id=str(uuid4()))
     sized = app.job(count_size)
-    assert door.enqueue(sized, "p_9").id == door.enqueue(sized, "p_9").id
+    assert handle.enqueue(sized, "p_9").id == handle.enqueue(sized, "p_9").id
 
 
 def test_many_are_enqueued_all_or_none(app: Leasehold) -> None:
@@ -207,32 +209,36 @@ def test_a_forked_child_opens_its_own(app: Leasehold) -> None:
 
 Enqueue = Callable[[Leasehold], object]
 BAD: list[tuple[str, type[LeaseholdError], Enqueue]] = [
-    ("an argument is missing", PayloadInvalid, lambda app: door(app).enqueue(the(app))),
-    ("an argument is unknown", PayloadInvalid, lambda app: door(app).enqueue(the(app), "p", pth="/")),
-    ("an argument is of the wrong type", PayloadInvalid, lambda app: door(app).enqueue(the(app), 5)),
-    ("an object", NotJson, lambda app: door(app).enqueue(the(app), "p", extra=object())),
-    ("a datetime in a dict", NotJson, lambda app: door(app).enqueue(the(app), "p", extra={"at": datetime.now()})),
-    ("NaN", NotJson, lambda app: door(app).enqueue(the(app), "p", extra=float("nan"))),
-    ("NUL", NotJson, lambda app: door(app).enqueue(the(app), "p\0")),
-    ("a lone surrogate", NotJson, lambda app: door(app).enqueue(the(app), "p\ud800")),
-    ("too deep", NotJson, lambda app: door(app).enqueue(the(app), "p", extra=nested(40))),
-    ("over 256 KB", PayloadInvalid, lambda app: door(app).enqueue(the(app), "p" * 300_000)),
-    ("an unknown definition", UnknownDefinition, lambda app: door(app).enqueue_key("count_siz", {})),
-    ("by key, a field is missing", PayloadInvalid, lambda app: door(app).enqueue_key("count_size", {})),
-    ("no definition at all", InvalidInput, lambda app: door(app).enqueue(count_size, "p")),
+    ("an argument is missing", PayloadInvalid, lambda app: handle(app).enqueue(the(app))),
+    ("an argument is unknown", PayloadInvalid, lambda app: handle(app).enqueue(the(app), "p", pth="/")),
+    ("an argument is of the wrong type", PayloadInvalid, lambda app: handle(app).enqueue(the(app), 5)),
+    ("an object", NotJson, lambda app: handle(app).enqueue(the(app), "p", extra=object())),
+    ("a datetime in a dict", NotJson, lambda app: handle(app).enqueue(the(app), "p", extra={"at": datetime.now()})),
+    ("NaN", NotJson, lambda app: handle(app).enqueue(the(app), "p", extra=float("nan"))),
+    ("NUL", NotJson, lambda app: handle(app).enqueue(the(app), "p\0")),
+    ("a lone surrogate", NotJson, lambda app: handle(app).enqueue(the(app), "p\ud800")),
+    ("too deep", NotJson, lambda app: handle(app).enqueue(the(app), "p", extra=nested(40))),
+    ("over 256 KB", PayloadInvalid, lambda app: handle(app).enqueue(the(app), "p" * 300_000)),
+    ("an unknown definition", UnknownDefinition, lambda app: handle(app).enqueue_key("count_siz", {})),
+    ("by key, a field is missing", PayloadInvalid, lambda app: handle(app).enqueue_key("count_size", {})),
+    ("no definition at all", InvalidInput, lambda app: handle(app).enqueue(count_size, "p")),
     ("a bad tenant id", InvalidInput, lambda app: app.tenant(" acme").enqueue(the(app), "p")),
     ("too long a tenant id", InvalidInput, lambda app: app.tenant("a" * 101).enqueue(the(app), "p")),
-    ("a delay that is none", InvalidInput, lambda app: door(app).options(delay="soon").enqueue(the(app), "p")),
-    ("a delay in the past", InvalidInput, lambda app: door(app).options(delay=-timedelta(1)).enqueue(the(app), "p")),
-    ("a naive moment", InvalidInput, lambda app: door(app).options(at=datetime(2030, 1, 1)).enqueue(the(app), "p")),
-    ("a priority beyond", InvalidInput, lambda app: door(app).options(priority=40_000).enqueue(the(app), "p")),
-    ("an id that is none", InvalidInput, lambda app: door(app).options(id="seven").enqueue(the(app), "p")),
-    ("a key too long", InvalidInput, lambda app: door(app).options(dedupe_key="k" * 1001).enqueue(the(app), "p")),
-    ("one of many", NotJson, lambda app: door(app).enqueue_many([the(app).bind("p"), the(app).bind("p\0")])),
+    ("a delay that is none", InvalidInput, lambda app: handle(app).options(delay="soon").enqueue(the(app), "p")),
+    (
+        "a delay in the past",
+        InvalidInput,
+        lambda app: handle(app).options(delay=-timedelta(1)).enqueue(the(app), "p"),
+    ),
+    ("a naive moment", InvalidInput, lambda app: handle(app).options(at=datetime(2030, 1, 1)).enqueue(the(app), "p")),
+    ("a priority beyond", InvalidInput, lambda app: handle(app).options(priority=40_000).enqueue(the(app), "p")),
+    ("an id that is none", InvalidInput, lambda app: handle(app).options(id="seven").enqueue(the(app), "p")),
+    ("a key too long", InvalidInput, lambda app: handle(app).options(dedupe_key="k" * 1001).enqueue(the(app), "p")),
+    ("one of many", NotJson, lambda app: handle(app).enqueue_many([the(app).bind("p"), the(app).bind("p\0")])),
 ]
 
 
-def door(app: Leasehold) -> Any:
+def handle(app: Leasehold) -> Any:
     return app.tenant("acme")
 
 
@@ -342,16 +348,16 @@ def test_a_scheduled_job_can_be_made_due(app: Leasehold) -> None:
 # ------------------------------------------------------------------------------------------------------- wrong types
 
 WRONG: list[tuple[str, Enqueue]] = [
-    ("a list as delay", lambda app: door(app).options(delay=[300])),
-    ("a text as moment", lambda app: door(app).options(at="2030-01-01")),
-    ("a text as priority", lambda app: door(app).options(priority="10")),
-    ("a number as correlation id", lambda app: door(app).options(correlation_id=5)),
-    ("a text as dedupe mode", lambda app: door(app).options(dedupe="while_active")),
-    ("delay and moment", lambda app: door(app).options(delay="5m", at=datetime.now(UTC))),
+    ("a list as delay", lambda app: handle(app).options(delay=[300])),
+    ("a text as moment", lambda app: handle(app).options(at="2030-01-01")),
+    ("a text as priority", lambda app: handle(app).options(priority="10")),
+    ("a number as correlation id", lambda app: handle(app).options(correlation_id=5)),
+    ("a text as dedupe mode", lambda app: handle(app).options(dedupe="while_active")),
+    ("delay and moment", lambda app: handle(app).options(delay="5m", at=datetime.now(UTC))),
     ("None as tenant", lambda app: app.tenant(None)),  # type: ignore[arg-type]
-    ("a number as job id", lambda app: door(app).get(5)),
-    ("a list as payload", lambda app: door(app).enqueue_key("count_size", ["p"])),
-    ("one id for two jobs", lambda app: door(app).options(id=str(uuid4())).enqueue_many([the(app).bind("p")] * 2)),
+    ("a number as job id", lambda app: handle(app).get(5)),
+    ("a list as payload", lambda app: handle(app).enqueue_key("count_size", ["p"])),
+    ("one id for two jobs", lambda app: handle(app).options(id=str(uuid4())).enqueue_many([the(app).bind("p")] * 2)),
 ]
 
 
@@ -377,9 +383,9 @@ def test_an_option_of_a_wrong_type_is_refused_when_it_is_registered(what: str, o
 
 
 def test_a_uuid_is_fine_as_tenant_and_as_job_id(app: Leasehold) -> None:
-    door = app.tenant(UUID(int=7))
-    placed = door.options(id=uuid4()).enqueue(app.job(count_size), "p")
-    assert door.get(UUID(placed.id)).tenant == str(UUID(int=7))
+    handle = app.tenant(UUID(int=7))
+    placed = handle.options(id=uuid4()).enqueue(app.job(count_size), "p")
+    assert handle.get(UUID(placed.id)).tenant == str(UUID(int=7))
 
 
 def test_options_said_one_after_the_other_add_up(app: Leasehold) -> None:
@@ -404,7 +410,7 @@ def test_a_generator_of_jobs_runs_where_its_caller_is(app: Leasehold) -> None:
     assert threads == {threading.current_thread()}
 
 
-def test_by_key_the_payload_is_the_whole_of_it_and_defaults_are_filled_in(app: Leasehold) -> None:
+def test_by_key_the_payload_gets_the_handlers_defaults(app: Leasehold) -> None:
     app.job(count_size)
     placed = app.tenant("acme").enqueue_key("count_size", {"provider_id": "p"})
     assert app.tenant("acme").get(placed.id).payload == {"provider_id": "p", "path": "/", "extra": None}

@@ -6,22 +6,24 @@ from typing import Any
 
 import typer
 
-from leasehold.app import Leasehold, Tenant
-from leasehold.cli import documents
-from leasehold.cli.ids import find_job
-from leasehold.cli.options import JobIds, Json, OfTenant, Schema, Url, ask, named
-from leasehold.cli.output import exit_code, explained, print_json, say_error, shown
+from leasehold.app import Leasehold
+from leasehold.cli.options import JobIds, Json, OfTenant, Schema, Url, ask, read_tenant
+from leasehold.cli.output import explain_errors, print_json, say_error, stdout
 from leasehold.cli.tables import show_line
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.model.job import JobId, TenantId
+from leasehold.operations import jobs, views
+from leasehold.operations.lookup import find_job
+from leasehold.operations.statuses import exit_code
+from leasehold.store import Store
 
-Act = Callable[[Tenant, JobId], Awaitable[str]]
+Action = Callable[[Store, TenantId, JobId], Awaitable[str]]
 
 
 def retry(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """Queue ended jobs again.
 
-    They keep their id and their history, and get all their tries anew.
+    They keep their id and their history, and get all their tries again.
     """
     _act_on(ids, tenant, url, schema, json, _retry)
 
@@ -31,7 +33,7 @@ def cancel(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema
 
     What waits is canceled at once; what runs is asked to stop.
     """
-    _act_on(ids, tenant, url, schema, json, _cancel)
+    _act_on(ids, tenant, url, schema, json, jobs.cancel)
 
 
 def run_now(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
@@ -42,27 +44,23 @@ def run_now(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schem
     _act_on(ids, tenant, url, schema, json, _run_now)
 
 
-async def _retry(door: Tenant, job: JobId) -> str:
-    await door.aretry(job)
+async def _retry(store: Store, tenant: TenantId, job: JobId) -> str:
+    await jobs.retry(store, tenant, job)
     return "queued"
 
 
-async def _cancel(door: Tenant, job: JobId) -> str:
-    return await door.acancel(job)
-
-
-async def _run_now(door: Tenant, job: JobId) -> str:
-    await door.arun_now(job)
+async def _run_now(store: Store, tenant: TenantId, job: JobId) -> str:
+    await jobs.run_now(store, tenant, job)
     return "due"
 
 
-# The answers, as people read them.
-_SPOKEN = {"queued": "queued again", "canceled": "canceled", "requested": "asked to stop", "due": "due now"}
+# Answers for people.
+_PHRASES = {"queued": "queued again", "canceled": "canceled", "requested": "asked to stop", "due": "due now"}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of one of the jobs that were named."""
+    """The result of the action on one of the named jobs."""
 
     id: str
     tenant: TenantId | None = None
@@ -75,23 +73,25 @@ class Answer:
 
     def document(self) -> dict[str, Any]:
         if self.error:
-            return {"id": self.id} | documents.error(self.error)
+            return {"id": self.id} | views.error(self.error)
         return {"id": self.id, "tenant": self.tenant, "answer": self.answer}
 
 
 def _act_on(
-    ids: Sequence[str], tenant: str | None, url: str | None, schema: str | None, json: bool, act: Act
+    ids: Sequence[str], tenant: str | None, url: str | None, schema: str | None, json: bool, act: Action
 ) -> None:
-    """Each job gets its answer, whatever became of the others; the worst one is the exit code."""
-    with explained(json):
-        whose = named(tenant)
-        answers = ask(url, schema, lambda app: _answers(app, ids, whose, act, json))
+    """Acts on each job, even if another one was refused; the highest exit code counts."""
+    with explain_errors(json):
+        owner = read_tenant(tenant)
+        answers = ask(url, schema, lambda app: _answers(app, ids, owner, act, json))
         if json:
             print_json([answer.document() for answer in answers])
     raise typer.Exit(max(answer.code for answer in answers))
 
 
-async def _answers(app: Leasehold, ids: Sequence[str], tenant: TenantId | None, act: Act, json: bool) -> list[Answer]:
+async def _answers(
+    app: Leasehold, ids: Sequence[str], tenant: TenantId | None, act: Action, json: bool
+) -> list[Answer]:
     answers = []
     for text in ids:
         answers.append(await _answer(app, text, tenant, act))
@@ -101,10 +101,10 @@ async def _answers(app: Leasehold, ids: Sequence[str], tenant: TenantId | None, 
     return answers
 
 
-async def _answer(app: Leasehold, text: str, tenant: TenantId | None, act: Act) -> Answer:
+async def _answer(app: Leasehold, text: str, tenant: TenantId | None, act: Action) -> Answer:
     try:
         address = await find_job(app.store, text, tenant)
-        return Answer(address.job, address.tenant, await act(Tenant(address.tenant, app), address.job))
+        return Answer(address.job, address.tenant, await act(app.store, address.tenant, address.job))
     except LeaseholdError as error:
         return Answer(text, error=error)
 
@@ -113,4 +113,4 @@ def _show(answer: Answer, json: bool) -> None:
     if answer.error:
         say_error(answer.error)
     elif answer.answer and not json:
-        show_line(shown, f"✓ {answer.id}  {_SPOKEN[answer.answer]}")
+        show_line(stdout, f"✓ {answer.id}  {_PHRASES[answer.answer]}")

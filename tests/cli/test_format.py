@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from leasehold.cli.words import ago, counted, error_of, first_line, printable, relative, short, span, tries, why
+from leasehold.cli.format import ago, relative, short, tries
 from leasehold.model.job import JobId, JobRecord, Source, TenantId
 from leasehold.model.status import Status
+from leasehold.operations.views import counted, error_of, first_line, printable, span, why
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 JOB = JobRecord(
@@ -104,7 +105,7 @@ def test_an_error_is_its_code_and_its_message_as_far_as_known() -> None:
     assert error_of(None, None) == ""
 
 
-def test_of_a_long_message_the_first_line_is_shown_and_that_there_is_more() -> None:
+def test_a_long_message_is_shortened_to_its_first_line() -> None:
     assert first_line("no answer\nTraceback …\n") == "no answer …"
     assert first_line("no answer\n") == "no answer"
 

@@ -1,12 +1,12 @@
-"""Which job is meant."""
+"""Finding a job by its id, or by the end of it."""
 
 import pytest
 from tests.store.bench import ACME, OTHER, UNKNOWN_ID, Bench
 
-from leasehold.cli import ids
-from leasehold.cli.ids import Address, find_job
 from leasehold.errors import InvalidInput, UnknownJob
 from leasehold.model.job import JobId, NewJob, tenant_id
+from leasehold.operations import lookup
+from leasehold.operations.lookup import Address, find_job
 from leasehold.store import Store
 
 TWINS = (JobId("01890a5d-ac96-774b-bcce-b302099a8057"), JobId("01890a5d-ac96-774b-bcce-c402099a8057"))
@@ -55,8 +55,8 @@ async def test_an_end_is_looked_for_in_the_tenant_that_is_named(bench: Bench) ->
 
 
 async def test_an_end_is_looked_for_among_the_newest_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "NEWEST", 4)
-    monkeypatch.setattr(ids, "AT_ONCE", 2)
+    monkeypatch.setattr(lookup, "NEWEST", 4)
+    monkeypatch.setattr(lookup, "AT_ONCE", 2)
     old, *newer = [await bench.enqueue() for _ in range(5)]
     assert await find_job(bench.store, newer[0][-12:], None) == Address(ACME, newer[0])
     with pytest.raises(UnknownJob):
@@ -65,6 +65,6 @@ async def test_an_end_is_looked_for_among_the_newest_only(bench: Bench, monkeypa
 
 @pytest.mark.parametrize("text", ["", "abc", "report", "xyzw", "0" * 36, "b302 099a"])
 async def test_what_is_no_id_is_refused(store: Store, text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no job id") as refused:
+    with pytest.raises(InvalidInput, match="is not a job id") as refused:
         await find_job(store, text, None)
     assert not isinstance(refused.value, UnknownJob)

@@ -7,9 +7,9 @@ import pytest
 from tests.cli.terminal import NOWHERE, CommandLine
 from tests.store.bench import DAY, Bench, all_jobs
 
-from leasehold.cli import operate
 from leasehold.engine import Finding, Severity
 from leasehold.engines.postgres.engine import PostgresEngine
+from leasehold.operations import admin
 from leasehold.store import Subscription, WorkerFacts
 
 
@@ -61,7 +61,7 @@ async def ended_long_ago(bench: Bench, count: int) -> None:
 async def test_prune_deletes_in_batches_until_none_is_left(
     leasehold: CommandLine, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operate, "IN_A_BATCH", 2)
+    monkeypatch.setattr(admin, "PRUNED_AT_ONCE", 2)
     await ended_long_ago(bench, 5)
     kept = await bench.enqueue()
     done = await leasehold("prune")

@@ -14,15 +14,15 @@ PAUSE = 5.0
 
 
 @asynccontextmanager
-async def working(make: Callable[[], Worker]) -> AsyncIterator[None]:
-    """Works while the block lasts, then drains. One that can't even begin raises; later there is nobody to raise to.
+async def run_in_process(make: Callable[[], Worker]) -> AsyncIterator[None]:
+    """Runs a worker for the length of the block, then drains it. Raises if the first worker can't start.
 
-    No supervisor would start the process again, so a worker that dies is begun again here. One that ends because too
-    many of its handlers are stuck is not: a new one would count from 0, while their threads stay in this process.
+    No supervisor would start the process again, so a worker that dies is replaced here. A worker that ends because
+    too many of its handlers are stuck is not: a new one would count from 0, while their threads stay in this process.
     """
-    resident = _Resident(make)
-    running = asyncio.create_task(resident.run(), name="leasehold worker")
-    joined = asyncio.create_task(resident.joined.wait())
+    worker = _InProcessWorker(make)
+    running = asyncio.create_task(worker.run(), name="leasehold worker")
+    joined = asyncio.create_task(worker.joined.wait())
     try:
         await asyncio.wait([running, joined], return_when=asyncio.FIRST_COMPLETED)
         if running.done():
@@ -30,13 +30,13 @@ async def working(make: Callable[[], Worker]) -> AsyncIterator[None]:
         yield
     finally:
         joined.cancel()
-        resident.stop()
+        worker.stop()
         await asyncio.wait([running])
         if not running.cancelled() and running.exception() is not None:
             log.debug("the worker ended with %r", running.exception())
 
 
-class _Resident:
+class _InProcessWorker:
     def __init__(self, make: Callable[[], Worker]) -> None:
         self._make = make
         self._worker = make()

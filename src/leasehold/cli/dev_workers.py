@@ -1,4 +1,4 @@
-"""The worker processes of `leasehold dev`: kept at their number, listened to, and never left behind."""
+"""The worker processes of `leasehold dev`: restarts those that die, reads their events, ends them all."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from leasehold.cli.news import Topic
-from leasehold.cli.output import said
+from leasehold.cli.output import stderr
 from leasehold.runtime.process import SAME_SIGNAL
 from leasehold.runtime.supervise import cancel_all, wait_for_first
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, WorkerJoined
@@ -27,8 +27,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
-class Member:
-    """One worker process. Its events come from its stdout; its stdin ends when we do, and it ends with that."""
+class DevWorker:
+    """One worker process. Its stdout carries its events; its stdin closes when this process ends, which ends it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -40,11 +40,11 @@ class Member:
         self.killed = False
         self._told_to_stop = float("-inf")
 
-    async def live(self, hear: Callable[[Event], None]) -> int:
-        """Passes its events on until it has ended; returns its exit code."""
-        events = asyncio.create_task(self._events(hear))
+    async def live(self, observe: Callable[[Event], None]) -> int:
+        """Passes events on until the process has ended; returns its exit code."""
+        events = asyncio.create_task(self._events(observe))
         code = await self._ended()
-        # What it started may still hold its stdout, for as long as it likes.
+        # Processes that it started may hold its stdout for as long as they like.
         await asyncio.wait([events], timeout=LAST_EVENTS)
         await cancel_all([events])
         assert self._process.stdin is not None
@@ -57,7 +57,7 @@ class Member:
         self._process.kill()
 
     def stop(self) -> None:
-        """Lets it drain. A second call ends its grace, as soon as it would take that for a second one."""
+        """Makes it drain. A second call ends its grace, late enough to count as a second signal."""
         loop = asyncio.get_running_loop()
         wait = max(0.0, self._told_to_stop + 1.1 * SAME_SIGNAL - monotonic())
         self._told_to_stop = monotonic() + wait
@@ -69,13 +69,13 @@ class Member:
 
         def wait() -> None:
             ended_with = self._process.wait()
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, and with it every waiting task
                 loop.call_soon_threadsafe(code.set_result, ended_with)
 
         threading.Thread(target=wait, name=f"leasehold-wait-{self.pid}", daemon=True).start()
         return await code
 
-    async def _events(self, hear: Callable[[Event], None]) -> None:
+    async def _events(self, observe: Callable[[Event], None]) -> None:
         stream = asyncio.StreamReader(limit=LONGEST_EVENT)
         pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(stream), self._process.stdout
@@ -85,10 +85,10 @@ class Member:
                 try:
                     event = _EVENTS.validate_json(line)
                 except ValidationError:
-                    said.print(line.decode(errors="replace").rstrip(), markup=False)
+                    stderr.print(line.decode(errors="replace").rstrip(), markup=False)
                     continue
                 self._follow(event)
-                hear(event)
+                observe(event)
         finally:
             pipe.close()
 
@@ -102,36 +102,36 @@ class Member:
                 self.running.discard((event.tenant, event.job, event.attempt))
 
 
-class Crew:
-    """So many workers of one command; who dies is replaced, unless it never got as far as joining."""
+class DevWorkers:
+    """Workers of one command. A worker that dies is replaced, unless it never joined."""
 
     def __init__(
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
         size: int,
-        hear: Callable[[Event], None],
+        observe: Callable[[Event], None],
         say: Callable[[Topic, str], None],
     ) -> None:
         self._command = command
         self._environment = environment
         self._size = size
-        self._hear = hear
+        self._observe = observe
         self._say = say
-        self._members: dict[int, Member] = {}
+        self._running_workers: dict[int, DevWorker] = {}
         self._places: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
     async def start(self) -> WorkerJoined | None:
-        """The first one's word, once all have joined. None: they can't, and have said why."""
+        """Returns the join event of the first worker once all have joined; None if one could not start."""
         joined = await self._take(0)
         if joined is not None:
             await asyncio.gather(*(self._take(place) for place in range(1, self._size)))
         return joined
 
     def kill_one(self) -> tuple[int, int] | None:
-        """By kill -9, one that is busy if any is. Its pid and how many jobs it was running; None: there is none."""
-        joined = [member for member in self._members.values() if member.joined.done() and not member.killed]
+        """Kills one worker by kill -9, a busy one if there is one. Returns its pid and its number of running jobs."""
+        joined = [member for member in self._running_workers.values() if member.joined.done() and not member.killed]
         if not joined or self._stopping.is_set():
             return None
         victim = choice([member for member in joined if member.running] or joined)
@@ -140,25 +140,25 @@ class Crew:
 
     @property
     def is_alive(self) -> bool:
-        return bool(self._members)
+        return bool(self._running_workers)
 
     def kill(self) -> None:
-        """Ends all of them now, by kill -9; none is begun again."""
+        """Ends all workers now, by kill -9; none is replaced."""
         self._stopping.set()
-        for member in self._members.values():
+        for member in self._running_workers.values():
             member.kill()
 
     def tell_to_stop(self) -> None:
         self._stopping.set()
-        for member in self._members.values():
+        for member in self._running_workers.values():
             member.stop()
 
     async def stop(self) -> None:
-        """Returns when all have ended; what has not after a while is killed."""
+        """Returns when all workers have ended; kills those that have not after 25 s."""
         self.tell_to_stop()
         if self._places:
             await asyncio.wait(self._places, timeout=STOP_LIMIT)
-        for member in self._members.values():
+        for member in self._running_workers.values():
             self._say(Topic.ENDED, f"worker {member.pid} did not stop within {STOP_LIMIT:g} s and was killed")
             member.kill()
         await asyncio.gather(*self._places)
@@ -170,16 +170,16 @@ class Crew:
         await wait_for_first(asyncio.shield(member.joined), asyncio.shield(tending))
         return None if member.joined.cancelled() or not member.joined.done() else member.joined.result()
 
-    def _begin(self, place: int) -> Member:
-        self._members[place] = Member(self._command, self._environment)
-        return self._members[place]
+    def _begin(self, place: int) -> DevWorker:
+        self._running_workers[place] = DevWorker(self._command, self._environment)
+        return self._running_workers[place]
 
-    async def _tend(self, place: int, member: Member) -> None:
+    async def _tend(self, place: int, member: DevWorker) -> None:
         pause = FIRST_PAUSE
         while True:
             began = monotonic()
-            code = await member.live(self._hear)
-            del self._members[place]
+            code = await member.live(self._observe)
+            del self._running_workers[place]
             if not member.killed and not self._stopping.is_set():
                 if member.joined.cancelled():
                     self._say(Topic.BROKEN, f"a worker could not start (exit code {code}), as it said above")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from leasehold.cli.states import WAITING, as_filters, read_states
 from leasehold.errors import InvalidInput
 from leasehold.model.status import DisplayState, Status
+from leasehold.operations.lookup import WAITING, as_filters, read_states
 
 READY, SCHEDULED, RETRYING = DisplayState.READY, DisplayState.SCHEDULED, DisplayState.RETRYING
 
@@ -35,7 +35,7 @@ def test_states_add_up() -> None:
 
 
 def test_what_is_no_state_is_refused_with_the_nearest() -> None:
-    with pytest.raises(InvalidInput, match=r"'runing' is no state\. Did you mean \"running\"\? .* There are: "):
+    with pytest.raises(InvalidInput, match=r"'runing' is not a state\. Did you mean \"running\"\? .* There are: "):
         read_states(["runing"])
 
 

@@ -1,0 +1,280 @@
+"""Leasehold, the app that a user creates: registers jobs, opens stores, makes tenant handles and workers."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from leasehold.app.app_store import AppStore, EnqueueStrategy, has_running_loop
+from leasehold.app.database_settings import DatabaseSettings, SettingValue
+from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of_function
+from leasehold.app.enqueued import Enqueued
+from leasehold.app.in_process_worker import run_in_process
+from leasehold.app.registry import Registry, definition_of
+from leasehold.app.tenant import Tenant
+from leasehold.config import VERSION, Settings
+from leasehold.errors import BlockingCall, InvalidInput, NoTenant, UnusableHandler
+from leasehold.model.backoff import Backoff, Preset
+from leasehold.model.definition import Retention
+from leasehold.model.duration import Duration, read_duration
+from leasehold.model.job import tenant_id
+from leasehold.store import Store
+from leasehold.telemetry import Observer, nobody
+from leasehold.worker import Job, Ticked, Worker, WorkerSettings, tick
+from leasehold.worker.handlers import Call
+
+log = logging.getLogger("leasehold")
+
+M = TypeVar("M", bound=BaseModel)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Decorator(Protocol):
+    """The decorator that `@app.job(…)` returns. The overload for coroutines comes first: their result is awaited."""
+
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Job, P], Coroutine[Any, Any, R]], /
+    ) -> TypedDefinition[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Job, P], R], /) -> TypedDefinition[P, R]: ...
+
+
+class Leasehold:
+    """An app: its jobs, its database, its tenants.
+
+        app = Leasehold()
+
+        @app.job(timeout="10m", max_attempts=5)
+        async def sync_folder(job: Job, provider_id: str, path: str = "/") -> int: ...
+
+        app.tenant("acme").enqueue(sync_folder, provider_id="p_9")
+
+    The database is `url`, or LEASEHOLD_URL, or else an embedded Postgres in `.leasehold/` that is started, migrated
+    and stopped by itself. Nothing is opened before it is needed; a function as `url` is asked then. An app with
+    one tenant says `Leasehold(tenant="default")` and enqueues by `app.enqueue(…)`.
+    """
+
+    # Whether its tenant handles enqueue on connections of a framework, independent of this app's URL.
+    uses_callers_connections: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        url: SettingValue | None = None,
+        *,
+        schema: SettingValue | None = None,
+        tenant: str | None = None,
+        home: Path | str | None = None,
+    ) -> None:
+        self._registry = Registry()
+        self.handlers = self._registry.handlers
+        self._tenant = None if tenant is None else tenant_id(tenant)
+        self._database = DatabaseSettings()
+        self._database.configure(url, schema, home)
+        self._store = AppStore(self._database, self._registry)
+
+    def configure(self, *, url: str | None = None, schema: str | None = None, home: Path | str | None = None) -> None:
+        """Sets the database; wins over earlier settings and over the environment. Not while the app is open."""
+        self._require_closed()
+        self._database.configure(url, schema, home)
+        self._store.close()
+
+    @contextmanager
+    def override(
+        self, *, url: str | None = None, schema: str | None = None, enqueue: EnqueueStrategy | None = None
+    ) -> Iterator[None]:
+        """Uses another database, or acts after each enqueue, for the length of the block. For tests.
+
+        A URL or schema can't be overridden while the app is open. Values that are not given stay as they are.
+        """
+        before = self._store.strategy
+        with ExitStack() as stack:
+            if url is not None or schema is not None:
+                self._require_closed()
+                stack.enter_context(self._database.override(url, schema))
+                stack.callback(self._store.close)
+                self._store.close()
+            self._store.strategy = before if enqueue is None else enqueue
+            try:
+                yield
+            finally:
+                self._store.strategy = before
+
+    def _require_closed(self) -> None:
+        if self._store.is_open:
+            raise InvalidInput(
+                "the app is open, and would go on with what it was opened with. Nothing was changed.",
+                fix="Configure it before: async with app.open(): …",
+            )
+
+    @property
+    def settings(self) -> Settings:
+        return self._database.settings
+
+    # -------------------------------------------------------------------------------------------------------- define
+
+    @overload
+    def job(self, handler: Callable[Concatenate[Job, P], Coroutine[Any, Any, R]], /) -> TypedDefinition[P, R]: ...
+    @overload
+    def job(self, handler: Callable[Concatenate[Job, P], R], /) -> TypedDefinition[P, R]: ...
+    @overload
+    def job(
+        self,
+        handler: None = None,
+        /,
+        *,
+        key: str | None = None,
+        timeout: Duration = ...,
+        max_attempts: int = ...,
+        backoff: Backoff | Preset = ...,
+        priority: int = ...,
+        retention: Retention = ...,
+        on_exhausted: Literal["dead_letter", "failed"] = ...,
+        description: str = ...,
+    ) -> Decorator: ...
+    def job(self, handler: Callable[..., Any] | None = None, /, *, key: str | None = None, **options: Any) -> Any:
+        """Makes a function a job. Its key is its name, unless given; its arguments are those after the job.
+
+        timeout       how long one try may take, as in "10m"; default 1 hour
+        max_attempts  how many tries a job has, the first included; default 5
+        backoff       how long a failed job waits: Exponential() or Steps(); default 5 s, doubled up to 1 h, jittered.
+                      A preset (OUTBOX, SCHEDULED, SMALL_TEAM) also sets max_attempts, unless that is given
+        priority      lower runs first; default 100
+        retention     how long ended jobs are kept; default 30 days, dead letters and failed jobs for ever
+        on_exhausted  "dead_letter" or "failed": the status of a job when its tries are used up
+        description   for people; default the first paragraph of its docstring
+        """
+
+        def decorate(handler: Callable[..., Any]) -> TypedDefinition[Any, Any]:
+            name = getattr(handler, "__name__", None) if key is None else key
+            if name is None or name == "<lambda>" or not callable(handler):
+                raise UnusableHandler(
+                    f"{handler!r} is not a function with a name of its own. Nothing was registered.",
+                    fix='Write @app.job above a function; or give it a key, as in @app.job(key="sync-folder").',
+                )
+            definition = of_function(definition_of(name, options), handler)
+            self._registry.add(definition, self._wrap)
+            return definition
+
+        return decorate if handler is None else decorate(handler)
+
+    def add(self, key: str, handler: type[ClassHandler[M]], **options: Any) -> TypedDefinition[[M], Any]:
+        """Registers a handler class, with `payload_model()` and `handle(payload)`. Options are those of `job`."""
+        definition = of_class(definition_of(key, options), handler)
+        self._registry.add(definition, self._wrap)
+        return definition
+
+    def definition(self, key: str) -> TypedDefinition[..., Any] | None:
+        """Returns the definition that this app has registered under the key."""
+        return self._registry.get(key)
+
+    def _wrap(self, call: Call) -> Call:
+        """Returns the function that workers call for a handler. Frameworks act before and after each call."""
+        return call
+
+    # ------------------------------------------------------------------------------------------------------- enqueue
+
+    def tenant(self, tenant: str | UUID) -> Tenant:
+        """Returns a tenant handle. The tenant itself is created at its first enqueue."""
+        return Tenant(tenant_id(tenant), self._store)
+
+    def enqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
+        """Enqueues for the only tenant of the app, `Leasehold(tenant="default")`; like `tenant(…).enqueue`."""
+        return self._only_tenant("enqueue").enqueue(definition, *args, **kwargs)
+
+    async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
+        return await self._only_tenant("aenqueue").aenqueue(definition, *args, **kwargs)
+
+    def _only_tenant(self, verb: str) -> Tenant:
+        if self._tenant is None:
+            raise NoTenant(
+                f"app.{verb}(…) needs a tenant. Nothing was enqueued.",
+                fix=f'Write app.tenant("acme").{verb}(…); an app with one tenant says Leasehold(tenant="default").',
+            )
+        return Tenant(self._tenant, self._store)
+
+    # ---------------------------------------------------------------------------------------------------------- open
+
+    @asynccontextmanager
+    async def open(self, *, worker: bool | WorkerSettings = False) -> AsyncIterator["Leasehold"]:
+        """Opens the app on this event loop for the length of the block; with `worker`, it runs jobs here too.
+
+        Tenant handles also work without it, on a thread of their own. At the end of the block the worker drains:
+        running jobs have their grace to end, the rest is given back and uses no try.
+        """
+        async with AsyncExitStack() as stack:
+            opened = await stack.enter_async_context(self._store.use_here())
+            if worker:
+                if not self.settings.url:
+                    log.info(
+                        "LEASEHOLD_URL is not set: this worker runs the jobs of %s", self.settings.home.resolve()
+                    )
+                make = partial(self._make_worker, worker, opened.url)
+                await stack.enter_async_context(run_in_process(make))
+            yield self
+
+    def tick(self, max_jobs: int = 100, max_seconds: Duration = 10.0, *, slots: int = 10) -> Ticked:
+        """Runs due jobs, here and now, and returns: for a cron, a serverless function or a test.
+
+        Reclaims the jobs of dead workers; then runs up to `max_jobs`, `slots` at once, jobs that become due meanwhile
+        included. After `max_seconds` it claims nothing more; running jobs are stopped and given back, which uses no
+        try and takes a moment (a coroutine may clean up for up to 5 s). A handler in a thread can't be stopped: it
+        goes on without effect while another worker may run its job. Any number of processes may tick at once, beside
+        workers or without them. If a process is killed in the middle, others get its jobs after 15 s.
+        """
+        if has_running_loop():
+            raise BlockingCall(
+                "this call would block the event loop that runs in this thread. Nothing was run.",
+                fix="Await its twin: await app.atick(…)",
+            )
+        return asyncio.run(self.atick(max_jobs, max_seconds, slots=slots))
+
+    async def atick(self, max_jobs: int = 100, max_seconds: Duration = 10.0, *, slots: int = 10) -> Ticked:
+        settings, seconds = replace(self.worker_settings(), slots=slots), read_duration(max_seconds).total_seconds()
+        async with self.open():
+            opened = self._store.here
+            again = partial(self._database.open_at, opened.url)
+            return await tick(opened.store, again, self.handlers, settings, max_jobs, seconds)
+
+    @property
+    def store(self) -> Store:
+        """The open store, on the loop of `open()`: everything that administrators can do."""
+        return self._store.here.store
+
+    def database(self) -> AbstractContextManager[str]:
+        """Yields the database's URL. An embedded one runs, its schema up to date, for the length of the block."""
+        return self._database.database()
+
+    def close(self) -> None:
+        """Closes the store of blocking calls; the next call opens it again. The end of the process closes it, too."""
+        self._store.close()
+
+    def worker_settings(self) -> WorkerSettings:
+        settings = self.settings
+        return WorkerSettings(notify=settings.notify, fallback=settings.fallback, version=VERSION)
+
+    def make_worker(self, url: str, settings: WorkerSettings, observe: Observer = nobody) -> Worker:
+        """Makes a worker for a process of its own, on whose loop the app is open for its handlers."""
+
+        async def open_and_lend() -> Store:
+            store = await self._database.open_at(url)
+            self._store.lend(store, url)
+            return store
+
+        return Worker(open_and_lend, self.handlers, settings, observe)
+
+    def _make_worker(self, how: bool | WorkerSettings, url: str) -> Worker:
+        """Combines the settings of the worker with those of the environment."""
+        own = self.worker_settings()
+        if isinstance(how, WorkerSettings):
+            notify, fallback = how.notify and own.notify, how.fallback or own.fallback
+            own = replace(how, notify=notify, fallback=fallback, version=how.version or own.version)
+        return Worker(partial(self._database.open_at, url), self.handlers, own)

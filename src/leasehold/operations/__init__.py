@@ -1,0 +1,10 @@
+"""Verbs and views, once for the command line, the HTTP API, the console and the app.
+
+jobs      reads and changes the jobs of a tenant
+enqueue   validates jobs, pins their versions and places them
+catalog   definitions and their versions in the database
+admin     definitions, limits, pauses, tenants, workers, prune
+lookup    finds a job by its id or the end of it; lists jobs by state
+views     records as JSON documents and as phrases for people
+statuses  exit code and HTTP status of each error
+"""

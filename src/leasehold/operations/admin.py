@@ -1,0 +1,101 @@
+"""Everything that no tenant may do: definitions, limits, pauses, tenants, workers, pruning."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from leasehold.model.definition import Change, Definition, Registered, differences, no_such_definition
+from leasehold.model.job import TenantId, tenant_id
+from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.store import Administration, Fleet, ScopeRecord, WorkerRecord
+
+PRUNED_AT_ONCE = 1000
+
+
+async def definitions(store: Administration) -> Sequence[Registered]:
+    return await store.definitions()
+
+
+async def definition(store: Administration, key: str) -> Registered:
+    """Returns the current version of a definition. Raises UnknownDefinition."""
+    known = {registered.definition.key: registered for registered in await store.definitions()}
+    if key not in known:
+        raise no_such_definition(key, tuple(known))
+    return known[key]
+
+
+async def set_active(store: Administration, key: str, active: bool) -> Registered:
+    """Lets a definition take new jobs, or stops it. Raises UnknownDefinition."""
+    await definition(store, key)
+    await store.activate(key, active)
+    return await definition(store, key)
+
+
+async def sync(store: Administration, found: Sequence[Definition], *, dry_run: bool) -> Sequence[Change]:
+    """Registers the definitions of the code; with `dry_run`, only returns the changes."""
+    return planned(found, await store.definitions()) if dry_run else await store.sync_definitions(found)
+
+
+def planned(found: Sequence[Definition], known: Sequence[Registered]) -> list[Change]:
+    """Returns the changes of a sync; versions are those that are current before it, 0 for a new definition."""
+    before = {registered.definition.key: registered for registered in known}
+    return [
+        Change(each.key, before[each.key].version, differences(before[each.key].definition, each), created=False)
+        if each.key in before
+        else Change(each.key, 0, {}, created=True)
+        for each in found
+    ]
+
+
+def scope_of(kind: ScopeKind, key: str) -> Scope:
+    """Makes a scope to be limited or paused. Refuses a tenant id that no tenant can have.
+
+    Scope itself takes any key, since a stored one is read as it is.
+    """
+    return Scope(kind, tenant_id(key) if kind is ScopeKind.TENANT else key)
+
+
+async def scopes(store: Administration) -> Sequence[ScopeRecord]:
+    """Returns the tenants and definitions that have a limit or a pause."""
+    return await store.scopes()
+
+
+async def limit(store: Administration, scope: Scope, max_running: int | None) -> None:
+    """Limits how many jobs of a scope run at once; None lifts the limit."""
+    await store.limit(scope, Limits(max_running=max_running))
+
+
+async def pause(store: Administration, scope: Scope, why: str, length: timedelta | None) -> None:
+    """Pauses a scope, for so long by the engine's clock, or until it is resumed."""
+    until = None if length is None else await store.now() + length
+    await store.pause(scope, Pause(why, until))
+
+
+async def resume(store: Administration, scope: Scope) -> None:
+    await store.pause(scope, None)
+
+
+async def tenants(store: Administration, limit: int) -> Sequence[TenantId]:
+    return await store.tenants(limit)
+
+
+async def change_tenants(store: Administration, new: TenantId | None, strict: bool | None) -> bool:
+    """Turns strict tenants on or off, and registers a tenant; None skips it. Returns whether the tenant is new."""
+    if strict is not None:
+        await store.set_strict_tenants(strict)
+    return new is not None and await store.add_tenant(new)
+
+
+async def workers(store: Fleet) -> Sequence[WorkerRecord]:
+    return await store.workers()
+
+
+async def prune(store: Fleet, limit: int | None, tell: Callable[[int], None]) -> int:
+    """Deletes final jobs whose retention is over, in batches; returns how many. Calls `tell` after each batch."""
+    pruned = 0
+    while limit is None or pruned < limit:
+        batch = await store.prune(PRUNED_AT_ONCE if limit is None else min(PRUNED_AT_ONCE, limit - pruned))
+        if not batch:
+            break
+        pruned += batch
+        tell(pruned)
+    return pruned

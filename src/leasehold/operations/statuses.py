@@ -1,0 +1,53 @@
+"""The exit code and the HTTP status of each error, in one table."""
+
+from typing import NamedTuple
+
+from leasehold.errors import (
+    Conflict,
+    EmbeddedError,
+    InactiveDefinition,
+    InvalidInput,
+    JobFailed,
+    LeaseholdError,
+    ResultTimeout,
+    SchemaMismatch,
+    UnknownDefinition,
+    UnknownJob,
+    UnknownTenant,
+    Unreachable,
+)
+
+OK, FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 4
+SCHEMA_NOT_CURRENT, UNREACHABLE, TIMED_OUT, ENDED_BADLY, INTERRUPTED = 6, 7, 8, 9, 130
+
+
+class Statuses(NamedTuple):
+    """`exit_code` ends a command, `http` answers a request."""
+
+    exit_code: int
+    http: int
+
+
+# The first entry that fits counts, so subclasses stand before their parents.
+_STATUSES: dict[type[LeaseholdError], Statuses] = {
+    UnknownJob: Statuses(NOT_FOUND, 404),
+    UnknownDefinition: Statuses(NOT_FOUND, 404),
+    UnknownTenant: Statuses(NOT_FOUND, 404),
+    InactiveDefinition: Statuses(CONFLICT, 409),
+    InvalidInput: Statuses(USAGE, 422),
+    Conflict: Statuses(CONFLICT, 409),
+    JobFailed: Statuses(ENDED_BADLY, 409),
+    ResultTimeout: Statuses(TIMED_OUT, 504),
+    SchemaMismatch: Statuses(SCHEMA_NOT_CURRENT, 503),
+    Unreachable: Statuses(UNREACHABLE, 503),
+    EmbeddedError: Statuses(UNREACHABLE, 503),
+}
+_OTHERS = Statuses(FAILED, 500)
+
+
+def statuses_of(error: LeaseholdError) -> Statuses:
+    return next((statuses for kind, statuses in _STATUSES.items() if isinstance(error, kind)), _OTHERS)
+
+
+def exit_code(error: LeaseholdError) -> int:
+    return statuses_of(error).exit_code
