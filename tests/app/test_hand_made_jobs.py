@@ -127,7 +127,7 @@ def test_a_job_that_names_the_apps_version_fits_its_handler(newer: Leasehold) ->
 
 
 def test_a_job_that_names_a_version_nobody_has_is_refused(newer: Leasehold) -> None:
-    with pytest.raises(UnknownDefinition, match=r"there is no version 9 of 'theirs'"):
+    with pytest.raises(UnknownDefinition, match=r"version 9 of 'theirs' does not exist"):
         newer.tenant("acme").enqueue_many([hand_made({}, "theirs", version=9)])
 
 

@@ -1,7 +1,7 @@
 """Keeps the prose plain: every sentence names its subject.
 
-Reads docstrings, comments and texts of Python files, comments of SQL files, and Markdown pages without their code. A
-sentence must not start with a word that stands for an unnamed subject, and some words are not used at all.
+Reads docstrings, comments and texts of Python and SQL files, and Markdown pages without their code. A sentence
+must not start with a word that stands for an unnamed subject, and some words are not used at all.
 """
 
 import ast
@@ -46,6 +46,7 @@ START = re.compile(r"(?:\A|[.!?:;]\s+|\n\s*\n\s*|\n\s*(?:[-*#|]+|\d+\.)\s+)[\"'`
 NOT_USED = re.compile(r"\b(?:anew|whoever)\b|\bis no\b", re.IGNORECASE)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SQL_COMMENT = re.compile(r"--\s?(.*)$", re.MULTILINE)
+SQL_TEXT = re.compile(r"'((?:[^'\n]|'')* (?:[^'\n]|'')*)'")
 
 
 def files() -> Iterator[Path]:
@@ -63,6 +64,7 @@ def texts(file: Path) -> Iterator[str]:
         yield FENCED.sub("\n\n", content)
     elif file.suffix == ".sql":
         yield "\n".join(SQL_COMMENT.findall(content))
+        yield from SQL_TEXT.findall(SQL_COMMENT.sub("", content))
     else:
         yield from strings(ast.parse(content))
         yield from comments(content)

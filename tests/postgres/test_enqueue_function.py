@@ -129,7 +129,7 @@ async def test_a_role_of_an_app_needs_execute_and_nothing_else(bench: Bench, obs
 
 async def test_they_work_in_a_schema_of_any_name(database_url: str, observer: Raw) -> None:
     await migrate(database_url, "other")
-    with pytest.raises(asyncpg.PostgresError, match=r'LH-1002: there is no definition "report". Known: none'):
+    with pytest.raises(asyncpg.PostgresError, match=r'LH-1002: no definition has the key "report". Known: none'):
         await observer.fetch("select * from other.enqueue('acme', 'report', dedupe => 'always')")
 
 
@@ -281,7 +281,7 @@ async def test_a_lost_race_has_the_state_that_every_language_knows(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ("'acme', 'reprt'", "1002", r'no definition "reprt". Known: email, report'),
+        ("'acme', 'reprt'", "1002", r'no definition has the key "reprt". Known: email, report'),
         ("null, 'report'", "1000", "null is not a tenant id"),
         ("'acme', null", "1002", "no definition"),
         ("'acme', 'report', '[1]'", "1001", "payload: array is not an object"),

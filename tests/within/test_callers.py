@@ -112,7 +112,7 @@ async def test_an_inactive_definition_refuses_and_the_transaction_goes_on(
 
 async def test_a_definition_that_nobody_registered_is_named(observer: Raw, acme: Tenant) -> None:
     async with observer.transaction():
-        with pytest.raises(UnknownDefinition, match=r'no definition "reprt". Did you mean "report"\?'):
+        with pytest.raises(UnknownDefinition, match=r'no definition has the key "reprt". Did you mean "report"\?'):
             await acme.within(observer).aenqueue_key("reprt", {})
 
 

@@ -1246,7 +1246,7 @@ begin
     elsif bad.current is null then
         perform leasehold.refuse(
             'LH-1002',
-            format('there is no definition "%s". Known: %s. Nothing was enqueued.', left(bad.definition, 120),
+            format('no definition has the key "%s". Known: %s. Nothing was enqueued.', left(bad.definition, 120),
                 coalesce(
                 (select string_agg(d.key, ', ' order by d.key)
                  from (select key from leasehold.definitions order by key limit 5) d), 'none')),
@@ -1258,7 +1258,7 @@ begin
     else
         perform leasehold.refuse(
             'LH-1002',
-            format('there is no version %s of %L; version %s is current. Nothing was enqueued.',
+            format('version %s of %L does not exist; version %s is current. Nothing was enqueued.',
                    bad.version, bad.definition, bad.current),
             'Run: leasehold definitions sync app.py, with the code that enqueues; or leave the version out.');
     end if;
