@@ -9,6 +9,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
+from leasehold.runtime.supervise import RestartPolicy
+
 log = logging.getLogger("leasehold.worker")
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +36,7 @@ class Threads(Executor):
         self._count = 0
         self._free = 0
         self._ended = False
-        self._pauses = 0
+        self._restarts = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
         self._paused_until = float("-inf")
         self._changed = threading.Condition()
 
@@ -58,7 +60,7 @@ class Threads(Executor):
                     self._count -= 1
                     self._lengthen_pause(error)
                     raise ThreadRefused(f"the system has refused to start a thread: {error}") from error
-                self._pauses = 0
+                self._restarts.reset()
             else:
                 self._changed.notify()
         return future
@@ -81,8 +83,7 @@ class Threads(Executor):
     def _lengthen_pause(self, error: BaseException) -> None:
         if self.pause:
             return
-        seconds = min(FIRST_PAUSE * 2**self._pauses, LONGEST_PAUSE)
-        self._pauses = min(self._pauses + 1, 10)
+        seconds = self._restarts.next_pause()
         self._paused_until = monotonic() + seconds
         log.warning(
             "the system has refused to start a thread for a handler (%s), with %d threads running; its job is given "
