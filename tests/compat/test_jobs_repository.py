@@ -18,7 +18,7 @@ from leasehold.model.job import tenant_id
 
 @contextmanager
 def answers_lost(monkeypatch: pytest.MonkeyPatch, verb: str) -> Iterator[None]:
-    """What is asked of the store is done, and then the connection breaks."""
+    """Executes calls of the store, and then breaks the connection."""
     done = getattr(PostgresStore, verb)
 
     async def do(*arguments: Any) -> Any:
@@ -115,7 +115,7 @@ async def test_a_type_registered_by_other_code_stays_as_it_is(app: Leasehold, da
         assert (after["send_mail"], after["new_here"].definition.max_attempts) == (before, 5)
 
 
-async def test_whoever_lost_its_claim_is_told_and_writes_nothing(app: Leasehold, clock: Clock) -> None:
+async def test_a_mark_of_a_lost_claim_raises_and_writes_nothing(app: Leasehold, clock: Clock) -> None:
     async with app.open(), JobsRepository(app, types=["send_mail"]) as first:
         job = await first.enqueue(MAIL)
         (stale,) = await first.claim()

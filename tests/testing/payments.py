@@ -29,7 +29,7 @@ bank = Bank()
 
 @app.job(backoff=once_a_minute)
 def charge_order(job: Job, order: int) -> str:
-    """The planted mistake: whoever asks twice is charged twice."""
+    """The planted mistake: a second request charges a second time."""
     return charge(order)
 
 

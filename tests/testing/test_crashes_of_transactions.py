@@ -1,4 +1,4 @@
-"""What is written in the finishing transaction happens once, wherever the handler is stopped."""
+"""Writes in the finishing transaction happen once, wherever the handler is stopped."""
 
 import asyncio
 

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import DatabaseServer
 
 ROOT = os.path.abspath("src")
-# Where it is installed anew, pytest finds it by itself, and twice would be an error.
+# In a fresh installation pytest finds the plugin by itself, and twice would be an error.
 PLUGIN = [] if entry_points(group="pytest11", name="leasehold") else ["-p", "leasehold.testing.plugin"]
 APP = """
 from leasehold import Job, Leasehold

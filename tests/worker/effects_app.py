@@ -1,4 +1,4 @@
-"""What worker processes of the tests run: each job writes one row, and dies or stops where its payload says."""
+"""The app of worker processes in the tests: each job writes one row, and dies or stops where its payload says."""
 
 from typing import Any
 

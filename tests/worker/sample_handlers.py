@@ -1,4 +1,4 @@
-"""What worker processes of the tests do. Chores write down what they did, for the test that started them to read."""
+"""Handlers for worker processes of the tests. They write down what they did, for the test to read."""
 
 import asyncio
 import os

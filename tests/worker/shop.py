@@ -1,10 +1,10 @@
-"""What worker tests stand on: a shop with one tenant, workers in this process, and worker processes.
+"""The kit of the worker tests: a shop with one tenant, workers in this process, and worker processes.
 
 shop.working(handlers)   a worker in this process, for as long as the block lasts
 shop.doors               through which such a worker reaches its store: counts what goes through, lets a test step in
 processes.worker(…)      `leasehold worker sample_handlers.py …` as a process of its own
 
-Whoever leaves a worker behind fails.
+A test that leaves a worker behind fails.
 """
 
 import asyncio
@@ -134,7 +134,7 @@ class Shop:
         self.doors = Doors(url)
         self.door: TenantJobs = store.tenant(ACME)
 
-    # What the tenant does.
+    # The tenant's side.
 
     async def enqueue(self, definition: str = "report", **fields: Any) -> JobId:
         return (await self.enqueue_many(1, definition, **fields))[0]
@@ -145,7 +145,7 @@ class Shop:
 
     async def job(self, job: JobId) -> JobRecord:
         record = await self.door.get(job)
-        assert record is not None, f"there is no job {job}"
+        assert record is not None, f"job {job} does not exist"
         return record
 
     async def ended(self, job: JobId) -> JobRecord:
@@ -237,7 +237,7 @@ def heartbeats() -> int:
 
 @dataclass(frozen=True)
 class Note:
-    """What a chore wrote down: see sample_handlers.py."""
+    """A note that a handler wrote down: see sample_handlers.py."""
 
     what: str
     job: JobId

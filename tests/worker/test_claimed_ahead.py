@@ -1,4 +1,4 @@
-"""What was claimed and is not made ready yet: the worker holds it, whatever happens next."""
+"""Claims without an attempt: the worker holds them, whatever happens next."""
 
 import asyncio
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ async def test_when_the_worker_stops_it_is_given_back_at_no_cost(shop: Shop) -> 
 
 @pytest.mark.parametrize("signals", [1, 2])
 async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, signals: int) -> None:
-    """Nor does it wait for a job that still runs. A second signal ends the grace, and not the answer to a claim."""
+    """The worker does not wait for a running job. A second signal ends the grace, not the answer to a claim."""
     late = Late(shop)
     async with shop.working(only(endless), grace=HOUR) as worker:
         first, session = await claimed(shop, worker)

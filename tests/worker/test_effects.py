@@ -38,7 +38,7 @@ from leasehold.worker import Fail, Handlers, Job, Snooze
 
 WRITE = "insert into effects (job, attempt) values ($1, $2)"
 AT_ONCE = Steps(0)
-# Of two attempts the first hangs, but has written before; the second has to come to its end in that time.
+# The first of two attempts hangs after its write; the second has to end within this time.
 TIMEOUT = timedelta(seconds=3)
 
 effects_table = Table("effects", MetaData(), Column("job", String), Column("attempt", String))
@@ -404,7 +404,7 @@ async def test_a_timeout_rolls_back(shop: Shop) -> None:
 
 
 async def test_a_handler_that_returns_after_its_timeout_has_not_succeeded(shop: Shop) -> None:
-    """What it wrote was rolled back, so its result must not be kept."""
+    """Its writes were rolled back, so its result must not be kept."""
 
     async def stubborn(job: Job, payload: Any) -> str:
         async with job.transaction() as connection:

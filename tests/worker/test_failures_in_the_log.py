@@ -1,4 +1,4 @@
-"""What the log says of jobs: each failure, on one line, and no success."""
+"""The log has a line for each failed attempt, and none for successes."""
 
 import logging
 from typing import Any
@@ -27,7 +27,7 @@ def about(job: JobId, log: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 
 
 async def logged(shop: Shop, log: pytest.LogCaptureFixture, **payload: Any) -> tuple[JobId, list[tuple[int, str]]]:
-    """What the log says of a job until it has ended."""
+    """Returns the log lines of a job until it has ended."""
     with log.at_level(logging.INFO, "leasehold.worker"):
         async with shop.working(only(fails, max_attempts=2, backoff=Steps(0.25))):
             job = await shop.enqueue(payload=payload)

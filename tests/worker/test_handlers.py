@@ -1,4 +1,4 @@
-"""What handlers may do, and what becomes of the job."""
+"""Handlers: everything that they may do, and how their jobs end."""
 
 import asyncio
 import logging
@@ -445,14 +445,14 @@ async def test_whatever_a_handler_raises_ends_its_attempt_and_nothing_else(
 
 
 async def rewritten(shop: Shop, payload: str) -> None:
-    """As whoever writes rows by SQL could have it, past our checks."""
+    """A payload written by SQL, past our checks."""
     await shop.observer.execute("update leasehold.jobs set payload = $1::jsonb where correlation_id = 'odd'", payload)
 
 
 @pytest.mark.parametrize(
     ("payload", "message"),
     [('{"customer": "Ada"}', "payload.customer"), ("[]", "payload")],
-    ids=["it does not fit", "it is no object"],
+    ids=["it does not fit", "it is not an object"],
 )
 async def test_a_payload_that_is_not_valid_fails_its_own_job_without_a_run(
     shop: Shop, payload: str, message: str
@@ -521,7 +521,7 @@ async def test_a_job_whose_deadline_has_passed_fails_without_a_run(shop: Shop, c
     assert ran == [in_time]
 
 
-# What they say
+# Log lines and progress
 
 
 async def test_a_job_that_says_nothing_causes_no_write(shop: Shop) -> None:

@@ -135,7 +135,7 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
 
 
 class Beats:
-    """What each beat told of. The first that tells of nothing after one that told of a job is answered late."""
+    """Records the claims of each beat. The first beat without claims after one with claims is answered late."""
 
     def __init__(self) -> None:
         self.told: list[tuple[JobId, ...]] = []

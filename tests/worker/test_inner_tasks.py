@@ -141,7 +141,7 @@ async def test_finisher_that_fails_after_it_has_written(
 
 
 async def test_log_writer(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """What could not be written is written with the next batch, which does not wait for another word."""
+    """Lines that could not be written go into the next batch, which does not wait for another line."""
     go_on = asyncio.Event()
 
     async def report(job: Job, payload: Payload) -> None:

@@ -28,7 +28,7 @@ async def succeeds(shop: Shop, job: JobId) -> None:
 async def test_a_job_that_comes_just_after_another_finds_the_worker_awake(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lingers for as long as the test wants it to, so that "just after" is no matter of time."""
+    """It lingers for as long as the test wants it to, so that "just after" does not depend on time."""
     lingers, goes_on, sleep = asyncio.Event(), asyncio.Semaphore(0), asyncio.sleep
 
     async def until_told(seconds: float) -> None:

@@ -41,7 +41,7 @@ FAST_SERVER = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16M
 
 @dataclass
 class Seen:
-    """What the handler saw, on the monotonic clock."""
+    """Moments that the handler noted, on the monotonic clock."""
 
     started: list[JobId] = field(default_factory=list)
     ended: list[JobId] = field(default_factory=list)
@@ -345,7 +345,7 @@ async def test_a_worker_cut_off_before_its_first_beat_stops_its_handlers(
 async def test_connections_that_died_without_a_word_are_replaced(
     door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
-    """What a forgetful NAT or a moved server does: nothing comes back on any of them, and no error either."""
+    """As with a forgetful NAT or a moved server: nothing comes back on any of them, and no error either."""
     async with at_work(proxy.url, seen, lease=SHORT):
         await asleep(ask)
         proxy.strand()
@@ -499,7 +499,7 @@ async def test_a_claim_whose_reply_was_lost_is_given_back_at_no_cost(
 async def test_a_claim_committed_after_its_connection_broke_is_found(
     door: TenantJobs, proxy: Proxy, seen: Seen, database_url: str, ask: Callable[..., Awaitable[Any]]
 ) -> None:
-    """The server is still at it when the worker, connected again, asks what it holds. Nobody else would ever ask."""
+    """The server is still at it when the worker, connected again, asks for its claims. No other worker would ask."""
     connection = await asyncpg.connect(database_url)
     try:
         await connection.execute(GATED_CLOCK)

@@ -183,7 +183,7 @@ async def test_a_dead_listener_delays_a_job_by_one_heartbeat_at_most(
 
 
 async def test_the_verdict_on_a_probe_comes_before_the_next_heartbeat(shop: Shop, handlers: Handlers) -> None:
-    """Of a worker with the default leases, idle or busy."""
+    """Holds for a worker with the default leases, idle or busy."""
     async with shop.working(handlers, leases=SLOW) as worker:
         await shop.at_rest(worker)
         session, timers = session_of(worker), list[tuple[float, Callable[[], None]]]()

@@ -23,7 +23,7 @@ def handlers_for(call: Callable[[Job, object], Awaitable[None]], *keys: str) -> 
 
 
 async def test_unequal_workers_lose_no_wake(shop: Shop) -> None:
-    """Two jobs wait for each other. Whoever is woken first has one slot, and passes its wake on for the other job."""
+    """Two jobs wait for each other. The worker that is woken first has one slot, and passes its wake on."""
     together = asyncio.Barrier(2)
     chance = random.Random(7)
 

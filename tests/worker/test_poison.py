@@ -15,7 +15,7 @@ CRASHED = AttemptStatus.CRASHED
 async def test_a_job_that_kills_its_worker_starts_max_attempts_times(
     shop: Shop, processes: Processes, kind: str
 ) -> None:
-    """The parent begins again what dies, and whoever is alive sees to the claims of the dead."""
+    """The parent restarts children that die, and living workers reclaim the jobs of dead ones."""
     await shop.store.sync_definitions(sample_handlers.handlers.definitions)
     job = await shop.enqueue(kind, payload=processes.payload)
     processes.worker("--processes", "2", "--lease", "1s")

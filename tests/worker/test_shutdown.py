@@ -113,7 +113,7 @@ async def test_a_thread_past_the_grace_lets_the_process_end(shop: Shop, processe
 
 
 async def test_a_second_signal_ends_the_grace(shop: Shop, processes: Processes) -> None:
-    """The grace is longer than the test's patience. What comes within a second of the first is no second one."""
+    """The grace is longer than the test's patience. A signal within a second of the first is the same one."""
     worker, job = await busy_worker(shop, processes, "--grace", "1h")
     worker.send(signal.SIGTERM)
 

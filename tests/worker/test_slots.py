@@ -176,7 +176,7 @@ def test_a_timer_that_found_nobody_is_set_again_for_the_next(clock: Clock, timeo
 
 
 def window(slots: int, took: float) -> ClaimBudget:
-    """Of a worker whose jobs have taken so long."""
+    """Returns the budget of a worker whose jobs have taken so long."""
     window = ClaimBudget(slots)
     for _ in range(100):
         window.took(took)

@@ -71,7 +71,7 @@ def accepted(*workers: WorkerProcess) -> list[Entry]:
 @pytest.mark.parametrize(
     "point", ["after_claim", "before_run", "in_run", "before_say", "before_heartbeat", "before_finish"]
 )
-async def test_whoever_was_stopped_past_its_lease_changes_nothing(
+async def test_a_worker_paused_past_its_lease_changes_nothing(
     point: str, door: TenantJobs, start: Start, tmp_path: Path
 ) -> None:
     go_on = tmp_path / "go on"

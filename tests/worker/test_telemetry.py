@@ -1,4 +1,4 @@
-"""What a worker tells its observer: each thing that happens once, in order, and only what is true."""
+"""Events of a worker: each is reported once, in order, and only if it is true."""
 
 import asyncio
 import json

@@ -86,7 +86,7 @@ async def test_however_it_failed_its_place_is_the_apps_own(shop: Shop, call: Cal
     assert details["where"] == f"{HERE}:{line_of(call)} in {call.__name__}"
 
 
-async def test_whoever_observes_hears_where_it_failed(shop: Shop) -> None:
+async def test_an_observer_gets_the_place_of_a_failure(shop: Shop) -> None:
     heard: list[Event] = []
     async with shop.working(only(on_the_loop, max_attempts=1), observe=heard.append):
         await shop.ended(await shop.enqueue())

@@ -1,4 +1,4 @@
-"""What a worker does beside running jobs: sees to the dead, to its doubts, to old jobs, and to its colleagues."""
+"""Upkeep: a worker reclaims orphans, reconciles claims, prunes old jobs, and wakes others."""
 
 import asyncio
 import time
@@ -95,7 +95,7 @@ class LostReply:
 
 @pytest.mark.parametrize("dispatchers", [1, 4])
 async def test_jobs_of_a_claim_with_a_lost_answer_are_given_back(shop: Shop, dispatchers: int) -> None:
-    """Nobody else could do it: the registration lives on, and so does its lease on jobs that nobody runs."""
+    """No other worker could do it: the registration lives on, and so does its lease on jobs that do not run."""
     ran: Counter[JobId] = Counter()
 
     async def report(job: Job, payload: Payload) -> None:
@@ -219,7 +219,7 @@ async def test_a_handler_that_blocks_the_loop_keeps_its_lease(shop: Shop) -> Non
     assert await shop.history(job) == [SUCCEEDED]
 
 
-# What it serves
+# Subscriptions
 
 
 async def test_a_worker_claims_only_what_it_has_registered(shop: Shop) -> None:

@@ -55,7 +55,7 @@ def bench(shop: Shop, clock: Clock) -> Bench:
     return Bench(EngineUnderTest(shop.store, open_again, clock.move))
 
 
-# 1. Trigger creation. There is no trigger: each statement that makes work calls leasehold.wake.
+# 1. Trigger creation. No trigger exists: each statement that makes work calls leasehold.wake.
 
 Source = Callable[[Bench], AsyncGenerator[JobId, None]]
 """Makes a job that can't run yet; after the first yield, with the worker asleep, it becomes runnable."""
