@@ -1,4 +1,4 @@
-"""The crash kit: runs a user's handler, stops it at every boundary, lets another worker finish, and counts effects.
+"""The crash kit: runs a handler, stops it at every crash point, lets another worker finish, and counts effects.
 
     parent    enqueues ── forks A ─────────────── moves the clock ── forks B ───────────── counts
     A         claims, runs, is killed or stopped ─────╳        (stopped: goes on when B is done, and is refused)
@@ -18,19 +18,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from leasehold.app import Enqueued, Leasehold
 from leasehold.engines import engine_for
 from leasehold.errors import InvalidInput
-from leasehold.model.job import NewJob
+from leasehold.model.job import JobRecord, NewJob
+from leasehold.testing.clock import Clock
 from leasehold.testing.crash_points import Boundary, HandlerProbe, Ledger, boundaries_of
 from leasehold.testing.draining import LEASE, Drain
 from leasehold.testing.effects import as_effect
 from leasehold.testing.enqueued import in_columns
 from leasehold.testing.server import run_in_thread
-
-if TYPE_CHECKING:
-    from leasehold.testing.queue_tester import QueueTester
 
 Count = Callable[[], int]
 MakeJob = Callable[[int], NewJob]
@@ -101,17 +100,30 @@ _ADVICE = {
 }
 
 
+class Tester(Protocol):
+    """The part of a queue tester that the crash kit uses."""
+
+    @property
+    def app(self) -> Leasehold: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def clock(self) -> Clock: ...
+    def job(self, job: Enqueued[Any]) -> JobRecord: ...
+    def rest(self) -> None: ...
+
+
 class CrashKit:
     def __init__(
         self,
-        rehearsal: "QueueTester",
+        tester: Tester,
         tenant: str,
         job: NewJob | MakeJob,
         effects: Sequence[object],
         count: Count | None,
         in_child: Callable[[], object] | None,
     ) -> None:
-        self._rehearsal = rehearsal
+        self._tester = tester
         self._tenant = tenant
         self._make_job: MakeJob = job if callable(job) else lambda number: job
         self._effects = [as_effect(effect) for effect in effects]
@@ -120,7 +132,7 @@ class CrashKit:
         self._number = 0
         if not self._effects and count is None:
             raise InvalidInput(
-                "without effects and without a count nobody could tell what has happened. Nothing was run.",
+                "without effects and without a count the kit can't tell what has happened. Nothing was run.",
                 fix="Name the functions that make them, effects=[payments.charge], or pass count=… to count them.",
             )
 
@@ -149,9 +161,9 @@ class CrashKit:
         job = self._make_job(self._number)
         self._number += 1
         before = self._count() if self._count else 0
-        (placed,) = self._rehearsal.app.tenant(self._tenant).enqueue_many([job])
+        (placed,) = self._tester.app.tenant(self._tenant).enqueue_many([job])
         self._run_it(job.definition, boundary, ledger)
-        record = self._rehearsal.job(placed)
+        record = self._tester.job(placed)
         if failed := ledger.read("failed"):
             raise RuntimeError(f"a process of the crash kit failed:\n{failed[0]}")
         calls = [(name, number, key) for name, number, key in ledger.read("call")]
@@ -168,12 +180,12 @@ class CrashKit:
 
     def _run_it(self, key: str, boundary: Boundary | None, ledger: Ledger) -> None:
         # A forked process has none of our threads, and must have none of our connections.
-        self._rehearsal.app.close()
-        self._rehearsal.rest()
+        self._tester.app.close()
+        self._tester.rest()
         with self._forked(key, boundary, ledger, to_the_end=boundary is None) as first:
             stands_still = first.wait()
             if boundary is not None:
-                self._rehearsal.clock.advance(2 * LEASE)
+                self._tester.clock.advance(2 * LEASE)
                 with self._forked(key, None, ledger, to_the_end=True) as second:
                     second.wait(self._is_stuck if stands_still else None)
                     first.go_on()
@@ -181,8 +193,8 @@ class CrashKit:
 
     def _is_stuck(self) -> bool:
         """Waits for a lock instead of a time: a slow second worker would let the first one go too soon."""
-        rehearsal = self._rehearsal
-        return run_in_thread(engine_for(rehearsal.url, rehearsal.app.settings.schema).test_kit().is_stuck())
+        tester = self._tester
+        return run_in_thread(engine_for(tester.url, tester.app.settings.schema).test_kit().is_stuck())
 
     @contextmanager
     def _forked(
@@ -200,10 +212,10 @@ class CrashKit:
         try:
             if self._in_child is not None:
                 self._in_child()
-            app = self._rehearsal.app
+            app = self._tester.app
             probe = HandlerProbe(ledger, boundary)
             probe.begin(app.handlers, key, self._effects)
-            drain = Drain(app, self._rehearsal.url)
+            drain = Drain(app, self._tester.url)
             run_in_thread(drain.until_nothing_is_left() if to_the_end else drain.until_nothing_is_due())
             probe.wait_for_handlers()
         except BaseException:
