@@ -18,7 +18,7 @@ from leasehold.model.definition import Definition, Retention
 from leasehold.model.job import JobId, NewJob, tenant_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Claimed, Registration, Subscription, WorkerFacts
-from leasehold.worker import Handlers, Job, session
+from leasehold.worker import Handlers, Job, upkeep
 from leasehold.worker.heartbeat import Leases
 
 Payload = dict[str, Any]
@@ -170,7 +170,7 @@ async def test_jobs_whose_retention_is_over_are_pruned_in_bounded_batches(
 ) -> None:
     async def report(job: Job, payload: Payload) -> None: ...
 
-    monkeypatch.setattr(session, "PRUNED_AT_ONCE", 5)
+    monkeypatch.setattr(upkeep, "PRUNED_AT_ONCE", 5)
     handlers, limits = only(report, retention=Retention(succeeded=HOUR)), list[int]()
 
     def watched(prune: Verb) -> Verb:
