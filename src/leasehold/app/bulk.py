@@ -137,7 +137,7 @@ class Chunks(Protocol):
     """A source of chunks, which is told how many jobs are written."""
 
     async def next(self) -> Chunk:
-        """Returns the next chunk. Raises what the caller's iterable raises."""
+        """Returns the next chunk. Raises the errors of the caller's iterable."""
 
     def written(self, done: int) -> None: ...
 

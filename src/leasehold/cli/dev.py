@@ -63,7 +63,7 @@ def dev(
         bool, typer.Option("--chaos", help="Kill a worker now and then, to see jobs survive it.")
     ] = False,
     no_reload: Annotated[bool, typer.Option("--no-reload", help="Don't restart workers when code changes.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="What happens, one JSON object per line on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Events, one JSON object per line on stdout.")] = False,
     url: Url = None,
     schema: Schema = None,
     until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,

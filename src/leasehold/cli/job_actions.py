@@ -31,7 +31,7 @@ def retry(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema 
 def cancel(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """Cancel jobs.
 
-    What waits is canceled at once; what runs is asked to stop.
+    Waiting jobs are canceled at once; running jobs are asked to stop.
     """
     _act_on(ids, tenant, url, schema, json, jobs.cancel)
 

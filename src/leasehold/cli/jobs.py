@@ -102,7 +102,7 @@ def job(
 ) -> None:
     """Show everything about one job.
 
-    Its fields, payload, result, error, attempts, and the last lines that it said.
+    Its fields, payload, result, error, attempts, and its last log lines.
     """
     with explain_errors(json):
         owner = read_tenant(tenant)

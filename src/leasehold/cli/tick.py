@@ -18,7 +18,7 @@ def tick(
     slots: Slots = 10,
     url: Url = None,
     schema: Schema = None,
-    json: Annotated[bool, typer.Option("--json", help="What was done, as a JSON object.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Its result, as a JSON object.")] = False,
 ) -> None:
     """Run what is due, then end.
 

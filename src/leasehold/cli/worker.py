@@ -37,7 +37,7 @@ def worker(
     lease: Annotated[str, typer.Option(help="How long a claim holds without a heartbeat, as in 60s.")] = "60s",
     url: Url = None,
     schema: Schema = None,
-    json: Annotated[bool, typer.Option("--json", help="What happens, one JSON object per line on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Events, one JSON object per line on stdout.")] = False,
     until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
     until_parent_ends: Annotated[bool, typer.Option("--until-parent-ends", hidden=True)] = False,
 ) -> None:
