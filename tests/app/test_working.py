@@ -14,6 +14,7 @@ from tests.conftest import PATIENCE, eventually
 import leasehold
 from leasehold import Fail, Job, JobRecord, Leasehold, Snooze, Status, Steps, WorkerSettings
 from leasehold.app import Enqueued, in_process_worker
+from leasehold.app.client import combine_settings
 from leasehold.errors import InvalidInput, UnusableHandler
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
@@ -413,9 +414,7 @@ def test_an_empty_key_is_refused_and_not_replaced() -> None:
         Leasehold().job(key="")(lambda job: None)
 
 
-async def test_the_environment_counts_beside_what_is_said_about_the_worker(
-    app: Leasehold, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_settings_are_combined_with_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEASEHOLD_NOTIFY", "off")
-    made = app._make_worker(WorkerSettings(slots=2), "postgresql://localhost/nobody")
-    assert (made._settings.slots, made._settings.notify, made._settings.version) == (2, False, leasehold.__version__)
+    settings = combine_settings(WorkerSettings(slots=2), Leasehold().worker_settings())
+    assert (settings.slots, settings.notify, settings.version) == (2, False, leasehold.__version__)

@@ -106,9 +106,13 @@ class AppStore:
 
     # ----------------------------------------------------------------------------------------------- open and close
 
-    @property
-    def is_open(self) -> bool:
-        return any(shared.current for shared in self._shared.values())
+    def require_closed(self) -> None:
+        """Raises InvalidInput if the app is open on a loop."""
+        if any(shared.current for shared in self._shared.values()):
+            raise InvalidInput(
+                "the app is open, and would go on with what it was opened with. Nothing was changed.",
+                fix="Configure it before: async with app.open(): …",
+            )
 
     def opened_here(self) -> OpenStore | None:
         """Returns the store that is open on this loop, if any."""

@@ -20,7 +20,7 @@ from leasehold.app.in_process_worker import run_in_process
 from leasehold.app.registry import Registry, definition_of
 from leasehold.app.tenant import Tenant
 from leasehold.config import VERSION, Settings
-from leasehold.errors import BlockingCall, InvalidInput, NoTenant, UnusableHandler
+from leasehold.errors import BlockingCall, NoTenant, UnusableHandler
 from leasehold.model.backoff import Backoff, Preset
 from leasehold.model.definition import Retention
 from leasehold.model.duration import Duration, read_duration
@@ -83,7 +83,7 @@ class Leasehold:
 
     def configure(self, *, url: str | None = None, schema: str | None = None, home: Path | str | None = None) -> None:
         """Sets the database; wins over earlier settings and over the environment. Not while the app is open."""
-        self._require_closed()
+        self._store.require_closed()
         self._database.configure(url, schema, home)
         self._store.close()
 
@@ -98,7 +98,7 @@ class Leasehold:
         before = self._store.strategy
         with ExitStack() as stack:
             if url is not None or schema is not None:
-                self._require_closed()
+                self._store.require_closed()
                 stack.enter_context(self._database.override(url, schema))
                 stack.callback(self._store.close)
                 self._store.close()
@@ -107,13 +107,6 @@ class Leasehold:
                 yield
             finally:
                 self._store.strategy = before
-
-    def _require_closed(self) -> None:
-        if self._store.is_open:
-            raise InvalidInput(
-                "the app is open, and would go on with what it was opened with. Nothing was changed.",
-                fix="Configure it before: async with app.open(): …",
-            )
 
     @property
     def settings(self) -> Settings:
@@ -217,8 +210,12 @@ class Leasehold:
                     log.info(
                         "LEASEHOLD_URL is not set: this worker runs the jobs of %s", self.settings.home.resolve()
                     )
-                make = partial(self._make_worker, worker, opened.url)
-                await stack.enter_async_context(run_in_process(make))
+                open_again = partial(self._database.open_at, opened.url)
+                await stack.enter_async_context(
+                    run_in_process(
+                        lambda: Worker(open_again, self.handlers, combine_settings(worker, self.worker_settings()))
+                    )
+                )
             yield self
 
     def tick(self, max_jobs: int = 100, max_seconds: Duration = 10.0, *, slots: int = 10) -> Ticked:
@@ -271,10 +268,10 @@ class Leasehold:
 
         return Worker(open_and_lend, self.handlers, settings, observe)
 
-    def _make_worker(self, how: bool | WorkerSettings, url: str) -> Worker:
-        """Combines the settings of the worker with those of the environment."""
-        own = self.worker_settings()
-        if isinstance(how, WorkerSettings):
-            notify, fallback = how.notify and own.notify, how.fallback or own.fallback
-            own = replace(how, notify=notify, fallback=fallback, version=how.version or own.version)
-        return Worker(partial(self._database.open_at, url), self.handlers, own)
+
+def combine_settings(given: bool | WorkerSettings, own: WorkerSettings) -> WorkerSettings:
+    """Combines the settings of a worker with those of the environment."""
+    if not isinstance(given, WorkerSettings):
+        return own
+    notify, fallback = given.notify and own.notify, given.fallback or own.fallback
+    return replace(given, notify=notify, fallback=fallback, version=given.version or own.version)
