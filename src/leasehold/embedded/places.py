@@ -160,6 +160,11 @@ def public_folder(folder: Path) -> Path:
     return folder
 
 
+def folder_for_copies() -> Path:
+    """Returns the folder for copies of binaries that other accounts can run."""
+    return public_folder(SYSTEM_FOLDER / "binaries")
+
+
 def mark_of(home: Path) -> str:
     return hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
 

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from leasehold.embedded import binaries, guard, places
 from leasehold.embedded.account import account_for
+from leasehold.embedded.binaries import choose, copy_for
 from leasehold.embedded.guard.files import UnsafeFile, read_in_home
 from leasehold.embedded.guard.log import end_of_log, open_log
-from leasehold.embedded.guard.plan import Plan
+from leasehold.embedded.guard.plan import GUARD_FOLDER, Plan
 from leasehold.embedded.guard.postmaster import ready_postmaster
 from leasehold.embedded.locks import START_LIMIT, is_locked, only_starter, take_reference
+from leasehold.embedded.places import folder_for_copies, make_socket_folder, mark_of, prepare_home
 from leasehold.errors import EmbeddedError
 
 STOP_LIMIT = 30.0
@@ -92,7 +93,7 @@ def start_server(home: Path, settings: Mapping[str, str]) -> Server:
     """Joins the running server of the home, or starts a guard for it."""
     settings = checked(settings)
     with readable_refusals(home):
-        place = places.prepare_home(home)
+        place = prepare_home(home)
         with only_starter(place):
             reference = take_reference(place)
             try:
@@ -158,17 +159,17 @@ def wait_for_the_end_if_we_were_last(home: Path) -> None:
 def make_plan(home: Path, settings: Mapping[str, str]) -> Plan:
     data = home / "pgdata"
     account = account_for(data)
-    chosen = binaries.choose(data)
+    chosen = choose(data)
     if account and not account.can_run([str(chosen.folder / "postgres"), "--version"]):
-        chosen = binaries.copy_for(account.name, chosen, places.public_folder(places.SYSTEM_FOLDER / "binaries"))
+        chosen = copy_for(account.name, chosen, folder_for_copies())
     port = int(settings.get("port", "5432"))
     return Plan(
         home=str(home),
         binaries=str(chosen.folder),
         version=chosen.version,
-        socket_folder=str(places.make_socket_folder(home, account, port)),
+        socket_folder=str(make_socket_folder(home, account, port)),
         port=port,
-        cluster_name=f"leasehold-{places.mark_of(home)}",
+        cluster_name=f"leasehold-{mark_of(home)}",
         settings=dict(settings),
         uid=account.uid if account else None,
         gid=account.gid if account else None,
@@ -180,7 +181,7 @@ def launch_guard(plan: Plan) -> None:
     log = open_log(Path(plan.home, "guard.log"))
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__path__[0], plan.home],
+            [sys.executable, "-I", "-S", GUARD_FOLDER, plan.home],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -5,6 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+GUARD_FOLDER = str(Path(__file__).parent)
+"""The program of the guard's process."""
+
 
 @dataclass(frozen=True)
 class Plan:
