@@ -63,7 +63,7 @@ class WorkerLeft(OfWorker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSeatLost(OfWorker):
+class WorkerRegistrationLost(OfWorker):
     """The worker lost its registration: it stops its runs, and joins again with a new id."""
 
     event: Literal["worker.registration_lost"] = "worker.registration_lost"
@@ -161,7 +161,7 @@ Event = (
     | WorkerJoined
     | WorkerListening
     | WorkerLeft
-    | WorkerSeatLost
+    | WorkerRegistrationLost
     | JobStarted
     | JobSaid
     | JobEnded
@@ -173,5 +173,5 @@ Observer = Callable[[Event], None]
 """Called on the worker's event loop, so it must be quick. The worker ignores its exceptions."""
 
 
-def nobody(event: Event) -> None:
+def ignore_events(event: Event) -> None:
     """Ignores events; a worker with this observer creates none."""

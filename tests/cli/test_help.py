@@ -9,7 +9,8 @@ import typer.main
 from tests.cli.terminal import run
 
 from leasehold import __version__
-from leasehold.cli import app, output
+from leasehold.cli import app
+from leasehold.operations import statuses
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 
@@ -105,7 +106,7 @@ def test_the_reference_has_no_option_that_is_not_there() -> None:
 
 
 def test_the_reference_has_every_exit_code() -> None:
-    used = {value for name, value in vars(output).items() if name.isupper() and isinstance(value, int)}
+    used = {value for name, value in vars(statuses).items() if name.isupper() and isinstance(value, int)}
     listed = set(re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE))
     assert {int(code) for code in listed} == used
     assert len(used) == 10

@@ -1,12 +1,14 @@
 """`leasehold retry`, `cancel` and `run-now`."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 from tests.cli.terminal import NOWHERE, CommandLine
 from tests.store.bench import HOUR, OTHER, UNKNOWN_ID, Bench, keyed
 
-from leasehold.app import Tenant
+from leasehold.engines.postgres.tenant import PostgresTenantJobs
 from leasehold.errors import Unreachable
-from leasehold.model.job import NewJob
+from leasehold.model.job import JobId, NewJob
 from leasehold.model.status import DisplayState, Status
 from leasehold.store import CancelAnswer
 
@@ -130,16 +132,16 @@ async def test_a_database_that_goes_away_ends_it_with_its_answers(
     leasehold: CommandLine, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = [await bench.enqueue() for _ in range(3)]
-    cancel, calls = Tenant.acancel, 0
+    cancel, calls = PostgresTenantJobs.cancel, 0
 
-    async def away_the_second_time(door: Tenant, job: str) -> CancelAnswer:
+    async def away_the_second_time(jobs: PostgresTenantJobs, ids: Sequence[JobId]) -> Mapping[JobId, CancelAnswer]:
         nonlocal calls
         calls += 1
         if calls > 1:
             raise Unreachable("the database can't be reached.", fix="Check it.")
-        return await cancel(door, job)
+        return await cancel(jobs, ids)
 
-    monkeypatch.setattr(Tenant, "acancel", away_the_second_time)
+    monkeypatch.setattr(PostgresTenantJobs, "cancel", away_the_second_time)
     done = await leasehold("cancel", first, *others, "--json")
     assert done.code == 7
     assert [(each["id"], "error" in each) for each in done.document] == [(first, False), (others[0], True)]

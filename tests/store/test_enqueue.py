@@ -67,14 +67,14 @@ async def test_a_pinned_job_runs_as_its_version_says(bench: Bench) -> None:
 
 
 async def test_a_version_that_never_was_is_refused_and_named(bench: Bench) -> None:
-    with pytest.raises(UnknownDefinition, match=r"no version 2 of 'report'; version 1 is current"):
+    with pytest.raises(UnknownDefinition, match=r"version 2 of 'report' does not exist; version 1 is current"):
         await bench.jobs.enqueue([NewJob(definition="report"), NewJob(definition="report", version=2)])
     assert await all_jobs(bench.jobs) == []
 
 
 async def test_a_version_of_another_definition_is_refused(bench: Bench) -> None:
     await bench.store.sync_definitions([replace(REPORT, max_attempts=9)])
-    with pytest.raises(UnknownDefinition, match=r"no version 2 of 'email'"):
+    with pytest.raises(UnknownDefinition, match=r"version 2 of 'email' does not exist"):
         await bench.enqueue("email", version=2)
 
 
@@ -142,7 +142,7 @@ async def test_one_or_many_of_an_inactive_definition_are_refused(bench: Bench, j
 
 @pytest.mark.parametrize("jobs", [1, 3])
 async def test_one_or_many_of_a_version_that_never_was_are_refused(bench: Bench, jobs: int) -> None:
-    with pytest.raises(UnknownDefinition, match=r"no version 2 of 'report'"):
+    with pytest.raises(UnknownDefinition, match=r"version 2 of 'report' does not exist"):
         await bench.enqueue_many(jobs, version=2)
     assert await all_jobs(bench.jobs) == []
 

@@ -32,7 +32,7 @@ from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, JobRecord, LogLine, NewJob, TenantId, tenant_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Store, TenantJobs
-from leasehold.telemetry import Observer, nobody
+from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Handlers, Worker, WorkerSettings
 from leasehold.worker.handlers import Call
 from leasehold.worker.heartbeat import Leases
@@ -183,7 +183,7 @@ class Shop:
         handlers: Handlers,
         doors: Callable[[], Awaitable[Store]] | None = None,
         tenants: tuple[TenantId, ...] | None = None,
-        observe: Observer = nobody,
+        observe: Observer = ignore_events,
         **settings: Any,
     ) -> AsyncIterator[Worker]:
         """A worker that has joined. At the end of the block it stops at once, giving back what still runs."""

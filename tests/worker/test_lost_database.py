@@ -521,7 +521,7 @@ async def test_a_claim_committed_after_its_connection_broke_is_found(
 async def test_a_connection_lost_while_the_store_is_opened_is_waited_for(
     door: TenantJobs, proxy: Proxy, seen: Seen
 ) -> None:
-    proxy.swallow(b"to_regclass")
+    proxy.swallow(b".migrations")
     async with at_work(proxy.url, seen) as worker:
         async with asyncio.timeout(5):
             await worker.joined.wait()

@@ -30,7 +30,7 @@ from leasehold.telemetry import (
     WorkerJoined,
     WorkerLeft,
     WorkerListening,
-    WorkerSeatLost,
+    WorkerRegistrationLost,
 )
 from leasehold.worker import Fail, Job, Snooze
 from leasehold.worker.events import EventReporter
@@ -132,7 +132,7 @@ async def test_a_lost_registration_is_reported_and_followed_by_another(shop: Sho
         assert (await shop.ended(job)).status is Status.SUCCEEDED
     first, second = heard.of(WorkerJoined)
     assert first.worker != second.worker
-    assert [lost.worker for lost in heard.of(WorkerSeatLost)] == [first.worker]
+    assert [lost.worker for lost in heard.of(WorkerRegistrationLost)] == [first.worker]
     assert [(lost.worker, lost.attempt) for lost in heard.of(JobDiscarded)] == [(first.worker, 1)]
     assert [(ended.worker, ended.attempt) for ended in heard.of(JobEnded)] == [(second.worker, 2)]
 

@@ -148,7 +148,7 @@ _JOBS = frozenset({NewJob})
 def _not_a_job(found: object) -> InvalidInput:
     name = found.key if isinstance(found, TypedDefinition) else "definition"
     return InvalidInput(
-        f"enqueue_many got {described(found)}, which is not a job. No job of its chunk was enqueued.",
+        f"enqueue_many got {described(found)}, which is not a job. Nothing was enqueued of its chunk.",
         fix=f"Pass the result of {name}.bind(…), one for each set of arguments.",
     )
 

@@ -26,7 +26,7 @@ from leasehold.model.definition import Retention
 from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import tenant_id
 from leasehold.store import Store
-from leasehold.telemetry import Observer, nobody
+from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Job, Ticked, Worker, WorkerSettings, tick
 from leasehold.worker.handlers import Call
 
@@ -258,7 +258,7 @@ class Leasehold:
         settings = self.settings
         return WorkerSettings(notify=settings.notify, fallback=settings.fallback, version=VERSION)
 
-    def make_worker(self, url: str, settings: WorkerSettings, observe: Observer = nobody) -> Worker:
+    def make_worker(self, url: str, settings: WorkerSettings, observe: Observer = ignore_events) -> Worker:
         """Makes a worker for a process of its own, on whose loop the app is open for its handlers."""
 
         async def open_and_lend() -> Store:

@@ -20,7 +20,7 @@ from leasehold.engines import engine_for
 from leasehold.errors import Unreachable
 from leasehold.model.duration import read_duration
 from leasehold.runtime.process import Parent, drain_with_stdin, end_with_stdin, leave, serve
-from leasehold.telemetry import Event, Observer, nobody
+from leasehold.telemetry import Event, Observer, ignore_events
 from leasehold.worker.events import events_log
 from leasehold.worker.heartbeat import Leases
 
@@ -52,7 +52,7 @@ def worker(
     if until_parent_ends:
         drain_with_stdin()
     with explain_errors(json), ExitStack() as aside:
-        observe = aside.enter_context(_events_on_stdout()) if json else nobody
+        observe = aside.enter_context(_events_on_stdout()) if json else ignore_events
         app = load_app(target)
         app.configure(url=url, schema=schema)
         require_jobs(app, target)

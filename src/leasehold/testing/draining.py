@@ -10,7 +10,7 @@ from leasehold.app import Leasehold
 from leasehold.engines import engine_for
 from leasehold.runtime.supervise import wait_for_first
 from leasehold.store import Claimed, Registration, Store
-from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, nobody
+from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, ignore_events
 from leasehold.worker import Worker, WorkerSettings
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.upkeep import reclaim_orphans
@@ -22,7 +22,7 @@ class Drain:
     """Rounds of work; between two of them no worker has a lease, so that the clock can be moved."""
 
     def __init__(
-        self, app: Leasehold, url: str, *, slots: int = 1, max_jobs: int = 10_000, observe: Observer = nobody
+        self, app: Leasehold, url: str, *, slots: int = 1, max_jobs: int = 10_000, observe: Observer = ignore_events
     ) -> None:
         self._app = app
         self._engine = engine_for(url, app.settings.schema)

@@ -26,8 +26,8 @@ from leasehold.telemetry import (
     WorkerJoined,
     WorkerLeft,
     WorkerListening,
-    WorkerSeatLost,
-    nobody,
+    WorkerRegistrationLost,
+    ignore_events,
 )
 
 log = logging.getLogger("leasehold.worker")
@@ -42,7 +42,7 @@ class EventReporter:
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe
-        self.is_observed = observe is not nobody
+        self.is_observed = observe is not ignore_events
         self._began: dict[Claim, float] = {}
         self._complained = False
 
@@ -83,7 +83,7 @@ class EventReporter:
 
     def registration_lost(self, registration: Registration, why: str) -> None:
         if self.is_observed:
-            self._tell(WorkerSeatLost(**_of_worker(registration), why=why))
+            self._tell(WorkerRegistrationLost(**_of_worker(registration), why=why))
 
     def started(self, claim: Claim) -> None:
         if self.is_observed:

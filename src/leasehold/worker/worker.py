@@ -11,7 +11,7 @@ from time import monotonic
 from leasehold.errors import LeaseholdError, RegistrationLost, Unreachable
 from leasehold.runtime.supervise import RestartPolicy
 from leasehold.store import Store, Subscription, WorkerFacts
-from leasehold.telemetry import Observer, nobody
+from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker.events import EventReporter, events_log
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.outage import Outage
@@ -48,7 +48,7 @@ class Worker:
         open_store: Callable[[], Awaitable[Store]],
         handlers: Handlers,
         settings: WorkerSettings | None = None,
-        observe: Observer = nobody,
+        observe: Observer = ignore_events,
     ) -> None:
         self._open_store = open_store
         self._handlers = handlers

@@ -960,8 +960,8 @@ revoke execute on function leasehold.finish_within from public;
 -- Enqueue from any language, within the caller's transaction.
 --
 --     leasehold.enqueue(…)       one job, for triggers and for people; raises a refusal
---     leasehold.enqueue_jobs(…)  the jobs of one call as one jsonb parameter, for drivers; returns a refusal as a row, so
---                                that the caller's transaction can go on
+--     leasehold.enqueue_jobs(…)  the jobs of one call as one jsonb parameter, for drivers; returns a refusal as a row,
+--                                so that the caller's transaction can go on
 --     leasehold.wake_workers(…)  wakes workers for jobs that were enqueued without a wake, once they are committed
 --
 -- All run with the rights of the schema's owner: an app's role needs USAGE on the schema and EXECUTE on them, no other
