@@ -11,7 +11,7 @@ from tests.store.bench import ACME, HOUR, OTHER, UNKNOWN_ID, Bench
 
 from leasehold.model.job import JobId, LineKind, LogLine, NewJob
 from leasehold.model.limits import Pause, Scope, ScopeKind
-from leasehold.model.outcome import Raised, Released, Trace
+from leasehold.model.outcome import Raised, Released, Snoozed, Trace
 from leasehold.operations.lookup import as_filters, list_matching, read_states
 from leasehold.store import Filter, Page
 
@@ -265,6 +265,16 @@ async def test_job_shows_all_that_is_known(leasehold: CommandLine, bench: Bench)
     assert "failed" in first
     assert first.endswith("Unlucky: no jitter …")
     assert "succeeded" in second
+
+
+async def test_lines_before_a_snooze_are_of_the_latest_try(leasehold: CommandLine, bench: Bench) -> None:
+    first = await bench.running()
+    await bench.store.append_log([(first, LogLine(number=1, text="waiting for the upload"))])
+    await bench.finish(first, Snoozed(timedelta()))
+    second = await bench.claim_one()
+    assert "waiting for the upload" in (await leasehold("job", second.job)).out
+    (line,) = (await leasehold("job", second.job, "--json")).document["lines"]
+    assert (line["attempt"], line["text"]) == (1, "waiting for the upload")
 
 
 async def test_of_many_lines_the_last_are_shown(leasehold: CommandLine, bench: Bench) -> None:

@@ -116,10 +116,12 @@ async def test_strict_tenants_are_switched_on_and_off(leasehold: CommandLine, be
     assert "strict tenants are on" in (await leasehold("tenants", "--strict", "on")).err
     assert (await leasehold("enqueue", "report", "--tenant", "acmee")).code == 3
     assert "tenant acmee is registered" in (await leasehold("tenants", "--add", "acmee")).err
+    assert "strict: jobs of other tenants are refused" in (await leasehold("tenants")).err
     assert (await leasehold("enqueue", "report", "--tenant", "acmee")).code == 0
     off = await leasehold("tenants", "--strict", "off", "--json")
     assert off.document == {"tenant": None, "added": False, "strict_tenants": False}
     assert not await bench.store.strict_tenants()
+    assert "strict" not in (await leasehold("tenants")).err
 
 
 async def test_a_switch_is_on_or_off(leasehold: CommandLine) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Clock
 
 from leasehold import EnqueueJobInput, InvalidInput, Job, JobsRepository, Leasehold, PayloadInvalid, Status
+from leasehold.engines import engine_for
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.errors import RegistrationLost, Unreachable
 from leasehold.model.duration import Duration
@@ -168,6 +169,29 @@ async def test_jobs_of_a_lost_claim_are_given_back_at_no_cost(
         assert (again.job, again.attempt, again.free_attempts) == (job, 2, 1)
         for claim in (held, again):
             await jobs.mark_success(claim)
+
+
+async def test_a_repository_follows_its_app_to_another_store(
+    app: Leasehold, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of this process that joins again closes the store that it lent to the app, and lends another."""
+    lent = await engine_for(database_url).open()
+    another = await engine_for(database_url).open()
+    async with app.open():
+        with monkeypatch.context() as patch:
+            patch.setattr(Leasehold, "store", property(lambda _: lent))
+            jobs = await JobsRepository(app, types=["send_mail"]).__aenter__()
+            job = await jobs.enqueue(MAIL)
+            with answers_lost(monkeypatch, "claim"), pytest.raises(Unreachable):
+                await jobs.claim()
+            await lent.close()
+            patch.setattr(Leasehold, "store", property(lambda _: another))
+            (claim,) = await jobs.claim()
+            assert claim.job == job
+            await jobs.mark_success(claim)
+            await jobs.__aexit__()
+            assert await another.workers() == []
+    await another.close()
 
 
 async def test_a_mark_whose_answer_was_lost_may_be_repeated(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> None:

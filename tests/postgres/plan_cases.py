@@ -355,7 +355,7 @@ _POOLED = (
     Case(
         "last lines",
         "tenant/last_lines",
-        {"tenant": BIG, "job": ended_id(1), "attempt": 1, "limit": 10},
+        {"tenant": BIG, "job": ended_id(1), "since": 1, "limit": 10},
         {"job_lines": {"job_lines_pkey"}},
     ),
 )

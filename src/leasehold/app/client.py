@@ -131,6 +131,7 @@ class Leasehold:
         priority: int = ...,
         retention: Retention = ...,
         on_exhausted: Literal["dead_letter", "failed"] = ...,
+        durable_claims: bool = ...,
         description: str = ...,
     ) -> Decorator: ...
     def job(self, handler: Callable[..., Any] | None = None, /, *, key: str | None = None, **options: Any) -> Any:
@@ -143,6 +144,7 @@ class Leasehold:
         priority      lower runs first; default 100
         retention     how long ended jobs are kept; default 30 days, dead letters and failed jobs for ever
         on_exhausted  "dead_letter" or "failed": the status of a job when its tries are used up
+        durable_claims  True: a claim is on disk before its handler starts, at the cost of one commit more
         description   for people; default the first paragraph of its docstring
         """
 

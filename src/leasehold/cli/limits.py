@@ -116,20 +116,22 @@ def tenants(
         if add is not None or strict is not None:
             _change_tenants(add, strict, url, schema, json)
             return
-        found = ask(url, schema, lambda app: admin.tenants(app.store, limit))
+        found, is_strict = ask(url, schema, lambda app: admin.tenants(app.store, limit))
         if json:
             print_json(list(found))
         else:
             for tenant in found:
                 show_line(stdout, visible(tenant))
-        stderr.print(counted(len(found), "tenant") + (", maybe more: --limit" if len(found) == limit else ""))
+        more = ", maybe more: --limit" if len(found) == limit else ""
+        others = "; strict: jobs of other tenants are refused" if is_strict else ""
+        stderr.print(counted(len(found), "tenant") + more + others)
 
 
 def _change_tenants(add: str | None, strict: str | None, url: str | None, schema: str | None, json: bool) -> None:
     new, on = None if add is None else tenant_id(add), None if strict is None else read_switch(strict)
-    is_new = ask(url, schema, lambda app: admin.change_tenants(app.store, new, on))
+    is_new, is_strict = ask(url, schema, lambda app: admin.change_tenants(app.store, new, on))
     if json:
-        print_json({"tenant": new, "added": is_new, "strict_tenants": on})
+        print_json({"tenant": new, "added": is_new, "strict_tenants": is_strict})
         return
     if new is not None:
         stderr.print(

@@ -91,7 +91,7 @@ class JobsRepository:
     async def __aexit__(self, *_: object) -> None:
         calls, self._calls, self._ledger = self._calls, None, None
         if calls is not None:
-            await calls.store.leave(calls.registration)
+            await self._store.leave(calls.registration)
 
     async def enqueue(self, job: EnqueueJobInput) -> JobId:
         """Returns the id of the new job, or of the one that holds the dedupe key.
@@ -167,8 +167,9 @@ class JobsRepository:
         return self._calls.registration
 
     def _open_ledger(self) -> ClaimLedger:
-        if self._ledger is None:
+        if self._ledger is None or self._calls is None:
             raise _not_open()
+        self._calls.store = self._store  # a worker of this process that joins again brings another one
         return self._ledger
 
     # -------------------------------------------------------------------------------------------- rules, as functions

@@ -74,15 +74,20 @@ async def resume(store: Administration, scope: Scope) -> None:
     await store.pause(scope, None)
 
 
-async def tenants(store: Administration, limit: int) -> Sequence[TenantId]:
-    return await store.tenants(limit)
+async def tenants(store: Administration, limit: int) -> tuple[Sequence[TenantId], bool]:
+    """Returns the first `limit` tenants, and whether all others are refused."""
+    return await store.tenants(limit), await store.strict_tenants()
 
 
-async def change_tenants(store: Administration, new: TenantId | None, strict: bool | None) -> bool:
-    """Turns strict tenants on or off, and registers a tenant; None skips it. Returns whether the tenant is new."""
+async def change_tenants(store: Administration, new: TenantId | None, strict: bool | None) -> tuple[bool, bool]:
+    """Turns strict tenants on or off, and registers a tenant; None skips it.
+
+    Returns whether the tenant is new, and whether unregistered tenants are refused now.
+    """
     if strict is not None:
         await store.set_strict_tenants(strict)
-    return new is not None and await store.add_tenant(new)
+    is_new = new is not None and await store.add_tenant(new)
+    return is_new, await store.strict_tenants()
 
 
 async def workers(store: Fleet) -> Sequence[WorkerRecord]:

@@ -48,7 +48,7 @@ class Reasons:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A job with its attempts, the try that each attempt was, and the last log lines of the latest attempt."""
+    """A job with its attempts, the try that each attempt was, and the last log lines of the latest try."""
 
     job: JobRecord
     held_by: Sequence[str]
@@ -99,9 +99,10 @@ async def story(store: Store, address: Address) -> Story:
     attempts = await jobs.attempts(record.id)
     numbers = try_numbers(attempts, first_attempt(record, attempts))
     lines: list[NumberedLine] = []
-    if record.attempt in numbers:
-        last = await jobs.last_lines(record.id, record.attempt, LAST_LINES)
-        lines = [(record.attempt, numbers[record.attempt], line) for line in last]
+    if latest := numbers.get(record.attempt):
+        since = min(attempt for attempt, number in numbers.items() if number == latest)
+        last = await jobs.last_lines(record.id, since, LAST_LINES)
+        lines = [(attempt, latest, line) for attempt, line in last]
     reasons = await read_reasons(store, [record])
     return Story(record, reasons.of(record), attempts, numbers, lines)
 

@@ -117,8 +117,8 @@ class TenantJobs(Protocol):
 
     async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[LogLine]: ...
 
-    async def last_lines(self, job: JobId, attempt: int, limit: int) -> Sequence[LogLine]:
-        """Returns the last lines of an attempt, in their order."""
+    async def last_lines(self, job: JobId, since: int, limit: int) -> Sequence[tuple[int, LogLine]]:
+        """Returns the last lines of the attempts from `since` on, each with its attempt, in their order."""
 
     async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         """Returns the job once it is final, woken not polled; None when `wait` is over or the job is unknown."""

@@ -171,6 +171,7 @@ class ClaimLedger:
             known = [claim for claim in self.held if claim in stored]
             self.held.clear()
             self.held.extend(known)
+            self.freed.set()
         await release(self._calls, stored - self.attempts.keys() - set(self.held))
 
 

@@ -25,9 +25,10 @@ class Outage:
         else:
             self.begin(error)
 
-    def begin(self, error: Exception) -> None:
+    def begin(self, error: Exception, since: float | None = None) -> None:
+        """Notes an error, now or at a time that another thread noted."""
         if self._since is None:
-            self._since = monotonic()
+            self._since = monotonic() if since is None else since
             is_held = isinstance(error, Unreachable) and error.code != Unreachable.code
             how = "is there, but a lock is held" if is_held else "is away"
             log.warning("the database %s, the worker waits for it: %s", how, str(error) or "no answer")

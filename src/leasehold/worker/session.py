@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from leasehold.errors import LeaseholdError, RegistrationLost
@@ -94,7 +95,7 @@ class WorkerSession:
                 ),
             ),
             on_broken=lambda error: self._post(self.end, error),
-            on_missed=lambda error: self._post(self.calls.outage.begin, error),
+            on_missed=lambda error: self._post(self.calls.outage.begin, error, monotonic()),
         )
         return Heartbeat(open_store, self.calls.registration, self._settings.leases, hooks)
 

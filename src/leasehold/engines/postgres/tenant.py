@@ -198,9 +198,9 @@ class PostgresTenantJobs:
         found = await self._fetch("lines", job=job_id(job), attempt=attempt, after=after, limit=LINES_AT_ONCE)
         return [rows.line(row) for row in found]
 
-    async def last_lines(self, job: JobId, attempt: int, limit: int) -> Sequence[LogLine]:
-        found = await self._fetch("last_lines", job=job_id(job), attempt=attempt, limit=limit)
-        return [rows.line(row) for row in found]
+    async def last_lines(self, job: JobId, since: int, limit: int) -> Sequence[tuple[int, LogLine]]:
+        found = await self._fetch("last_lines", job=job_id(job), since=since, limit=limit)
+        return [(row["attempt"], rows.line(row)) for row in found]
 
     async def definitions(self) -> Sequence[Registered]:
         return [definition_rows.registered(row) for row in await self._database.fetch("administration/definitions")]

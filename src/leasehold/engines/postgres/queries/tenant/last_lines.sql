@@ -1,9 +1,9 @@
--- The last lines of an attempt, in their order.
-select last.number, leasehold.shown(last.at) as at, last.kind, last.text, last.progress
+-- Returns the last lines of a job's attempts from :since on, in their order.
+select last.attempt, last.number, leasehold.shown(last.at) as at, last.kind, last.text, last.progress
 from (
-    select number, at, kind, text, progress
+    select attempt, number, at, kind, text, progress
     from leasehold.job_lines
-    where tenant_id = :tenant and job_id = :job and attempt = :attempt
-    order by number desc limit :limit
+    where tenant_id = :tenant and job_id = :job and attempt >= :since
+    order by attempt desc, number desc limit :limit
 ) last
-order by last.number
+order by last.attempt, last.number
