@@ -20,22 +20,7 @@ PLAIN = [
     "CONTRIBUTING.md",
     "docs",
     "examples",
-    "src/leasehold/__init__.py",
-    "src/leasehold/app",
-    "src/leasehold/compat",
-    "src/leasehold/django",
-    "src/leasehold/engines",
-    "src/leasehold/engine.py",
-    "src/leasehold/operations",
-    "src/leasehold/runtime",
-    "src/leasehold/testing",
-    "src/leasehold/worker",
-    "src/leasehold/config.py",
-    "src/leasehold/embedded",
-    "src/leasehold/errors.py",
-    "src/leasehold/faults.py",
-    "src/leasehold/model",
-    "src/leasehold/telemetry.py",
+    "src/leasehold",
     "tests/docs",
     "tests/embedded",
     "tests/model",
@@ -49,6 +34,7 @@ PLAIN = [
     "tools",
 ]
 READ = (".py", ".sql", ".md")
+INSTALLED = {"node_modules", ".oban"}  # by make bench
 
 UNNAMED_SUBJECT = re.compile(r"(?:Who|Whoever|Nobody|What|Nor)\b")
 START = re.compile(r"(?:\A|[.!?:;]\s+|\n\s*\n\s*|\n\s*(?:[-*#|]+|\d+\.)\s+)[\"'`(*_]*(?=(\w+))")
@@ -58,12 +44,16 @@ SQL_COMMENT = re.compile(r"--\s?(.*)$", re.MULTILINE)
 SQL_TEXT = re.compile(r"'((?:[^'\n]|'')* (?:[^'\n]|'')*)'")
 
 
-def files() -> Iterator[Path]:
-    for name in PLAIN:
-        place = ROOT / name
-        found = [place] if place.is_file() else sorted(place.rglob("*"))
-        assert found, f"{name} does not exist"
-        yield from (file for file in found if file.suffix in READ and file != Path(__file__))
+def files(name: str) -> list[Path]:
+    """Returns the files of a folder that Leasehold's authors wrote, or the file itself."""
+    place = ROOT / name
+    found = [place] if place.is_file() else sorted(place.rglob("*"))
+    assert found, f"{name} does not exist"
+    return [
+        file
+        for file in found
+        if file.suffix in READ and file != Path(__file__) and not INSTALLED & set(file.relative_to(ROOT).parts)
+    ]
 
 
 def texts(file: Path) -> Iterator[str]:
@@ -110,12 +100,12 @@ def shortened(text: str, place: int) -> str:
     return " ".join(text[place : place + 80].split())
 
 
-FILES = sorted(set(files()))
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_sentences_name_their_subjects(file: Path) -> None:
-    assert [fault for text in texts(file) for fault in faults(text)] == []
+@pytest.mark.parametrize("name", PLAIN)
+def test_sentences_name_their_subjects(name: str) -> None:
+    found = [
+        f"{file.relative_to(ROOT)}: {fault}" for file in files(name) for text in texts(file) for fault in faults(text)
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def require_database(app: Leasehold, *, may_create: bool = False) -> Leasehold:
     settings.require_embedded()
     if not may_create and not settings.home.exists():
         raise EmbeddedError(
-            f"There is no database here: LEASEHOLD_URL is not set, and there is no {_home(settings)}.",
+            f"No database was found: LEASEHOLD_URL is not set, and {_home(settings)} does not exist.",
             fix="Set LEASEHOLD_URL, go to the folder of your app, or begin one here: "
             f"{migrate_command(settings.schema)}. "
             "Nothing was changed.",

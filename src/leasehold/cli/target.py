@@ -69,7 +69,7 @@ def _loaded(place: str) -> ModuleType:
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError(f"{path} does not exist")
     folder, name = _name_in_package(path.resolve())
     sys.path.insert(0, str(folder))
     return _load_from_package(path, name) if name else _load_alone(path)
