@@ -136,6 +136,7 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
         ([(INT, 0.0), (TERM, 0.05), (INT, 0.3), (TERM, 0.35)], [1, 1, 2, 2]),
         ([(INT, 0.0), (INT, 0.05), (INT, 0.3)], [1, 1, 2]),
         ([(TERM, 0.0), (INT, 0.5), (INT, 0.8)], [1, 1, 2]),
+        ([(INT, 0.0), (TERM, 3.0), (INT, 10.0), (TERM, 13.0)], [1, 1, 2, 2]),
         ([(INT, 0.0), (TERM, 60.0)], [1, 2]),
     ],
     ids=[
@@ -143,6 +144,7 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
         "two Ctrl-C in a second",
         "a Ctrl-C that is passed on",
         "a stop and two Ctrl-C",
+        "two Ctrl-C that a slow parent passes on",
         "one after the other",
     ],
 )

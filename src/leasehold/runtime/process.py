@@ -28,6 +28,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 SAME_SIGNAL = 1.0
 # No person presses Ctrl-C twice so quickly, but a program that started this one may pass on what the terminal sent.
 SAME_KEY = 0.1
+# The terminal signals the whole group, and a parent on a busy machine passes that on late: the other kind of signal
+# within this time is the other half of one request. With 1 s, one Ctrl-C was once taken for two, and gave jobs back.
+SAME_REQUEST = 5.0
 LAST_PATIENCE = 10.0
 # After the grace: the margin of canceled handlers, the last claim, finishes and closing. Then the process is killed.
 FORCED_END = 20.0
@@ -141,7 +144,7 @@ class StopRequests:
         same_within = SAME_KEY if kind is signal.SIGINT else SAME_SIGNAL
         if now - self._last[kind] <= same_within:
             return False
-        if now - max(self._last.values()) > SAME_SIGNAL:  # a request of its own, and not the other half of one
+        if now - max(self._last.values()) > SAME_REQUEST:
             self._counts = dict.fromkeys(STOP_SIGNALS, self.count)
         self._last[kind] = now
         self._counts[kind] += 1
