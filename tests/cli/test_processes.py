@@ -117,7 +117,7 @@ def test_who_only_looks_makes_no_database(words: list[str], tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     refused = in_this_process([*words, "--json"])
     assert (refused.code, refused.error["code"]) == (7, "LH-3010")
-    assert "LEASEHOLD_URL is not set, and there is no .leasehold in " in refused.error["message"]
+    assert "LEASEHOLD_URL is not set, and .leasehold in " in refused.error["message"]
     assert not (tmp_path / ".leasehold").exists()
 
 
