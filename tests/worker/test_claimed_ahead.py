@@ -182,6 +182,18 @@ async def test_a_reconcile_does_not_take_it_for_a_stray(shop: Shop) -> None:
     assert await shop.history(job) == [SUCCEEDED]
 
 
+@pytest.mark.usefixtures("no_starter")
+async def test_a_lost_claim_without_an_attempt_frees_its_room(shop: Shop) -> None:
+    """No attempt ends then, so nothing else would tell a claim loop that waits for room."""
+    async with shop.working(only(report)) as worker:
+        job, session = await claimed(shop, worker)
+        await shop.observer.execute("delete from leasehold.jobs where id = $1", job)
+        session.ledger.freed.clear()
+        await session.ledger.reconcile()
+        assert session.ledger.freed.is_set()
+        assert worker.state().claims == {}
+
+
 async def test_one_that_can_not_be_started_is_given_back_and_tried_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
