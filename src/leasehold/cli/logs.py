@@ -33,7 +33,7 @@ def logs(
 ) -> None:
     """Print the log of a job.
 
-    Of all tries, one after the other. With -f --json each line is a JSON object of its own.
+    Lines of all tries come one after the other. With -f --json each line is a JSON object of its own.
     """
     with explain_errors(json):
         owner = read_tenant(tenant)
