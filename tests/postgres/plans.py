@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import orjson
-from tests.postgres.plan_database import GROWING, connected
+from tests.postgres.plan_database import READ_IN_BATCHES, connected
 
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.link import ONE_PLAN, Link
@@ -117,8 +117,8 @@ class Plan:
 
     @property
     def scans(self) -> list[Node]:
-        """Scans of tables that grow."""
-        return [node for node in self.root if node.type.endswith("Scan") and _table(node) in GROWING]
+        """Scans of tables that may be large."""
+        return [node for node in self.root if node.type.endswith("Scan") and _table(node) in READ_IN_BATCHES]
 
     @property
     def sorts(self) -> list[Node]:
