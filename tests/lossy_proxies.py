@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +16,7 @@ import pytest
 from tests.conftest import eventually
 
 NOTIFICATION = b"A"
+POOLER_STARTS = 5
 
 
 @asynccontextmanager
@@ -53,16 +55,32 @@ async def through_a_pooler(
     folder = _configured(database_url, mode, size, ignores)
     target = urlsplit(database_url)
     as_whom = ["-u", "postgres"] if os.geteuid() == 0 else []
-    running = await asyncio.create_subprocess_exec(
-        program, "-q", *as_whom, str(folder / "ini"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    pooler = asyncio.create_task(_keep_running([program, "-q", *as_whom, str(folder / "ini")], folder / "log"))
     try:
         await eventually(partial(_accepts, folder / ".s.PGSQL.6432"), what="pgbouncer's socket")
         yield f"postgresql://{target.username}@{target.path}?host={folder}&port=6432"
     finally:
-        running.terminate()
-        await running.wait()
+        pooler.cancel()
+        with suppress(asyncio.CancelledError):
+            await pooler
         shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _keep_running(command: Sequence[str], log: Path) -> None:
+    """Starts pgbouncer again when it ends, as systemd does: 1.18 ended by itself in one of five fault runs."""
+    for _ in range(POOLER_STARTS):
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            await process.wait()
+        except asyncio.CancelledError:
+            process.terminate()
+            await process.wait()
+            raise
+        sys.stdout.write(f"pgbouncer ended with {process.returncode}:\n{_last_lines(log)}\n")
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text().splitlines()[-3:]) if log.exists() else "without a log"
 
 
 async def _accepts(unix_socket: Path) -> bool:
