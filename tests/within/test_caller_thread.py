@@ -53,3 +53,15 @@ async def test_an_awaited_enqueue_crosses_to_no_other_thread(
         refuse_threads()
         await handle.aenqueue(same, number=2)
     await asyncio.to_thread(closed_here.close)
+
+
+async def test_a_blocking_enqueue_on_an_open_loop_stays_in_its_thread(
+    database_url: str, app: Leasehold, report: Report, refuse_threads: Any
+) -> None:
+    """The loop's store does not know the tenant; the store that looked it up does."""
+    with psycopg.connect(database_url) as connection:
+        handle = app.tenant("new-tenant").within(connection)
+        handle.enqueue(report, number=1)
+        refuse_threads()
+        handle.enqueue(report, number=2)
+    assert (await app.tenant("new-tenant").jobs.counts(100))[Status.QUEUED] == 2

@@ -100,9 +100,14 @@ class AppStore:
         return self._engine.join(connection)
 
     def prepare_known(self, target: Target, jobs: Sequence[NewJob], wakes: bool) -> Prepared | None:
-        """Prepares jobs in this thread if nothing has to be looked up for them; else returns None."""
-        opened = self.opened_here() or self._background.current
-        return None if opened is None else prepare_known(target, jobs, wakes, opened)
+        """Prepares jobs in this thread if nothing has to be looked up for them; else returns None.
+
+        Asks both stores: a blocking call on a loop where the app is open looks up by the store on the thread.
+        """
+        for opened in (self.opened_here(), self._background.current):
+            if opened is not None and (prepared := prepare_known(target, jobs, wakes, opened)) is not None:
+                return prepared
+        return None
 
     # ----------------------------------------------------------------------------------------------- open and close
 
