@@ -3,8 +3,8 @@
 `leasehold.engines.engine_for(url)` makes one. Everything above this module knows engines by this Protocol only.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol, Self
@@ -109,6 +109,17 @@ class Finding:
     fix: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A server and an account, as frameworks keep them in their settings; a host that is a path is a socket."""
+
+    user: str = ""
+    password: str = ""
+    host: str = ""
+    port: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
 class SqlScripts(Protocol):
     """SQL for tools and people that change a database themselves."""
 
@@ -182,10 +193,17 @@ class Engine(Protocol):
         """The URL as other tools take it, without parameters of ours."""
 
     @property
+    def address(self) -> str:
+        """The URL for people to read: host, port and database, without user and password."""
+
+    @property
     def schema(self) -> str: ...
 
     @property
     def abilities(self) -> Abilities: ...
+
+    def url_of(self, database: str, login: Login | None = None) -> str:
+        """Returns the URL of another database: with all else that this URL says, or on the server of `login`."""
 
     async def open(self, *, statement_timeout: timedelta | None = None) -> Store:
         """Opens a store, after checking that the schema fits this code. Close it when done.

@@ -3,9 +3,9 @@
     worker = Worker(engine_for(url).open, handlers, observe=lambda event: print(event.as_json()))
 
 definition.changed   a definition in the code is new or different; emitted before the worker joins
-worker.joined ──▶ job.started ──▶ job.said … ──┬──▶ job.ended        the verdict is written
-                                               ├──▶ job.given_back   the worker stops; uses no try
-                                               └──▶ job.discarded    nothing is written, usually after a lost lease
+worker.joined ──▶ job.started ──▶ job.logged … ──┬──▶ job.ended      the verdict is written
+                                                 ├──▶ job.given_back the worker stops; uses no try
+                                                 └──▶ job.discarded  nothing is written, usually after a lost lease
                   job.reclaimed                      another worker ended the attempt of a dead worker
 worker.listening  the worker listens for wakes again, or can't listen and polls
 worker.left, worker.registration_lost                the registration has ended
@@ -25,7 +25,7 @@ from leasehold.model.status import AttemptStatus, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happened:
+class TimedEvent:
     at: datetime
 
     def as_json(self) -> str:
@@ -34,12 +34,12 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfWorker(Happened):
+class WorkerEvent(TimedEvent):
     worker: WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerJoined(OfWorker):
+class WorkerJoined(WorkerEvent):
     """The worker has a registration. `listens`: it expects wakes; if it can't listen, `WorkerListening` follows."""
 
     event: Literal["worker.joined"] = "worker.joined"
@@ -50,7 +50,7 @@ class WorkerJoined(OfWorker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerListening(OfWorker):
+class WorkerListening(WorkerEvent):
     """The worker listens again, or can't listen and polls."""
 
     event: Literal["worker.listening"] = "worker.listening"
@@ -58,12 +58,12 @@ class WorkerListening(OfWorker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerLeft(OfWorker):
+class WorkerLeft(WorkerEvent):
     event: Literal["worker.left"] = "worker.left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRegistrationLost(OfWorker):
+class WorkerRegistrationLost(WorkerEvent):
     """The worker lost its registration: it stops its runs, and joins again with a new id."""
 
     event: Literal["worker.registration_lost"] = "worker.registration_lost"
@@ -71,7 +71,7 @@ class WorkerRegistrationLost(OfWorker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DefinitionChanged(OfWorker):
+class DefinitionChanged(WorkerEvent):
     """`worker`, which is about to join, has registered a definition of its code; `text` shows the difference."""
 
     event: Literal["definition.changed"] = "definition.changed"
@@ -82,7 +82,7 @@ class DefinitionChanged(OfWorker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfJob(OfWorker):
+class JobEvent(WorkerEvent):
     """An event of one attempt: `worker` holds its claim, or held it."""
 
     tenant: TenantId
@@ -94,7 +94,7 @@ class OfJob(OfWorker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStarted(OfJob):
+class JobStarted(JobEvent):
     """The handler is called now. `waited`: seconds from the enqueue to the first claim; None for later claims."""
 
     event: Literal["job.started"] = "job.started"
@@ -103,17 +103,17 @@ class JobStarted(OfJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSaid(OfJob):
+class JobLogged(JobEvent):
     """A log line or progress of the handler, at once."""
 
-    event: Literal["job.said"] = "job.said"
+    event: Literal["job.logged"] = "job.logged"
     text: str
     kind: LineKind
     progress: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnded(OfJob):
+class JobEnded(JobEvent):
     """The attempt's verdict is written. If `status` is queued, the job runs again after `retry_in` seconds.
 
     Such a job ends as canceled instead if a cancel request arrives together with its verdict. `where` is the place of
@@ -131,21 +131,21 @@ class JobEnded(OfJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobGivenBack(OfJob):
+class JobGivenBack(JobEvent):
     """The worker stops; the job is queued again and the attempt uses no try."""
 
     event: Literal["job.given_back"] = "job.given_back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobDiscarded(OfJob):
+class JobDiscarded(JobEvent):
     """No verdict is written: the lease was lost, or the worker ended before it could write one."""
 
     event: Literal["job.discarded"] = "job.discarded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobReclaimed(OfJob):
+class JobReclaimed(JobEvent):
     """`worker` did not renew its lease in time; the worker `by` has written the verdict on its attempt."""
 
     event: Literal["job.reclaimed"] = "job.reclaimed"
@@ -163,7 +163,7 @@ Event = (
     | WorkerLeft
     | WorkerRegistrationLost
     | JobStarted
-    | JobSaid
+    | JobLogged
     | JobEnded
     | JobGivenBack
     | JobDiscarded

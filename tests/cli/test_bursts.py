@@ -1,4 +1,4 @@
-"""How news of jobs is summed up when it comes faster than people read."""
+"""How event of jobs is summed up when it comes faster than people read."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ from itertools import count
 from tests.cli.test_dev_events import ENDED, FAILED, QUEUED, STARTED
 
 from leasehold.cli.bursts import MOST_FAILURES, MOST_LINES, Bursts
-from leasehold.cli.news import DevMessage, JobsCounted, News, Topic
+from leasehold.cli.dev_events import DevEvent, DevMessage, JobsCounted, Topic
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 STOPPED = DevMessage(at=NOON, topic=Topic.STOPPED, text="stopped")
@@ -18,7 +18,7 @@ class Terminal:
     """Records the shown lines, with a clock that tests move."""
 
     def __init__(self) -> None:
-        self.shown: list[News] = []
+        self.shown: list[DevEvent] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._now, self._order = 0.0, count()
         self.tell = Bursts(self.shown.append, self._later)
@@ -34,7 +34,7 @@ class Terminal:
 
     @property
     def sums(self) -> list[str]:
-        return [news.text for news in self.shown if isinstance(news, JobsCounted)]
+        return [event.text for event in self.shown if isinstance(event, JobsCounted)]
 
 
 def test_few_lines_are_shown_as_they_come() -> None:
@@ -50,9 +50,9 @@ def test_a_burst_is_counted_by_definition_and_outcome() -> None:
     terminal = Terminal()
     for _ in range(MOST_LINES):
         terminal.tell(QUEUED)
-    burst: list[News] = [QUEUED, QUEUED, QUEUED, STARTED, STARTED, ENDED, replace(ENDED, definition="report")]
-    for news in burst:
-        terminal.tell(news)
+    burst: list[DevEvent] = [QUEUED, QUEUED, QUEUED, STARTED, STARTED, ENDED, replace(ENDED, definition="report")]
+    for event in burst:
+        terminal.tell(event)
     assert terminal.sums == []
     terminal.pass_second()
     (text,) = terminal.sums

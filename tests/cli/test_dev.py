@@ -21,10 +21,11 @@ from tests.embedded.processes import no_process_of
 from tests.store.bench import LEASE
 from tests.worker.shop import ACME, Process
 
-from leasehold.cli.dev import Options, Supervisor, _without_secrets
+from leasehold.cli.dev import Options, Supervisor
 from leasehold.cli.dev_workers import DevWorkers
 from leasehold.cli.other_devs import Presence
 from leasehold.embedded.places import moved_to
+from leasehold.engines import engine_for
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, JobRecord, NewJob
 from leasehold.model.outcome import Succeeded, decide
@@ -106,7 +107,7 @@ class Dev(Process):
         return self.told(event, **fields)[0]
 
     async def is_ready(self) -> None:
-        await self.tells("dev.said", topic="watching")
+        await self.tells("dev.message", topic="watching")
 
     async def stop(self) -> None:
         self.send_to_group(signal.SIGINT)
@@ -228,9 +229,9 @@ async def test_machines_get_a_job_from_its_enqueue_to_its_end_as_json(started: S
     job = await enqueue(door, payload={"number": 3}, created_by="a test")
     await dev.tells("job.ended", job=job, status="succeeded")
     told = [each["event"] for each in dev.news if each.get("job") == job]
-    assert told == ["job.queued", "job.started", "job.said", "job.ended"]
+    assert told == ["job.queued", "job.started", "job.logged", "job.ended"]
     await dev.stop()
-    assert [orjson.loads(line)["event"] for line in dev.said.splitlines()][-1] == "dev.said"
+    assert [orjson.loads(line)["event"] for line in dev.said.splitlines()][-1] == "dev.message"
     assert dev.news[-1]["topic"] == "stopped"
 
 
@@ -257,7 +258,7 @@ async def test_several_workers_share_the_work(started: Start, store: Store) -> N
     dev = started("--json", "--workers", "2", "--slots", "3")
     await dev.is_ready()
     assert [worker.facts.slots for worker in await store.workers()] == [3, 3]
-    assert (await dev.tells("dev.said", topic="worker"))["text"].startswith("2 processes · 3 slots")
+    assert (await dev.tells("dev.message", topic="worker"))["text"].startswith("2 processes · 3 slots")
     await dev.stop()
     assert await store.workers() == []
 
@@ -284,12 +285,13 @@ async def test_a_second_dev_in_the_folder_is_told_of_when_it_comes_and_goes(star
     second = Presence(tmp_path)
     dev = started("--json", "--no-reload")
     assert (
-        f"another leasehold dev (process {os.getpid()})" in (await dev.tells("dev.said", topic="other_dev"))["text"]
+        f"another leasehold dev (process {os.getpid()})"
+        in (await dev.tells("dev.message", topic="other_dev"))["text"]
     )
     await dev.is_ready()
     second.end()
     await dev.says("the other leasehold dev")
-    assert len(dev.told("dev.said", topic="other_dev")) == 2
+    assert len(dev.told("dev.message", topic="other_dev")) == 2
     await dev.stop()
 
 
@@ -304,7 +306,7 @@ SHOWN_URLS = {
 
 @pytest.mark.parametrize("url", SHOWN_URLS)
 def test_of_a_url_the_place_is_shown_and_no_password(url: str) -> None:
-    assert _without_secrets(url) == SHOWN_URLS[url]
+    assert engine_for(url).address == SHOWN_URLS[url]
 
 
 async def test_a_url_that_can_not_be_used_is_an_error_and_no_traceback(started: Start) -> None:
@@ -320,10 +322,10 @@ async def test_an_app_without_jobs_is_warned_of_until_it_has_some(
     (tmp_path / "app.py").write_text(NO_JOBS)
     dev = started("--json")
     await dev.is_ready()
-    assert "app.py has no jobs: no worker was started." in (await dev.tells("dev.said", topic="no_jobs"))["text"]
+    assert "app.py has no jobs: no worker was started." in (await dev.tells("dev.message", topic="no_jobs"))["text"]
     assert await store.workers() == []
     (tmp_path / "app.py").write_text(APP)
-    await dev.tells("dev.said", topic="ready")
+    await dev.tells("dev.message", topic="ready")
     assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
     await dev.stop()
 
@@ -338,8 +340,8 @@ async def test_changed_code_is_run_without_a_restart_by_hand(
     await dev.is_ready()
     assert (await ends(door, await enqueue(door))).result == "first"
     (tmp_path / "app.py").write_text(APP.replace('"first"', '"second"'))
-    assert "app.py changed" in (await dev.tells("dev.said", topic="changed"))["text"]
-    await dev.tells("dev.said", topic="ready")
+    assert "app.py changed" in (await dev.tells("dev.message", topic="changed"))["text"]
+    await dev.tells("dev.message", topic="ready")
     assert (await ends(door, await enqueue(door))).result == "second"
     await dev.stop()
 
@@ -352,9 +354,9 @@ async def test_a_job_that_runs_while_the_code_changes_may_end(
     job = await enqueue(door, "wait")
     await dev.tells("job.started", job=job)
     (tmp_path / "app.py").write_text(APP + "\n")
-    await dev.tells("dev.said", topic="changed")
+    await dev.tells("dev.message", topic="changed")
     (tmp_path / "go").touch()
-    await dev.tells("dev.said", topic="ready")
+    await dev.tells("dev.message", topic="ready")
     assert (await ends(door, job)).attempt == 1
     await dev.stop()
 
@@ -366,14 +368,14 @@ async def test_a_folder_that_may_not_be_read_is_named_and_reload_goes_on(started
     (tmp_path / "app.py").write_text("def broken(:")
     try:
         dev = started("--json", started_by=(sys.executable, "-ISc", WITHOUT_PRIVILEGE))
-        await dev.tells("dev.said", topic="broken")
-        assert str(tmp_path / "closed") in (await dev.tells("dev.said", topic="unreadable"))["text"]
+        await dev.tells("dev.message", topic="broken")
+        assert str(tmp_path / "closed") in (await dev.tells("dev.message", topic="unreadable"))["text"]
         (tmp_path / "later" / "fresh.py").write_text("")
-        assert "fresh.py changed" in (await dev.tells("dev.said", topic="changed"))["text"]
+        assert "fresh.py changed" in (await dev.tells("dev.message", topic="changed"))["text"]
         await dev.stop()
     finally:
         (tmp_path / "closed").chmod(0o700)
-    assert len(dev.told("dev.said", topic="unreadable")) == 1
+    assert len(dev.told("dev.message", topic="unreadable")) == 1
     assert "Traceback" not in dev.said
 
 
@@ -383,11 +385,11 @@ async def test_broken_code_is_shown_with_its_line_until_it_is_mended(
     dev = started("--json")
     await dev.is_ready()
     (tmp_path / "app.py").write_text("import no_such_module\n" + APP)
-    broken = (await dev.tells("dev.said", topic="broken"))["text"]
+    broken = (await dev.tells("dev.message", topic="broken"))["text"]
     assert "No module named 'no_such_module'" in broken
     assert "app.py:1" in broken
     (tmp_path / "app.py").write_text(APP)
-    await dev.tells("dev.said", topic="ready")
+    await dev.tells("dev.message", topic="ready")
     assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
     await dev.stop()
 
@@ -397,7 +399,7 @@ async def test_code_that_is_broken_from_the_start_is_waited_for(
 ) -> None:
     (tmp_path / "app.py").write_text("def broken(:")
     dev = started("--json")
-    assert "line 1" in (await dev.tells("dev.said", topic="broken"))["text"]
+    assert "line 1" in (await dev.tells("dev.message", topic="broken"))["text"]
     (tmp_path / "app.py").write_text(APP)
     await dev.is_ready()
     assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
@@ -407,7 +409,7 @@ async def test_code_that_is_broken_from_the_start_is_waited_for(
 async def test_code_that_ends_its_process_when_imported_is_told_of(started: Start, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("raise SystemExit(3)")
     dev = started("--json")
-    assert "ended its process with 3" in (await dev.tells("dev.said", topic="broken"))["text"]
+    assert "ended its process with 3" in (await dev.tells("dev.message", topic="broken"))["text"]
     await dev.stop()
 
 
@@ -420,7 +422,7 @@ async def test_without_reload_broken_code_is_an_error(started: Start, tmp_path: 
 
 async def test_without_watchfiles_it_says_so_and_goes_on(started: Start, door: TenantJobs) -> None:
     dev = started("--json", prelude="import sys; sys.modules['watchfiles'] = None; ")
-    assert "pip install 'leasehold[dev]'" in (await dev.tells("dev.said", topic="watching"))["text"]
+    assert "pip install 'leasehold[dev]'" in (await dev.tells("dev.message", topic="watching"))["text"]
     assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
     await dev.stop()
 
@@ -432,7 +434,7 @@ async def test_a_worker_that_dies_is_begun_again(started: Start, door: TenantJob
     dev = started("--json")
     await dev.is_ready()
     await enqueue(door, "die")
-    assert "ended with 9" in (await dev.tells("dev.said", topic="ended"))["text"]
+    assert "ended with 9" in (await dev.tells("dev.message", topic="ended"))["text"]
     assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
     assert len({joined["pid"] for joined in dev.told("worker.joined")}) == 2
     await dev.stop()
@@ -463,7 +465,7 @@ async def test_ctrl_c_lets_a_running_job_end_and_leaves_nobody(
     job = await enqueue(door, "wait")
     await dev.tells("job.started", job=job)
     dev.send_to_group(signal.SIGINT)
-    await dev.tells("dev.said", topic="stopping")
+    await dev.tells("dev.message", topic="stopping")
     (tmp_path / "go").touch()
     assert await dev.code() == 0
     assert dev.family() == []
@@ -491,7 +493,7 @@ async def test_a_second_ctrl_c_within_a_second_gives_jobs_back(started: Start, d
     job = await enqueue(door, "wait")
     await dev.tells("job.started", job=job)
     dev.send_to_group(signal.SIGINT)
-    await dev.tells("dev.said", topic="stopping")
+    await dev.tells("dev.message", topic="stopping")
     told = monotonic()
 
     async def is_another() -> bool:
@@ -500,7 +502,7 @@ async def test_a_second_ctrl_c_within_a_second_gives_jobs_back(started: Start, d
     await eventually(is_another, what="a moment in which Ctrl-C is pressed again")
     dev.send_to_group(signal.SIGINT)
     assert await dev.code() == 0
-    assert "given back now" in dev.told("dev.said", topic="stopping")[1]["text"]
+    assert "given back now" in dev.told("dev.message", topic="stopping")[1]["text"]
     assert len(dev.told("job.given_back", job=job)) == 1
 
 
@@ -510,7 +512,7 @@ async def test_it_stops_when_nobody_reads_it_any_more(started: Start, tmp_path: 
     to_pipe = "import sys; os.dup2(os.open('pipe', os.O_WRONLY), 1); sys.stdout = open(1, 'w', closefd=False); "
     dev = started("--json", prelude=to_pipe)
     with await asyncio.to_thread((tmp_path / "pipe").open) as pipe:
-        assert "dev.said" in await asyncio.to_thread(pipe.readline), dev.said
+        assert "dev.message" in await asyncio.to_thread(pipe.readline), dev.said
     assert await dev.code() == 0
     assert dev.family() == []
     assert "Traceback" not in dev.said
@@ -518,14 +520,14 @@ async def test_it_stops_when_nobody_reads_it_any_more(started: Start, tmp_path: 
 
 def test_a_second_ctrl_c_ends_the_grace_a_third_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that started this one may pass a Ctrl-C on as well: it comes within a moment, and does not count."""
-    moments = iter([0.0, 100.0, 100.05, 100.5, 100.8])
+    moments = iter([100.0, 100.05, 100.5, 100.8])
     monkeypatch.setattr("leasehold.cli.dev.monotonic", lambda: next(moments))
     options = Options("app.py", workers=1, slots=1, chaos=False, reload=False, url=None, schema=None)
     supervisor, crew, ends = Supervisor(options, lambda _: None), Mock(spec=DevWorkers, is_alive=True), Mock()
     supervisor._workers, told = crew, list[tuple[int, int]]()
     monkeypatch.setattr(supervisor, "_end_now", ends)
     for _ in range(4):
-        supervisor._told_to_stop(signal.SIGINT)
+        supervisor._request_stop(signal.SIGINT)
         told.append((crew.tell_to_stop.call_count, ends.call_count))
     supervisor._presence.end()
     assert told == [(0, 0), (0, 0), (1, 0), (1, 1)]
@@ -533,7 +535,7 @@ def test_a_second_ctrl_c_ends_the_grace_a_third_the_process(monkeypatch: pytest.
 
 async def test_it_can_be_stopped_before_it_has_begun(started: Start) -> None:
     dev = started("--json")
-    await dev.tells("dev.said", topic="app")
+    await dev.tells("dev.message", topic="app")
     dev.send_to_group(signal.SIGINT)
     assert await dev.code() == 0
     assert dev.family() == []
@@ -563,8 +565,8 @@ async def test_without_a_url_it_starts_and_ends_an_own_postgres(tmp_path: Path) 
     dev = Dev(tmp_path, {"LEASEHOLD_HOME": str(home)}, "--json")
     try:
         await dev.is_ready()
-        assert "started for you" in (await dev.tells("dev.said", topic="database"))["text"]
-        assert "applied 0001_foundation" in (await dev.tells("dev.said", topic="migrations"))["text"]
+        assert "started for you" in (await dev.tells("dev.message", topic="database"))["text"]
+        assert "applied 0001_foundation" in (await dev.tells("dev.message", topic="migrations"))["text"]
         place = moved_to(home) or home
         assert not no_process_of(place)
         await dev.stop()

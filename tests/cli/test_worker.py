@@ -151,7 +151,7 @@ async def test_events_have_stdout_for_themselves(store: Store, database_url: str
     with working(jobs, "--json", LEASEHOLD_URL=database_url) as process:
         told(process, until="worker.joined")
         await store.tenant(ACME).enqueue([NewJob(definition="talk")])
-        assert told(process, until="job.ended") == ["job.started", "job.said", "job.ended"]
+        assert told(process, until="job.ended") == ["job.started", "job.logged", "job.ended"]
         process.send_signal(signal.SIGTERM)
         assert told(process, until="worker.left") == ["worker.left"]
         assert process.wait() == 0

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from leasehold import Leasehold
-from leasehold.engine import Finding, SchemaStatus
+from leasehold.engine import Finding, Login, SchemaStatus
 from leasehold.engines import _ENGINES, engine_for, register_engine
 from leasehold.errors import InvalidInput
 from leasehold.store import Abilities, Caller, Store
@@ -22,7 +22,10 @@ class MemoryEngine:
     )
 
     def __init__(self, url: str, schema: str, listen_url: str | None) -> None:
-        self.url, self.schema = url, schema
+        self.url, self.address, self.schema = url, url, schema
+
+    def url_of(self, database: str, login: Login | None = None) -> NoReturn:
+        raise NotImplementedError
 
     async def open(self, *, statement_timeout: timedelta | None = None) -> Store:
         raise InvalidInput("memory was opened.", fix="None.")
@@ -65,7 +68,7 @@ async def test_another_engine_is_opened_by_its_scheme() -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_within_is_refused_by_an_engine_without_that_ability() -> None:
-    with pytest.raises(InvalidInput, match=r"the engine of memory:// has none\. Nothing was enqueued\."):
+    with pytest.raises(InvalidInput, match=r"the engine of memory://here has none\. Nothing was enqueued\."):
         Leasehold("memory://here").tenant("acme").within(object())
 
 

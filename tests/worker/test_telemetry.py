@@ -24,8 +24,8 @@ from leasehold.telemetry import (
     JobDiscarded,
     JobEnded,
     JobGivenBack,
+    JobLogged,
     JobReclaimed,
-    JobSaid,
     JobStarted,
     WorkerJoined,
     WorkerLeft,
@@ -148,9 +148,9 @@ async def test_a_job_is_started_speaks_and_ends(shop: Shop, heard: Heard) -> Non
     async with shop.working(only(report, max_attempts=3), observe=heard):
         job = await shop.enqueue()
         ended = await heard.first(JobEnded)
-    assert heard.names[1:] == ["worker.joined", "job.started", "job.said", "job.said", "job.ended", "worker.left"]
+    assert heard.names[1:] == ["worker.joined", "job.started", "job.logged", "job.logged", "job.ended", "worker.left"]
     (started,) = heard.of(JobStarted)
-    for event in (started, ended, *heard.of(JobSaid)):
+    for event in (started, ended, *heard.of(JobLogged)):
         assert (event.job, event.tenant, event.definition, event.attempt) == (job, ACME, "report", 1)
         assert (event.tries, event.max_attempts) == (1, 3)
     record = await shop.job(job)
@@ -159,7 +159,7 @@ async def test_a_job_is_started_speaks_and_ends(shop: Shop, heard: Heard) -> Non
     assert started.waited == (record.started_at - record.queued_at).total_seconds()
     assert (ended.status, ended.attempt_status) == (Status.SUCCEEDED, AttemptStatus.SUCCEEDED)
     assert (ended.error, ended.error_code, ended.retry_in) == (None, None, None)
-    said = [(line.kind, line.text, line.progress) for line in heard.of(JobSaid)]
+    said = [(line.kind, line.text, line.progress) for line in heard.of(JobLogged)]
     assert said == [(LineKind.LOG, "reading", None), (LineKind.PROGRESS, "half", 0.5)]
 
 

@@ -94,7 +94,7 @@ class AppStore:
         if not self._engine.abilities.caller_transaction:
             raise InvalidInput(
                 "within(…) needs an engine whose jobs a transaction of yours can hold, and the engine of "
-                f"{self._engine.url.partition('://')[0]}:// has none. Nothing was enqueued.",
+                f"{self._engine.address} has none. Nothing was enqueued.",
                 fix="Enqueue without within(…), after your own commit; options(id=…) makes the call repeatable.",
             )
         return self._engine.join(connection)

@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
+from leasehold.cli.dev_events import DevEvent, DevMessage, JobChanged, JobQueued, JobsCounted, SingleJobEvent
 from leasehold.cli.format import utc_now
-from leasehold.cli.news import DevMessage, JobChanged, JobQueued, JobsCounted, News, OfOneJob
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.operations.views import counted
-from leasehold.telemetry import JobDiscarded, JobEnded, JobGivenBack, JobReclaimed, JobSaid, JobStarted
+from leasehold.telemetry import JobDiscarded, JobEnded, JobGivenBack, JobLogged, JobReclaimed, JobStarted
 
 SECOND = 1.0
 MOST_LINES = 200
@@ -21,11 +21,11 @@ Later = Callable[[float, Callable[[], None]], object]
 class Bursts:
     """Shows up to 200 lines about jobs in a second, and counts the rest in one line for each second.
 
-    While a burst lasts, only failures are still shown one by one, ten in a second. News that is not about a job is
-    always shown.
+    While a burst lasts, only failures are still shown one by one, ten in a second. An event that is not about a job
+    is always shown.
     """
 
-    def __init__(self, show: Callable[[News], None], later: Later | None = None) -> None:
+    def __init__(self, show: Callable[[DevEvent], None], later: Later | None = None) -> None:
         self._show = show
         self._later = later
         self._room = MOST_LINES
@@ -33,22 +33,22 @@ class Bursts:
         self._left_out: dict[str, Counter[str]] = {}
         self._explained = False
 
-    def __call__(self, news: News) -> None:
-        if not isinstance(news, OfOneJob):
-            if isinstance(news, DevMessage):
+    def __call__(self, event: DevEvent) -> None:
+        if not isinstance(event, SingleJobEvent):
+            if isinstance(event, DevMessage):
                 self._sum_up()
-            self._show(news)
+            self._show(event)
             return
         if not self._lines:
             self._call_later(SECOND, self._end_second)
         self._lines += 1
         if self._lines <= self._room:
-            self._show(news)
-        elif _is_failure(news) and self._failures < MOST_FAILURES:
+            self._show(event)
+        elif _is_failure(event) and self._failures < MOST_FAILURES:
             self._failures += 1
-            self._show(news)
+            self._show(event)
         else:
-            self._left_out.setdefault(news.definition, Counter())[_outcome(news)] += 1
+            self._left_out.setdefault(event.definition, Counter())[_outcome(event)] += 1
 
     def _end_second(self) -> None:
         self._sum_up()
@@ -89,24 +89,24 @@ def _summary(left_out: dict[str, Counter[str]]) -> str:
     return " · ".join(parts)
 
 
-def _is_failure(news: OfOneJob) -> bool:
-    match news:
+def _is_failure(event: SingleJobEvent) -> bool:
+    match event:
         case JobEnded():
-            return news.error_code is not None
+            return event.error_code is not None
         case JobChanged():
-            return news.state in (DisplayState.FAILED, DisplayState.DEAD_LETTER)
+            return event.state in (DisplayState.FAILED, DisplayState.DEAD_LETTER)
         case JobReclaimed() | JobDiscarded():
             return True
     return False
 
 
-def _outcome(news: OfOneJob) -> str:
-    match news:
+def _outcome(event: SingleJobEvent) -> str:
+    match event:
         case JobQueued():
             return "queued"
         case JobStarted() | JobChanged(state=DisplayState.RUNNING):
             return "started"
-        case JobSaid():
+        case JobLogged():
             return "logged"
         case JobGivenBack():
             return "given back"
@@ -119,6 +119,6 @@ def _outcome(news: OfOneJob) -> str:
         case JobEnded(status=Status.QUEUED):
             return "to be retried"
         case JobEnded():
-            return DisplayState[news.status.name]
+            return DisplayState[event.status.name]
         case JobChanged():
-            return news.state
+            return event.state

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,32 +13,28 @@ from pathlib import Path
 from random import uniform
 from time import monotonic
 from typing import Annotated, Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import typer
 
 from leasehold import embedded
-from leasehold.cli.bursts import Bursts
 from leasehold.cli.described_app import App, described
-from leasehold.cli.dev_events import Lines, logfmt
+from leasehold.cli.dev_events import Topic
+from leasehold.cli.dev_screen import DevScreen, Display, make_display
 from leasehold.cli.dev_workers import DevWorkers
 from leasehold.cli.format import utc_now
-from leasehold.cli.news import DevMessage, Feed, News, Topic, WorkerKilled
 from leasehold.cli.options import Schema, Url
 from leasehold.cli.other_devs import Presence
-from leasehold.cli.output import explain_errors, stdout
+from leasehold.cli.output import explain_errors
 from leasehold.cli.sources import changed_files
 from leasehold.cli.worker import Slots, Target, command_line
 from leasehold.config import VERSION, Settings
 from leasehold.engines import engine_for
 from leasehold.errors import EmbeddedError, LeaseholdError
-from leasehold.model.status import Status
 from leasehold.operations.statuses import INTERRUPTED
-from leasehold.operations.views import counted, span
+from leasehold.operations.views import counted
 from leasehold.runtime.process import STOP_SIGNALS, StopRequests, end_with_stdin
 from leasehold.runtime.supervise import cancel_all, keep_running, wait_for_first
 from leasehold.store import Filter, Store
-from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
 
 T = TypeVar("T")
 
@@ -76,7 +71,7 @@ def dev(
         end_with_stdin()
     with explain_errors(json):
         options = Options(target, workers or (2 if chaos else 1), slots, chaos, not no_reload, url, schema)
-        asyncio.run(Supervisor(options, _display(json)).run())
+        asyncio.run(Supervisor(options, make_display(json)).run())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +92,34 @@ class Options:
 
     def worker_command(self) -> list[str]:
         lease = LEASE_IN_CHAOS if self.chaos else LEASE
-        said_here = {"--url": self.url, "--schema": self.schema}
+        given = {"--url": self.url, "--schema": self.schema}
         return command_line(
             *("worker", self.target, "--json", "--until-stdin-ends"),
             *("--slots", str(self.slots), "--grace", f"{GRACE}s", "--lease", f"{lease}s"),
-            *(word for name, value in said_here.items() if value for word in (name, value)),
+            *(word for name, value in given.items() if value for word in (name, value)),
         )
 
 
 class Supervisor:
     """Starts database and workers, shows events, and ends every process that it started."""
 
-    def __init__(self, options: Options, display: Callable[[News], None]) -> None:
+    def __init__(self, options: Options, display: Display) -> None:
         self._options = options
-        self._display = display
-        self._feed = Feed()
-        self._tally: Counter[str] = Counter()
-        self._began = monotonic()
+        self._stopping = asyncio.Event()
+        self._screen = DevScreen(display, on_closed=self._stopping.set)
         self._workers: DevWorkers | None = None
         self._changed = asyncio.Event()
-        self._stopping = asyncio.Event()
         self._stops = StopRequests()
         self._presence = Presence(options.folder)
-        self._deaths: set[str] = set()
         self._failure: LeaseholdError | None = None
 
     async def run(self) -> None:
         for number in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop, number)
+            asyncio.get_running_loop().add_signal_handler(number, self._request_stop, number)
         try:
             async with self._alongside(watching=self._watch):
-                if app := await self._importable_app():
-                    self._say(Topic.APP, self._title(app))
+                if app := await self._wait_for_app():
+                    self._screen.say(Topic.APP, _title(self._options.target, app))
                     self._say_which_others_run()
                     async with self._database(app) as url, self._store(url, app) as store:
                         await self._serve(app, store, dict(os.environ, LEASEHOLD_URL=url))
@@ -136,17 +127,17 @@ class Supervisor:
             self._presence.end()
         if self._failure:
             raise self._failure
-        self._say(Topic.STOPPED, self._result())
+        self._screen.say_totals()
 
     async def _serve(self, app: App, store: Store, environment: Mapping[str, str]) -> None:
         newest = (await store.find_all_tenants(Filter(), None, MOST_SEEN)).jobs
-        self._feed.know(newest)
+        self._screen.feed.remember(newest)
         async with self._alongside(looking=partial(self._look, store), chaos=self._kill_now_and_then):
             try:
                 await self._start_workers(app, environment, Topic.WORKER)
                 if not self._stopping.is_set():
-                    self._say(Topic.WATCHING, self._how_to_go_on())
-                while changed := await self._changed_app():
+                    self._screen.say(Topic.WATCHING, self._how_to_go_on())
+                while changed := await self._wait_for_changed_app():
                     await self._start_workers(changed, environment, Topic.READY)
             finally:
                 if self._workers:
@@ -154,7 +145,7 @@ class Supervisor:
 
     # --------------------------------------------------------------------------------------------------- the parts
 
-    async def _importable_app(self) -> App | None:
+    async def _wait_for_app(self) -> App | None:
         """Returns the app once the target can be imported; None after a stop request."""
         while not self._stopping.is_set():
             self._changed.clear()
@@ -164,21 +155,20 @@ class Supervisor:
             except LeaseholdError as error:
                 if not self._watches:
                     raise
-                self._say(Topic.BROKEN, f"{error} Waiting for a change.")
+                self._screen.say(Topic.BROKEN, f"{error} Waiting for a change.")
                 await wait_for_first(self._changed.wait(), self._stopping.wait())
         return None
 
     @asynccontextmanager
     async def _database(self, app: App) -> AsyncIterator[str]:
         if url := self._options.url or app.url:
-            engine_for(url)  # refuses a URL that can't be opened
-            self._say(Topic.DATABASE, _without_secrets(url))
+            self._screen.say(Topic.DATABASE, engine_for(url).address)
             yield url
             return
         Settings.from_environment().require_embedded()
         server = await asyncio.to_thread(embedded.start, app.home)
         try:
-            self._say(Topic.DATABASE, f"PostgreSQL {server.version}, started for you, data in {app.home}/")
+            self._screen.say(Topic.DATABASE, f"PostgreSQL {server.version}, started for you, data in {app.home}/")
             async with self._alongside(home=partial(self._watch_home, server, app.home)):
                 yield server.url
         finally:
@@ -189,7 +179,7 @@ class Supervisor:
         schema = self._options.schema or app.schema
         engine = engine_for(url, schema)
         applied = await engine.prepare()
-        self._say(Topic.MIGRATIONS, f"applied {', '.join(applied)}" if applied else "up to date")
+        self._screen.say(Topic.MIGRATIONS, f"applied {', '.join(applied)}" if applied else "up to date")
         store = await engine.open()
         try:
             yield store
@@ -198,22 +188,22 @@ class Supervisor:
 
     async def _start_workers(self, app: App, environment: Mapping[str, str], topic: Topic) -> None:
         if not app.definitions:
-            self._say(Topic.NO_JOBS, _no_jobs(self._options.target))
+            self._screen.say(Topic.NO_JOBS, _no_jobs(self._options.target))
             return
-        size = self._options.workers
-        self._workers = DevWorkers(self._options.worker_command(), environment, size, self._hear, self._say)
+        size, screen = self._options.workers, self._screen
+        self._workers = DevWorkers(self._options.worker_command(), environment, size, screen.show_event, screen.say)
         if joined := await self._unless_interrupted(self._workers.start()):
             processes = f"{size} process" if size == 1 else f"{size} processes"
             wakes = "wakes by LISTEN" if joined.listens else "polling"
             ready = "ready: " if topic is Topic.READY else ""
-            self._say(topic, f"{ready}{processes} · {counted(joined.slots, 'slot')} · {wakes}")
+            self._screen.say(topic, f"{ready}{processes} · {counted(joined.slots, 'slot')} · {wakes}")
 
-    async def _changed_app(self) -> App | None:
+    async def _wait_for_changed_app(self) -> App | None:
         """Waits for a change, ends the workers, and waits for an importable target; None after a stop request."""
         await wait_for_first(self._changed.wait(), self._stopping.wait())
         if self._workers:
             await self._workers.stop()
-        return await self._importable_app()
+        return await self._wait_for_app()
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Returns None if the code has changed meanwhile, or after a stop request."""
@@ -228,11 +218,11 @@ class Supervisor:
             return
         try:
             async for paths in changed_files(self._options.folder, self._warn_of_unreadable):
-                self._say(Topic.CHANGED, f"{_names(paths)} changed; running jobs have {GRACE} s to end")
+                self._screen.say(Topic.CHANGED, f"{_names(paths)} changed; running jobs have {GRACE} s to end")
                 self._changed.set()
         except OSError as error:  # the system's limit of watches, mostly
             reload_is_off = "Changed code is not reloaded from now on; start leasehold dev again after each change."
-            self._say(Topic.UNREADABLE, f"the code can't be watched: {error}. {reload_is_off}")
+            self._screen.say(Topic.UNREADABLE, f"the code can't be watched: {error}. {reload_is_off}")
 
     async def _watch_home(self, server: embedded.Server, home: str) -> None:
         """Ends everything if the data of the embedded Postgres were deleted: workers would wait for it for ever."""
@@ -259,54 +249,49 @@ class Supervisor:
         while True:
             self._say_which_others_run()
             page = await store.find_all_tenants(Filter(created_after=since), None, MOST_SEEN)
-            self._show(self._feed.seen(page.jobs))
+            self._screen.show_jobs(page.jobs)
             if page.jobs:
                 since = max(job.queued_at for job in page.jobs) - LOOK_BACK
-            for tenant, jobs in self._feed.open_jobs(utc_now(), besides=page.jobs, most=MOST_SEEN).items():
+            for tenant, jobs in self._screen.feed.open_jobs(utc_now(), besides=page.jobs, most=MOST_SEEN).items():
                 found = await store.tenant(tenant).get_many(jobs)
-                self._feed.gone(tenant, set(jobs) - {job.id for job in found})
-                self._show(self._feed.seen(found))
+                self._screen.feed.forget(tenant, set(jobs) - {job.id for job in found})
+                self._screen.show_jobs(found)
             await asyncio.sleep(LOOK_EVERY)
 
     def _say_which_others_run(self) -> None:
         come, gone = self._presence.changes()
         for pid in sorted(come):
-            self._say(
+            self._screen.say(
                 Topic.OTHER_DEV,
                 f"another leasehold dev (process {pid}) runs in this folder: jobs of one database are run by either, "
                 "and changed code is reloaded by both. Stop one of them unless you want two.",
             )
         for pid in sorted(gone):
-            self._say(Topic.OTHER_DEV, f"the other leasehold dev (process {pid}) has ended")
+            self._screen.say(Topic.OTHER_DEV, f"the other leasehold dev (process {pid}) has ended")
 
     def _warn_of_unreadable(self, folders: Sequence[str]) -> None:
         shown = ", ".join(folders[:SHOWN_FOLDERS])
         more = f" and {len(folders) - SHOWN_FOLDERS} more" if len(folders) > SHOWN_FOLDERS else ""
-        self._say(Topic.UNREADABLE, f"not watched, since it may not be read: {shown}{more}. The rest is watched.")
+        self._screen.say(
+            Topic.UNREADABLE, f"not watched, since it may not be read: {shown}{more}. The rest is watched."
+        )
 
     async def _kill_now_and_then(self) -> None:
         while self._options.chaos:
             await asyncio.sleep(uniform(*BETWEEN_KILLS))
             if killed := self._workers and self._workers.kill_one():
-                self._tally["killed"] += 1
-                self._show([WorkerKilled(at=utc_now(), pid=killed[0], running=killed[1])])
+                self._screen.show_kill(*killed)
 
-    def _hear(self, event: Event) -> None:
-        match event:
-            case JobEnded() if event.status.final:
-                self._tally[event.status] += 1
-            case JobReclaimed() | JobGivenBack():
-                self._tally[event.event] += 1
-        self._show(self._feed.heard(event))
-
-    def _told_to_stop(self, number: int) -> None:
+    def _request_stop(self, number: int) -> None:
         """Ends the grace at the second request; ends the process at the third, or if no worker is left."""
         if not self._stops.add(number, monotonic()):
             return
         if self._stops.count == 1:
-            self._say(Topic.STOPPING, f"stopping: running jobs have {GRACE} s to end, Ctrl-C gives them back at once")
+            self._screen.say(
+                Topic.STOPPING, f"stopping: running jobs have {GRACE} s to end, Ctrl-C gives them back at once"
+            )
         elif self._stops.count == 2 and self._workers and self._workers.is_alive:
-            self._say(Topic.STOPPING, "running jobs are given back now")
+            self._screen.say(Topic.STOPPING, "running jobs are given back now")
             self._workers.tell_to_stop()
         else:
             self._end_now()
@@ -320,86 +305,26 @@ class Supervisor:
 
     @asynccontextmanager
     async def _alongside(self, **works: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-        tasks = [keep_running(name, work, lost=lambda _: None, died=self._say_death) for name, work in works.items()]
+        died = self._screen.say_failure
+        tasks = [keep_running(name, work, lost=lambda _: None, died=died) for name, work in works.items()]
         try:
             yield
         finally:
             await cancel_all(tasks)
 
-    def _say_death(self, name: str, error: Exception) -> None:
-        """Shows each error once, although the failed task is tried again and again."""
-        text = f"{name} failed and is tried again: {type(error).__name__}: {error}"
-        if text not in self._deaths:
-            self._deaths.add(text)
-            self._say(Topic.ENDED, text)
-
-    # ------------------------------------------------------------------------------------------------------- words
-
     @cached_property
     def _watches(self) -> bool:
         return self._options.reload and find_spec("watchfiles") is not None
-
-    def _say(self, topic: Topic, text: str) -> None:
-        self._show([DevMessage(at=utc_now(), topic=topic, text=text)])
-
-    def _show(self, news: Iterable[News]) -> None:
-        try:
-            for each in news:
-                self._display(each)
-        except BrokenPipeError:  # the reader of the pipe has ended
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            self._stopping.set()
-
-    def _title(self, app: App) -> str:
-        python = f"python {sys.version_info.major}.{sys.version_info.minor}"
-        jobs = counted(len(app.definitions), "job")
-        return f"leasehold {VERSION} · {python} · {self._options.target} → {jobs}"
 
     def _how_to_go_on(self) -> str:
         if self._options.reload and not self._watches:
             return "no reload: watchfiles is not installed (pip install 'leasehold[dev]') · Ctrl-C quits"
         return "watching *.py · Ctrl-C quits" if self._watches else "Ctrl-C quits"
 
-    def _result(self) -> str:
-        parts = [f"{self._tally[key]:,} {word}" for key, word in _TALLIED.items() if self._tally[key]]
-        return " · ".join([f"stopped after {span(timedelta(seconds=monotonic() - self._began))}", *parts])
 
-
-_TALLIED = {
-    Status.SUCCEEDED: "succeeded",
-    Status.FAILED: "failed",
-    Status.DEAD_LETTER: "dead letter",
-    Status.CANCELED: "canceled",
-    "job.given_back": "given back",
-    "job.reclaimed": "reclaimed",
-    "killed": "workers killed",
-}
-
-
-def _display(json: bool) -> Callable[[News], None]:
-    if json:
-        return lambda news: _print(news.as_json())
-    if not stdout.is_terminal:
-        return Bursts(lambda news: _print(logfmt(news)))
-    lines = Lines(stdout.width)
-
-    def show(news: News) -> None:
-        if (line := lines.of(news)) is not None:
-            stdout.print(line, soft_wrap=True)
-
-    return Bursts(show)
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def _without_secrets(url: str) -> str:
-    parts = urlsplit(url)
-    place = [(name, value) for name, value in parse_qsl(parts.query) if name in ("host", "port")]
-    shown = urlencode(place, safe="/:,")
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" + (f"?{shown}" if shown else "")
+def _title(target: str, app: App) -> str:
+    python = f"python {sys.version_info.major}.{sys.version_info.minor}"
+    return f"leasehold {VERSION} · {python} · {target} → {counted(len(app.definitions), 'job')}"
 
 
 def _no_jobs(target: str) -> str:

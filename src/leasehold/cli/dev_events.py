@@ -1,258 +1,289 @@
-"""Shows the events of `leasehold dev`: each as a line for people, or as logfmt.
+"""Events of `leasehold dev`: from its workers, from changes in the database, and its own messages."""
 
-14:00:41 ▷ 6f46a1d8 sync_folder acme  queued
-14:00:41 ◐ 6f46a1d8 sync_folder acme  started after 9 ms
-14:00:42 │ 6f46a1d8 syncing / for acme
-14:00:42 ✓ 6f46a1d8 sync_folder acme  0.8 s
-14:03:10 ✕ 9c1e77b0 sync_folder acme  TimeoutError: GET … (try 1/5, again in 30 s)
-           app.py:14 in fetch
-"""
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from itertools import islice
+from typing import Literal
 
-from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
-from typing import Any
-
-import orjson
-from rich.text import Text
-
-from leasehold.cli.format import STYLES, SYMBOLS, short
-from leasehold.cli.news import DevMessage, JobChanged, JobQueued, JobsCounted, News, OfOneJob, Topic, WorkerKilled
-from leasehold.model.job import LineKind, Source
-from leasehold.model.status import AttemptStatus, DisplayState, Status
-from leasehold.operations.views import counted, error_of, first_line, printable, span, visible
+from leasehold.cli.format import utc_now
+from leasehold.model.job import JobId, JobRecord, Source, TenantId, WorkerId
+from leasehold.model.status import DisplayState, Status
 from leasehold.telemetry import (
-    DefinitionChanged,
+    Event,
     JobDiscarded,
     JobEnded,
     JobGivenBack,
+    JobLogged,
     JobReclaimed,
-    JobSaid,
     JobStarted,
+    TimedEvent,
     WorkerJoined,
 )
 
-LEAST_OF_AN_ERROR = 40
-BELOW_A_SYMBOL = " " * len("14:00:41 ✕ ")
+REMEMBERED = 10_000
+MOST_TENANTS = 10
 
 
-# For people
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQueued(TimedEvent):
+    """A job appeared in the database. `due_in`: how long after its enqueue it is due."""
+
+    event: Literal["job.queued"] = "job.queued"
+    tenant: TenantId
+    job: JobId
+    definition: str
+    state: DisplayState
+    due_in: float
+    source: Source | None
+    created_by: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A symbol, its colour, a text, an error that is cut to fit the line, and the text after it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChanged(TimedEvent):
+    """A job changed in the database: another worker, or a person, has moved it to `state`.
 
-    symbol: str
-    style: str
+    `worker` runs it or ran it last; None for a job that waits again, or was canceled before it ran. `seconds` is how
+    long an ended job ran. Changes between two reads are not shown.
+    """
+
+    event: Literal["job.changed"] = "job.changed"
+    tenant: TenantId
+    job: JobId
+    definition: str
+    worker: WorkerId | None
+    state: DisplayState
+    attempt: int
+    tries: int
+    max_attempts: int
+    seconds: float | None
+    error: str | None
+    error_code: str | None
+    retry_in: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsCounted(TimedEvent):
+    """Stands for `lines` lines about jobs that came faster than people read; `text` counts them, for people."""
+
+    event: Literal["jobs.counted"] = "jobs.counted"
+    lines: int
     text: str
-    error: str = ""
-    after: str = ""
 
 
-class Lines:
-    """Makes lines for people. Columns become as wide as their widest value so far."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerKilled(TimedEvent):
+    event: Literal["worker.killed"] = "worker.killed"
+    pid: int
+    running: int
 
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self._definition = self._tenant = 0
 
-    def of(self, news: News) -> Text | None:
-        """Returns None for an event that people don't need to see."""
-        match news:
-            case DevMessage():
-                return _said(news)
-            case WorkerKilled():
-                killed = f"killed worker {news.pid} ({counted(news.running, 'job')} running)"
-                return Text.assemble(_time(news.at), ("☠ ", "bold red"), killed)
-            case DefinitionChanged(created=False):
-                return Text.assemble(_time(news.at), ("≠ ", "yellow"), printable(news.text))
-            case JobSaid():
-                return Text.assemble(_time(news.at), ("│ ", "dim"), (f"{short(news.job)} ", "dim"), _spoken(news))
-            case JobsCounted():
-                return Text.assemble(_time(news.at), ("≡ ", "bold"), printable(news.text))
-            case (
-                JobQueued()
-                | JobChanged()
-                | JobStarted()
-                | JobEnded()
-                | JobGivenBack()
-                | JobDiscarded()
-                | JobReclaimed()
-            ):
-                return self._of_job(news, words_of(news))
+class Topic(StrEnum):
+    """Topics of the supervisor's messages: first the checklist of a start, then later events."""
+
+    APP = "app"
+    DATABASE = "database"
+    MIGRATIONS = "migrations"
+    WORKER = "worker"
+    WATCHING = "watching"
+    CHANGED = "changed"
+    READY = "ready"
+    BROKEN = "broken"
+    NO_JOBS = "no_jobs"
+    ENDED = "ended"
+    UNREADABLE = "unreadable"
+    OTHER_DEV = "other_dev"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevMessage(TimedEvent):
+    event: Literal["dev.message"] = "dev.message"
+    topic: Topic
+    text: str
+
+
+SingleJobEvent = (
+    JobQueued | JobChanged | JobStarted | JobLogged | JobEnded | JobGivenBack | JobDiscarded | JobReclaimed
+)
+DevEvent = Event | JobQueued | JobChanged | JobsCounted | WorkerKilled | DevMessage
+
+
+class Stage(IntEnum):
+    """How far an attempt is; a later stage is larger."""
+
+    RUNNING = 0
+    OVER = 1
+    FINAL = 2
+
+
+@dataclass(slots=True)
+class _Shown:
+    """How much of a job was shown: up to this stage of this attempt. `unsure` was seen once, and may be shown."""
+
+    due_in: float
+    due_at: datetime
+    attempt: int = 0
+    stage: Stage = Stage.OVER
+    unsure: tuple[int, Stage] | None = None
+
+
+class EventFeed:
+    """Decides which events and changes are shown, in a sensible order: queued comes before started.
+
+    Our own workers send events. Changes by other workers can only be seen in the database.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[tuple[TenantId, JobId], _Shown] = {}
+        self._open: dict[tuple[TenantId, JobId], None] = {}
+        self._our_workers: set[WorkerId] = set()
+
+    def remember(self, jobs: Iterable[JobRecord]) -> None:
+        """Remembers jobs that were there before, without showing them."""
+        for job in jobs:
+            self._add_record(job).attempt = job.attempt
+            self._note(job.tenant, job.id, job.attempt, _stage(job.status))
+
+    def read_jobs(self, jobs: Iterable[JobRecord]) -> Iterator[DevEvent]:
+        """Yields the events of jobs as the database lists them, newest first."""
+        for job in reversed(list(jobs)):
+            place = (job.tenant, job.id)
+            if place in self._shown:
+                self._shown[place] = self._shown.pop(place)  # jobs in sight are forgotten last
+            else:
+                self._add_record(job)
+                yield _enqueue_event_of(job)
+            if self._is_unseen(job):
+                yield _change_event_of(job)
+
+    def read_event(self, event: Event) -> Iterator[DevEvent]:
+        """Yields the events of a worker's event. Announces a job that started before it was seen."""
+        match event:
             case WorkerJoined():
-                self._definition = max(self._definition, *map(len, news.definitions), 0)
-        return None
+                self._our_workers.add(event.worker)
+            case JobStarted():
+                if (event.tenant, event.job) not in self._shown:
+                    self._add(event.tenant, event.job, _Shown(0.0, event.queued_at))
+                    if event.attempt == 1:
+                        yield _enqueue_event_before(event)
+                if event.waited is not None:
+                    due_in = self._shown[event.tenant, event.job].due_in
+                    event = replace(event, waited=max(0.0, event.waited - max(0.0, due_in)))
+                self._note(event.tenant, event.job, event.attempt, Stage.RUNNING)
+            case JobEnded() | JobReclaimed():
+                self._note(event.tenant, event.job, event.attempt, _stage(event.status))
+            case JobGivenBack():
+                self._note(event.tenant, event.job, event.attempt, Stage.OVER)
+        yield event
 
-    def _of_job(self, news: OfOneJob, words: Words) -> Text:
-        definition, tenant = visible(news.definition), visible(news.tenant)
-        self._definition = max(self._definition, len(definition))
-        self._tenant = max(self._tenant, len(tenant))
-        line = Text.assemble(
-            _time(news.at),
-            (f"{words.symbol} ", words.style),
-            (f"{short(news.job)} ", "dim"),
-            (f"{definition:<{self._definition}} {tenant:<{self._tenant}}  ", ""),
-            (words.text, words.style),
-        )
-        room = max(LEAST_OF_AN_ERROR, self._width - line.cell_len - len(words.after))
-        line.append(_shortened(words.error, room))
-        line.append(words.after, style="dim")
-        if isinstance(news, JobEnded) and news.where:
-            line.append(f"\n{BELOW_A_SYMBOL}{printable(news.where)}", style="dim")
-        return line
+    def open_jobs(self, now: datetime, besides: Iterable[JobRecord], most: int) -> Mapping[TenantId, Sequence[JobId]]:
+        """Returns jobs that are due and have not ended, as far as was shown, by tenant; `most` of them, in turn.
 
+        They are of 10 tenants at most, since each tenant costs a statement. Jobs `besides` these were just seen.
+        """
+        just_seen = {(job.tenant, job.id) for job in besides}
+        due = (place for place in self._open if place not in just_seen and self._shown[place].due_at <= now)
+        chosen: dict[TenantId, list[JobId]] = {}
+        for tenant, job in islice(due, most):
+            if tenant in chosen or len(chosen) < MOST_TENANTS:
+                chosen.setdefault(tenant, []).append(job)
+        for place in [(tenant, job) for tenant, jobs in chosen.items() for job in jobs]:
+            self._open[place] = self._open.pop(place)  # its turn comes last
+        return chosen
 
-def words_of(news: OfOneJob) -> Words:
-    match news:
-        case JobSaid():
-            return Words("│", "dim", _spoken(news))
-        case JobChanged():
-            return _changed(news)
-        case JobQueued(state=DisplayState.SCHEDULED):
-            return _words(DisplayState.SCHEDULED, f"scheduled, in {_span(news.due_in)}{_by(news)}")
-        case JobQueued(state=DisplayState.BLOCKED):
-            return _words(DisplayState.BLOCKED, f"waits for other jobs{_by(news)}")
-        case JobQueued():
-            return _words(DisplayState.READY, f"queued{_by(news)}")
-        case JobStarted():
-            after = "" if news.waited is None else f" after {_span(news.waited)}"
-            again = f" (try {news.tries}/{news.max_attempts})" if news.tries > 1 else ""
-            return _words(DisplayState.RUNNING, f"started{after}", after=again)
-        case JobGivenBack():
-            return _words(DisplayState.READY, "given back", after=", its worker stops; no try is used")
-        case JobDiscarded():
-            return Words(
-                "!", "yellow", "discarded", after=": its lease was lost, it is somebody else's now (LH-4001)"
-            )
-        case JobReclaimed():
-            return _reclaimed(news)
-        case JobEnded():
-            return _ended(news)
+    def forget(self, tenant: TenantId, jobs: Iterable[JobId]) -> None:
+        """Forgets deleted jobs."""
+        for job in jobs:
+            self._open.pop((tenant, job), None)
 
+    def _is_unseen(self, job: JobRecord) -> bool:
+        """Returns whether a state was not shown, and no worker of ours will report it. The second read decides.
 
-def _ended(news: JobEnded) -> Words:
-    code = None if news.error_code == "Fail" else news.error_code  # the state says the same
-    error = printable(first_line(error_of(code, news.error)))
-    match news.status, news.attempt_status:
-        case Status.SUCCEEDED, _:
-            return _words(DisplayState.SUCCEEDED, _span(news.seconds or 0.0))
-        case Status.CANCELED, _:
-            return _words(DisplayState.CANCELED, "canceled")
-        case Status.QUEUED, AttemptStatus.SNOOZED:
-            return _words(DisplayState.SCHEDULED, f"snoozed, again in {_span(news.retry_in or 0.0)}")
-        case Status.QUEUED, _:
-            after = f" ({_try(news)}, again in {_span(news.retry_in or 0.0)})"
-            return Words(SYMBOLS[DisplayState.FAILED], STYLES[DisplayState.RETRYING], "", error, after)
-        case Status.DEAD_LETTER, _:
-            return _words(DisplayState.DEAD_LETTER, "dead letter: ", error, f" ({_try(news)})")
-    return _words(DisplayState.FAILED, "failed: ", error)
+        The database does not say which worker ended an attempt of a job that waits again. If that worker is one of
+        ours, its event arrives between two reads.
+        """
+        shown, stands = self._shown[job.tenant, job.id], (job.attempt, _stage(job.status))
+        if stands <= (shown.attempt, shown.stage) or job.worker in self._our_workers:
+            return False
+        if shown.unsure != stands:
+            shown.unsure = stands
+            return False
+        self._note(job.tenant, job.id, *stands)
+        return True
 
+    def _add_record(self, job: JobRecord) -> _Shown:
+        due_in = (job.scheduled_for - job.queued_at).total_seconds()
+        return self._add(job.tenant, job.id, _Shown(due_in, job.scheduled_for))
 
-def _changed(news: JobChanged) -> Words:
-    """Describes a change by a worker that is not ours, or by a person."""
-    error = printable(first_line(error_of(news.error_code, news.error)))
-    on_worker = f" on worker {short(news.worker)}" if news.worker else ""
-    match news.state:
-        case DisplayState.RUNNING:
-            again = f" ({_try(news)})" if news.tries > 1 else ""
-            return _words(news.state, f"started{on_worker}", after=again)
-        case DisplayState.SUCCEEDED:
-            return _words(news.state, "succeeded" if news.seconds is None else _span(news.seconds), after=on_worker)
-        case DisplayState.CANCELED:
-            return _words(news.state, "canceled", after=on_worker)
-        case DisplayState.FAILED | DisplayState.DEAD_LETTER:
-            return _words(news.state, f"{news.state}: ", error, f" ({_try(news)}){on_worker}")
-        case _:
-            when = "" if news.retry_in is None else f", again in {_span(news.retry_in)}"
-            return _words(news.state, "waits again: " if error else "waits again", error, f" ({_try(news)}{when})")
+    def _add(self, tenant: TenantId, job: JobId, shown: _Shown) -> _Shown:
+        self._shown[tenant, job] = shown
+        self._open[tenant, job] = None
+        if len(self._shown) > REMEMBERED:
+            oldest = next(iter(self._shown))
+            del self._shown[oldest]
+            self._open.pop(oldest, None)
+        return shown
+
+    def _note(self, tenant: TenantId, job: JobId, attempt: int, stage: Stage) -> None:
+        if shown := self._shown.get((tenant, job)):
+            shown.attempt, shown.stage = attempt, stage
+            if stage is Stage.FINAL:
+                self._open.pop((tenant, job), None)
+            else:
+                self._open[tenant, job] = None
 
 
-def _reclaimed(news: JobReclaimed) -> Words:
-    if news.status is Status.QUEUED:
-        again = f", again in {_span(news.retry_in or 0.0)}"
-        return _words(DisplayState.RETRYING, "reclaimed: its worker died", after=f" ({_try(news)}{again})")
-    state = DisplayState[news.status.name]
-    return _words(state, f"reclaimed: its worker died; {state}", after=f" ({_try(news)})")
+def _stage(status: Status) -> Stage:
+    if status is Status.RUNNING:
+        return Stage.RUNNING
+    return Stage.FINAL if status.final else Stage.OVER
 
 
-def _words(state: DisplayState, text: str, error: str = "", after: str = "") -> Words:
-    return Words(SYMBOLS[state], STYLES[state], text, error, after)
+def _enqueue_event_of(job: JobRecord) -> JobQueued:
+    """Makes the event of an enqueue; a job that was claimed meanwhile was ready before."""
+    return JobQueued(
+        at=job.queued_at,
+        tenant=job.tenant,
+        job=job.id,
+        definition=job.definition,
+        state=job.display if job.status in (Status.QUEUED, Status.BLOCKED) else DisplayState.READY,
+        due_in=max(0.0, (job.scheduled_for - job.queued_at).total_seconds()),
+        source=job.source,
+        created_by=job.created_by,
+    )
 
 
-def _try(news: JobChanged | JobEnded | JobReclaimed) -> str:
-    return f"try {news.tries}/{news.max_attempts}"
+def _enqueue_event_before(started: JobStarted) -> JobQueued:
+    return JobQueued(
+        at=started.queued_at,
+        tenant=started.tenant,
+        job=started.job,
+        definition=started.definition,
+        state=DisplayState.READY,
+        due_in=0.0,
+        source=None,
+        created_by=None,
+    )
 
 
-def _by(news: JobQueued) -> str:
-    if news.created_by:
-        return f" by {visible(news.created_by)}"
-    return f" by {news.source}" if news.source not in (None, Source.MANUAL) else ""
-
-
-def _span(seconds: float) -> str:
-    return span(timedelta(seconds=seconds))
-
-
-def _time(moment: datetime) -> tuple[str, str]:
-    """Returns the local time of day."""
-    return f"{moment.astimezone():%H:%M:%S} ", "dim"
-
-
-def _spoken(news: JobSaid) -> str:
-    if news.kind is LineKind.PROGRESS and news.progress is not None:
-        return printable(f"{news.progress:>4.0%} {news.text}".rstrip())
-    return printable(news.text)
-
-
-def _shortened(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 1] + "…"
-
-
-_CHECKED = (Topic.DATABASE, Topic.MIGRATIONS, Topic.WORKER)
-_MARKS = {
-    Topic.CHANGED: ("↻", "yellow"),
-    Topic.READY: ("✓", "green"),
-    Topic.BROKEN: ("✕", "red"),
-    Topic.NO_JOBS: ("!", "bold yellow"),
-    Topic.ENDED: ("!", "yellow"),
-    Topic.UNREADABLE: ("!", "yellow"),
-    Topic.OTHER_DEV: ("!", "bold yellow"),
-    Topic.STOPPING: ("·", "dim"),
-    Topic.STOPPED: ("✓", "green"),
-}
-
-
-def _said(news: DevMessage) -> Text:
-    text = printable(news.text)
-    if news.topic in _CHECKED:
-        return Text.assemble(("  ✓ ", "green"), f"{news.topic:<11} ", text)
-    if news.topic is Topic.APP:
-        return Text.assemble("  ", (text, "bold"))
-    if news.topic is Topic.WATCHING:
-        return Text.assemble("  ", (text, "dim"), "\n")
-    symbol, style = _MARKS[news.topic]
-    return Text.assemble(_time(news.at), (f"{symbol} ", style), text)
-
-
-# For machines
-
-
-def logfmt(news: News) -> str:
-    """Writes `at=… event=… job=…`, for logs, without unknown values."""
-    found = {field.name: getattr(news, field.name) for field in fields(news)}
-    first = {"at": found.pop("at"), "event": found.pop("event")}
-    return " ".join(f"{name}={_value(value)}" for name, value in (first | found).items() if value is not None)
-
-
-def _value(value: Any) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case datetime():
-            return value.isoformat()
-        case tuple():
-            return _value(",".join(value))
-    text = str(value)
-    plain = text and text.isprintable() and not any(character in text for character in ' "=')
-    return text if plain else orjson.dumps(text).decode()
+def _change_event_of(job: JobRecord) -> JobChanged:
+    ran = job.finished_at - job.started_at if job.finished_at and job.started_at else None
+    again = job.status is Status.QUEUED and not job.due
+    return JobChanged(
+        at=job.finished_at or (job.started_at if job.status is Status.RUNNING else None) or utc_now(),
+        tenant=job.tenant,
+        job=job.id,
+        definition=job.definition,
+        worker=job.worker,
+        state=job.display,
+        attempt=job.attempt,
+        tries=job.tries,
+        max_attempts=job.max_attempts,
+        seconds=ran.total_seconds() if ran else None,
+        error=None if job.status in (Status.RUNNING, Status.SUCCEEDED) else job.last_error,
+        error_code=None if job.status in (Status.RUNNING, Status.SUCCEEDED) else job.last_error_code,
+        retry_in=max(0.0, (job.scheduled_for - utc_now()).total_seconds()) if again else None,
+    )

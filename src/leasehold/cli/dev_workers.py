@@ -2,23 +2,21 @@
 
 import asyncio
 import signal
-import subprocess
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing
 from random import choice
 from time import monotonic
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from leasehold.cli.news import Topic
+from leasehold.cli.dev_events import Topic
 from leasehold.cli.output import stderr
+from leasehold.runtime.child import ChildProcess
 from leasehold.runtime.process import SAME_SIGNAL
 from leasehold.runtime.supervise import cancel_all, wait_for_first
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, WorkerJoined
 
-LONGEST_EVENT = 2**20
 LAST_EVENTS = 1.0
 STOP_LIMIT = 25.0
 QUICK_DEATH = 5.0
@@ -28,12 +26,10 @@ _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="
 
 
 class DevWorker:
-    """One worker process. Its stdout carries its events; its stdin closes when this process ends, which ends it."""
+    """One worker process, followed by its events."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
+        self._process = ChildProcess(command, environment)
         self.pid = self._process.pid
         self.joined: asyncio.Future[WorkerJoined] = asyncio.get_running_loop().create_future()
         self.running: set[tuple[str, str, int]] = set()
@@ -42,19 +38,18 @@ class DevWorker:
 
     async def live(self, observe: Callable[[Event], None]) -> int:
         """Passes events on until the process has ended; returns its exit code."""
-        events = asyncio.create_task(self._events(observe))
-        code = await self._ended()
+        events = asyncio.create_task(self._read_events(observe))
+        code = await self._process.wait_for_end()
         # Processes that it started may hold its stdout for as long as they like.
         await asyncio.wait([events], timeout=LAST_EVENTS)
         await cancel_all([events])
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._process.close()
         self.joined.cancel()
         return code
 
     def kill(self) -> None:
         self.killed = True
-        self._process.kill()
+        self._process.send_signal(signal.SIGKILL)
 
     def stop(self) -> None:
         """Makes it drain. A second call ends its grace, late enough to count as a second signal."""
@@ -63,25 +58,9 @@ class DevWorker:
         self._told_to_stop = monotonic() + wait
         loop.call_later(wait, self._process.send_signal, signal.SIGTERM)
 
-    async def _ended(self) -> int:
-        loop = asyncio.get_running_loop()
-        code: asyncio.Future[int] = loop.create_future()
-
-        def wait() -> None:
-            ended_with = self._process.wait()
-            with suppress(RuntimeError):  # the loop is closed, and with it every waiting task
-                loop.call_soon_threadsafe(code.set_result, ended_with)
-
-        threading.Thread(target=wait, name=f"leasehold-wait-{self.pid}", daemon=True).start()
-        return await code
-
-    async def _events(self, observe: Callable[[Event], None]) -> None:
-        stream = asyncio.StreamReader(limit=LONGEST_EVENT)
-        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(stream), self._process.stdout
-        )
-        try:
-            async for line in stream:
+    async def _read_events(self, observe: Callable[[Event], None]) -> None:
+        async with aclosing(self._process.lines()) as lines:
+            async for line in lines:
                 try:
                     event = _EVENTS.validate_json(line)
                 except ValidationError:
@@ -89,8 +68,6 @@ class DevWorker:
                     continue
                 self._follow(event)
                 observe(event)
-        finally:
-            pipe.close()
 
     def _follow(self, event: Event) -> None:
         match event:

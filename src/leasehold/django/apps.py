@@ -3,7 +3,7 @@
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 
-from leasehold.django.place import remember_names
+from leasehold.django.project_settings import remember_names
 
 
 class LeaseholdConfig(AppConfig):

@@ -5,7 +5,7 @@ from typing import Any
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations.base import Operation
 
-from leasehold.django.place import Place
+from leasehold.django.project_settings import ProjectSettings
 from leasehold.engines import DEFAULT_URL, engine_for
 
 
@@ -27,10 +27,10 @@ class ApplyMigration(Operation):
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any
     ) -> None:
-        place = Place.of_settings()
-        if schema_editor.connection.alias != place.alias:
+        settings = ProjectSettings.read()
+        if schema_editor.connection.alias != settings.alias:
             return
-        step = engine_for(DEFAULT_URL, place.schema).scripts().migration_steps()[self.number - 1]
+        step = engine_for(DEFAULT_URL, settings.schema).scripts().migration_steps()[self.number - 1]
         schema_editor.execute(step.lock_limit, params=None)
         schema_editor.execute(step.opening, params=None)
         if schema_editor.collect_sql or not _returns_true(schema_editor, step.applied):

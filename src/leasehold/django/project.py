@@ -18,7 +18,7 @@ from leasehold.app.definition import TypedDefinition
 from leasehold.app.enqueued import Enqueued
 from leasehold.app.tenant import Tenant
 from leasehold.app.within import CallerTransaction
-from leasehold.django.place import Place
+from leasehold.django.project_settings import ProjectSettings
 from leasehold.model.job import NewJob, tenant_id
 from leasehold.worker.handlers import Call
 from leasehold.worker.job import Job
@@ -49,7 +49,7 @@ class DjangoTenant(Tenant):
         atomic: bool = True,
         progress: Progress | None = None,
     ) -> EnqueuedMany:
-        with transaction.atomic(using=Place.of_settings().alias) if atomic else nullcontext():
+        with transaction.atomic(using=ProjectSettings.read().alias) if atomic else nullcontext():
             return super().enqueue_many(jobs, chunk=chunk, atomic=atomic, progress=progress)
 
     async def aenqueue_many(
@@ -73,17 +73,17 @@ class Project(Leasehold):
     uses_callers_connections = True
 
     def __init__(self) -> None:
-        super().__init__(url=lambda: Place.of_settings().url, schema=lambda: Place.of_settings().schema)
+        super().__init__(url=lambda: ProjectSettings.read().url, schema=lambda: ProjectSettings.read().schema)
         self._store.after_call = self._leave_no_connection_to_a_test
 
     def tenant(self, tenant: str | UUID) -> Tenant:
         """Returns a tenant handle for the current connection of the alias, in any thread."""
-        current = ConnectionProxy(connections, Place.of_settings().alias)
+        current = ConnectionProxy(connections, ProjectSettings.read().alias)
         transaction = CallerTransaction(self._store.join(current), atomic=False)
         return DjangoTenant(tenant_id(tenant), self._store, _within=transaction)
 
     def _only_tenant(self, verb: str) -> Tenant:
-        self._tenant = None if (only := Place.of_settings().tenant) is None else tenant_id(only)
+        self._tenant = None if (only := ProjectSettings.read().tenant) is None else tenant_id(only)
         return super()._only_tenant(verb) if self._tenant is None else self.tenant(self._tenant)
 
     def _wrap(self, call: Call) -> Call:

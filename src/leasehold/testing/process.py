@@ -6,14 +6,14 @@ from types import ModuleType
 
 from leasehold.app import Leasehold
 from leasehold.errors import InvalidInput
-from leasehold.runtime.child import PATIENCE, ChildProcess
+from leasehold.runtime.child import PATIENCE, WatchedChild
 
 __all__ = ["PATIENCE", "WorkerProcess", "target_of"]
 
 _WORKER = "from leasehold.cli import main; main()"
 
 
-class WorkerProcess(ChildProcess):
+class WorkerProcess(WatchedChild):
     """`leasehold worker` for the app of a test, on the test's database. It ends with the test at the latest.
 
     The process imports the app itself: patches and injected errors of the test have no effect there. After a kill,

@@ -19,8 +19,8 @@ from leasehold.telemetry import (
     JobDiscarded,
     JobEnded,
     JobGivenBack,
+    JobLogged,
     JobReclaimed,
-    JobSaid,
     JobStarted,
     Observer,
     WorkerJoined,
@@ -93,7 +93,7 @@ class EventReporter:
 
     def logged(self, claim: Claim, line: LogLine) -> None:
         if self.is_observed:
-            self._tell(JobSaid(**_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
+            self._tell(JobLogged(**_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
 
     def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict) -> None:
         """Reports an end; called only once the verdict is written."""

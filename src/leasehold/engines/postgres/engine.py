@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
-from urllib.parse import parse_qs, urlsplit
 
-from leasehold.engine import DEFAULT_SCHEMA, Finding, MigrationStep, RoleNames, SchemaStatus
-from leasehold.engines.postgres import doctor, drivers, grants, migrate
+from leasehold.engine import DEFAULT_SCHEMA, Finding, Login, MigrationStep, RoleNames, SchemaStatus
+from leasehold.engines.postgres import doctor, drivers, grants, migrate, urls
 from leasehold.engines.postgres.connections import require_readable
 from leasehold.engines.postgres.database import STATEMENT_TIMEOUT, Database
 from leasehold.engines.postgres.statements import schema_name
@@ -22,14 +21,22 @@ class PostgresEngine:
 
     def __init__(self, url: str, schema: str = DEFAULT_SCHEMA, listen_url: str | None = None) -> None:
         require_readable(url)
-        self.url, named = _without_schema(url)
+        self.url, named = urls.split_schema(url)
         if named is not None and schema not in (named, DEFAULT_SCHEMA):
             raise InvalidInput(
                 f"the URL of the database says schema={named}, and the schema {schema!r} was asked for.",
                 fix="Nothing was opened. Name the schema once: in the URL, by --schema or by LEASEHOLD_SCHEMA.",
             )
         self.schema = schema_name(named or schema)
+        self._given_url = url
         self._listen_url = listen_url
+
+    @property
+    def address(self) -> str:
+        return urls.hide_secrets(self.url)
+
+    def url_of(self, database: str, login: Login | None = None) -> str:
+        return urls.replace_database(self._given_url, database) if login is None else urls.make_url(database, login)
 
     async def open(self, *, statement_timeout: timedelta | None = None) -> PostgresStore:
         limit = STATEMENT_TIMEOUT if statement_timeout is None else statement_timeout.total_seconds()
@@ -75,13 +82,3 @@ class PostgresScripts:
 
     def create_roles(self, roles: RoleNames) -> str:
         return grants.create_roles_script(self._schema, roles)
-
-
-def _without_schema(url: str) -> tuple[str, str | None]:
-    """Takes the parameter out of the URL: the driver would send it to the server as a setting."""
-    parts = urlsplit(url)
-    named = parse_qs(parts.query).get("schema")
-    if not named:
-        return url, None
-    others = "&".join(each for each in parts.query.split("&") if each.partition("=")[0] != "schema")
-    return parts._replace(query=others).geturl(), named[-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from leasehold.django.place import Place
+from leasehold.django.project_settings import ProjectSettings
 
 # Commands that need the app; all others need only the database.
 NEED_THE_APP = (("worker",), ("definitions", "sync"), ("tick",))
@@ -59,9 +59,9 @@ def command_line(arguments: Sequence[str]) -> list[str]:
 
 def environment() -> dict[str, str]:
     """Passes the URL in the environment: arguments can be read by everyone on the machine."""
-    place = Place.of_settings()
-    here = {"LEASEHOLD_URL": place.url, "LEASEHOLD_SCHEMA": place.schema, "PYTHONPATH": os.pathsep.join(added_path())}
-    return {**os.environ, **here}
+    settings = ProjectSettings.read()
+    database = {"LEASEHOLD_URL": settings.url, "LEASEHOLD_SCHEMA": settings.schema}
+    return {**os.environ, **database, "PYTHONPATH": os.pathsep.join(added_path())}
 
 
 def added_path() -> list[str]:

@@ -1,22 +1,21 @@
-"""The database that holds the jobs: that of one of Django's aliases."""
+"""LEASEHOLD of a Django project's settings: which of its databases holds the jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from django.conf import settings
 from django.db import connections
 
+from leasehold.engine import Login
+from leasehold.engines import DEFAULT_URL, engine_for
 from leasehold.errors import InvalidInput
 
 SETTINGS = {"ALIAS", "SCHEMA", "TENANT", "URL"}
-# Options that asyncpg reads from a URL, as libpq does. Others (a pool, isolation_level) are for Django's connections.
-OPTIONS = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile", "target_session_attrs")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProjectSettings:
     """LEASEHOLD of the project's settings: {"ALIAS": "default", "SCHEMA": "leasehold", "TENANT": None, "URL": None}.
 
     ALIAS   which of DATABASES holds the jobs; enqueues are part of its current transaction
@@ -32,7 +31,7 @@ class Place:
     given_url: str | None = None
 
     @classmethod
-    def of_settings(cls) -> "Place":
+    def read(cls) -> "ProjectSettings":
         given: Mapping[str, Any] = getattr(settings, "LEASEHOLD", {})
         if unknown := given.keys() - SETTINGS:
             raise InvalidInput(
@@ -49,7 +48,7 @@ class Place:
         if self.given_url is None:
             return url_of(self.alias, database)
         is_replaced = database["NAME"] != _names_at_start.get(self.alias, database["NAME"])
-        return in_database(self.given_url, database["NAME"]) if is_replaced else self.given_url
+        return engine_for(self.given_url).url_of(str(database["NAME"])) if is_replaced else self.given_url
 
 
 def remember_names() -> None:
@@ -60,25 +59,12 @@ def remember_names() -> None:
 _names_at_start: dict[str, Any] = {}
 
 
-def in_database(url: str, name: object) -> str:
-    way, mark, query = url.partition("?")
-    scheme, _, rest = way.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}/{quote(str(name), safe='')}{mark}{query}"
-
-
 def url_of(alias: str, database: Mapping[str, Any]) -> str:
     if not str(database["ENGINE"]).endswith(("postgresql", "postgis")):
         raise InvalidInput(
             f"DATABASES[{alias!r}] has the engine {database['ENGINE']}, which can't hold jobs. Nothing was changed.",
             fix='Name an alias of Postgres: LEASEHOLD = {"ALIAS": "…"}; or a database of its own: {"URL": "…"}.',
         )
-    user, password = (quote(str(database.get(name) or ""), safe="") for name in ("USER", "PASSWORD"))
-    host, port = str(database.get("HOST") or ""), database.get("PORT") or ""
-    credentials = f"{user}{f':{password}' if password else ''}@" if user else ""
-    options = {name: value for name, value in database.get("OPTIONS", {}).items() if name in OPTIONS}
-    if not host or host.startswith("/"):
-        socket = {"host": host, "port": port}
-        options, host = {**{name: value for name, value in socket.items() if value}, **options}, ""
-    where = f"{f'[{host}]' if ':' in host else host}{f':{port}' if host and port else ''}"
-    query = f"?{urlencode(options)}" if options else ""
-    return f"postgresql://{credentials}{where}/{quote(str(database['NAME']), safe='')}{query}"
+    user, password, host, port = (str(database.get(name) or "") for name in ("USER", "PASSWORD", "HOST", "PORT"))
+    login = Login(user, password, host, port, database.get("OPTIONS", {}))
+    return engine_for(DEFAULT_URL).url_of(str(database["NAME"]), login)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.django.place import in_database, url_of
+from leasehold.django.project_settings import url_of
+from leasehold.engines import engine_for
 from leasehold.errors import InvalidInput
 
 POSTGRES = "django.db.backends.postgresql"
@@ -49,4 +50,4 @@ def test_an_alias_that_is_no_postgres_is_refused_by_name() -> None:
     ],
 )
 def test_a_url_keeps_all_but_its_database(url: str, moved: str) -> None:
-    assert in_database(url, "test shop") == moved
+    assert engine_for(url).url_of("test shop") == moved
