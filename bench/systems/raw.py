@@ -26,7 +26,7 @@ from bench.systems import How, Producer, PythonSystem
 from bench.systems.leasehold import SYSTEM as OURS
 from bench.systems.leasehold import LeaseholdParts
 from bench.tape import Tape
-from leasehold.engines.postgres.link import ONE_PLAN
+from leasehold.engines.postgres.database import ONE_PLAN
 from leasehold.engines.postgres.statements import statements
 
 if TYPE_CHECKING:

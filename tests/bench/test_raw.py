@@ -10,7 +10,7 @@ from bench.tape import Tape
 from tests.conftest import eventually
 from tests.worker.shop import Raw
 
-from leasehold.engines.postgres.link import ONE_PLAN
+from leasehold.engines.postgres.database import ONE_PLAN
 
 JOBS = 300
 

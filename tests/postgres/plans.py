@@ -17,8 +17,7 @@ import asyncpg
 import orjson
 from tests.postgres.plan_database import READ_IN_BATCHES, connected
 
-from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.link import ONE_PLAN, Link
+from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
 from leasehold.engines.postgres.statements import statements
 
 if TYPE_CHECKING:

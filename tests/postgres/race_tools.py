@@ -17,7 +17,7 @@ import asyncpg
 from tests.conftest import eventually
 from tests.store.wake_listener import WakeListener
 
-from leasehold.engines.postgres.link import ONE_PLAN, Link
+from leasehold.engines.postgres.database import ONE_PLAN, Link
 from leasehold.engines.postgres.statements import statements
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.job import JobId

@@ -15,7 +15,7 @@ from tests.store.bench import ACME, DAY, HOUR, LEASE, SECOND, Bench
 
 from leasehold.engines.postgres.claim import claim as claiming
 from leasehold.engines.postgres.claim.positions import DueMark, HeartbeatLooks
-from leasehold.engines.postgres.link import Link
+from leasehold.engines.postgres.database import Link
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind

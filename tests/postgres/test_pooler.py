@@ -12,8 +12,8 @@ from tests.worker.proxy import Proxy
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.connections import DIRECT_SESSION
+from leasehold.engines.postgres.database import ONE_PLAN
 from leasehold.engines.postgres.doctor import examine
-from leasehold.engines.postgres.link import ONE_PLAN
 from leasehold.engines.postgres.migrate import migrate, schema_status
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.engines.postgres.test_databases import DatabaseClock

@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from leasehold.worker.prefetch import ENOUGH_AT_ONCE, ClaimBudget
-from leasehold.worker.slots import Slots, Timeouts
+from leasehold.worker.claim_loop import ENOUGH_AT_ONCE, ClaimBudget
+from leasehold.worker.starter import Slots
+from leasehold.worker.timeouts import Timeouts
 
 USUAL, URGENT, LATE = 100, 1, 200
 

@@ -23,7 +23,7 @@ from leasehold.app.within import CallerTransaction
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyEnqueued, Unreachable
 from leasehold.model.bounds import described
 from leasehold.model.job import AllCreated, EnqueueResult, JobId, NewJob
-from leasehold.operations.enqueue import Target, pin, place
+from leasehold.operations.enqueue import Target, pin, send_pinned
 
 T = TypeVar("T")
 
@@ -298,10 +298,10 @@ async def enqueue_chunks(
         first = await chunks.next()
         if request.atomic and not first.last:
             async with tenant.bulk_transaction() as transaction:
-                send = partial(place, target, opened, transaction.enqueue)
+                send = partial(send_pinned, target, opened, transaction.enqueue)
                 await _send(first, chunks, pin_chunk, send, answer, ahead=True)
         else:
-            send = partial(place, target, opened, tenant.enqueue)
+            send = partial(send_pinned, target, opened, tenant.enqueue)
             await _send(first, chunks, pin_chunk, send, answer, ahead=False)
     except Exception as failure:
         if request.atomic or not answer:

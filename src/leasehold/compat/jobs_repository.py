@@ -23,10 +23,9 @@ from leasehold.model.payload import encode_result
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Registration, Store, Subscription, WorkerFacts
 from leasehold.worker.claims import ClaimLedger
-from leasehold.worker.fence import was_written
 from leasehold.worker.heartbeat import SHORTEST_LEASE
 from leasehold.worker.outage import Outage
-from leasehold.worker.store_calls import StoreCalls
+from leasehold.worker.store_calls import StoreCalls, was_written
 from leasehold.worker.upkeep import reclaim_orphans
 
 LEASE = timedelta(seconds=60)

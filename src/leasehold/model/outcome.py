@@ -129,40 +129,40 @@ def decide(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
         case Succeeded(result):
             return SUCCEEDED if result is None else replace(SUCCEEDED, result=result)
         case Raised(code, message, retry_in, final, trace):
-            failed = _given_up(AttemptStatus.FAILED, code, message, trace)
+            failed = _fail(AttemptStatus.FAILED, code, message, trace)
             return failed if final else _again_or_exhausted(failed, claim, jitter, retry_in)
         case TimedOut(after, trace):
             message = f"ran longer than its timeout of {after.total_seconds():g} s"
-            return _again_or_exhausted(_given_up(AttemptStatus.TIMEOUT, "timeout", message, trace), claim, jitter)
+            return _again_or_exhausted(_fail(AttemptStatus.TIMEOUT, "timeout", message, trace), claim, jitter)
         case LeaseLost():
             message = f"worker {claim.worker} was not heard of for a whole lease; it may have crashed"
-            return _again_or_exhausted(_given_up(AttemptStatus.CRASHED, "lease_lost", message), claim, jitter)
+            return _again_or_exhausted(_fail(AttemptStatus.CRASHED, "lease_lost", message), claim, jitter)
         case Canceled():
             return Verdict(Status.CANCELED, AttemptStatus.CANCELED)
         case Snoozed(delay):
-            return Verdict(Status.QUEUED, AttemptStatus.SNOOZED, delay=_bounded(delay), free_attempts=1)
+            return Verdict(Status.QUEUED, AttemptStatus.SNOOZED, delay=_limit(delay), free_attempts=1)
         case Released():
             return Verdict(Status.QUEUED, AttemptStatus.GIVEN_BACK, free_attempts=1)
         case Rejected(code, message):
-            return _given_up(AttemptStatus.FAILED, code, message)
+            return _fail(AttemptStatus.FAILED, code, message)
         case _:
             assert_never(outcome)
 
 
-def decided(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
+def decide_safely(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
     """Calls `decide` and never raises: an outcome without a verdict fails its own job and not its batch."""
     try:
         return decide(outcome, claim, jitter)
     except Exception as error:
-        return not_written(f"the outcome of the attempt can't be judged: {type(error).__name__}: {error!s:.300}")
+        return reject_verdict(f"the outcome of the attempt can't be judged: {type(error).__name__}: {error!s:.300}")
 
 
-def not_written(why: str) -> Verdict:
+def reject_verdict(why: str) -> Verdict:
     """Returns the verdict on an attempt whose own verdict can't be written: final, as the effects happened."""
-    return _given_up(AttemptStatus.FAILED, "verdict_invalid", why)
+    return _fail(AttemptStatus.FAILED, "verdict_invalid", why)
 
 
-def _given_up(attempt: AttemptStatus, code: str, message: str, trace: Trace | None = None) -> Verdict:
+def _fail(attempt: AttemptStatus, code: str, message: str, trace: Trace | None = None) -> Verdict:
     return Verdict(
         Status.FAILED,
         attempt,
@@ -176,10 +176,10 @@ def _again_or_exhausted(wrong: Verdict, claim: Claim, jitter: float, chosen: tim
     if claim.tries >= claim.max_attempts:
         exhausted = claim.definition.on_exhausted
         return replace(wrong, status=Status.FAILED if exhausted is OnExhausted.FAILED else Status.DEAD_LETTER)
-    delay = _bounded(chosen) if chosen is not None else claim.definition.backoff.delay(claim.tries, jitter)
+    delay = _limit(chosen) if chosen is not None else claim.definition.backoff.delay(claim.tries, jitter)
     return replace(wrong, status=Status.QUEUED, delay=delay)
 
 
-def _bounded(delay: timedelta) -> timedelta:
+def _limit(delay: timedelta) -> timedelta:
     """Limits a delay that a handler chose to 0 … LONGEST, so that a finish never fails because of it."""
     return min(max(delay, timedelta()), LONGEST)

@@ -13,7 +13,7 @@ from leasehold.model.job import EnqueueResult, NewJob, TenantId
 from leasehold.operations.catalog import Catalog
 from leasehold.store import Prepared
 
-Place = Callable[[Sequence[NewJob]], Awaitable[Sequence[EnqueueResult]]]
+Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[EnqueueResult]]]
 _fits = attrgetter("fits")
 
 
@@ -34,10 +34,13 @@ class Target(NamedTuple):
 
 
 async def enqueue(target: Target, job: NewJob, catalog: Catalog) -> EnqueueResult:
-    """Enqueues one job, durably."""
-    pinned = await pin(target, (job,), catalog)
-    (placed,) = await place(target, catalog, catalog.store.tenant(target.tenant).enqueue, (job,), pinned)
-    return placed
+    """Enqueues one job, durably. Pins it again, once, if the database does not know its version."""
+    jobs, send = (job,), catalog.store.tenant(target.tenant).enqueue
+    try:
+        (enqueued,) = await send(await pin(target, jobs, catalog))
+    except UnknownDefinition:
+        (enqueued,) = await send(await pin_again(target, jobs, catalog))
+    return enqueued
 
 
 async def enqueue_key(target: Target, key: str, payload: Mapping[str, Any], catalog: Catalog) -> EnqueueResult:
@@ -59,15 +62,20 @@ async def job_of(target: Target, key: str, payload: Mapping[str, Any], catalog: 
     return NewJob.of(key, payload).with_fields(registered.version, {})
 
 
-async def place(
-    target: Target, catalog: Catalog, send: Place, jobs: Sequence[NewJob], pinned: Sequence[NewJob]
+async def send_pinned(
+    target: Target, catalog: Catalog, send: Send, jobs: Sequence[NewJob], pinned: Sequence[NewJob]
 ) -> Sequence[EnqueueResult]:
-    """Sends pinned jobs. Pins them again, once, if the database does not know a version: it was created again."""
+    """Sends pinned jobs of a bulk enqueue. Pins them again, once, if the database does not know a version."""
     try:
         return await send(pinned)
     except UnknownDefinition:
-        catalog.forget()
-        return await send(await pin(target, jobs, catalog))
+        return await send(await pin_again(target, jobs, catalog))
+
+
+async def pin_again(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:
+    """Pins jobs whose versions the database refused: it was created again."""
+    catalog.forget()
+    return await pin(target, jobs, catalog)
 
 
 async def pin(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:

@@ -139,13 +139,7 @@ class WatchedChild:
 
     def stop(self) -> int:
         """Stops it by SIGTERM: running jobs may end, the rest is given back. Returns its exit code."""
-        child = self._running()
-        child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            child.send_signal(signal.SIGKILL)
-        return self._end()
+        return self._stop(self._running())
 
     def pause(self) -> None:
         """Pauses it by SIGSTOP. It keeps its connections and locks, and sends no heartbeats."""
@@ -172,9 +166,17 @@ class WatchedChild:
             return
         if self._child.is_running:
             self._child.send_signal(signal.SIGCONT)
-            self.stop()
+            self._stop(self._child)  # also a child that ends at this moment
         else:
             self._end()
+
+    def _stop(self, child: ChildProcess) -> int:
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGKILL)
+        return self._end()
 
     def _first_event(self, event: str, job: JobId | None) -> dict[str, Any] | None:
         return next((e for e in self._events if e["event"] == event and job in (None, e.get("job"))), None)

@@ -20,9 +20,9 @@ from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Job
 from leasehold.worker.outcomes import DELIBERATE, outcome_of_error, raised
 from leasehold.worker.runners import run_in_thread, start_coroutine
-from leasehold.worker.slots import Timeouts
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import Threads
+from leasehold.worker.timeouts import Timeouts
 from leasehold.worker.tracebacks import trace_of
 
 log = logging.getLogger("leasehold.worker")

@@ -10,11 +10,10 @@ from random import random
 
 from leasehold.faults import reach
 from leasehold.model.job import Claim
-from leasehold.model.outcome import Outcome, Released, decided
+from leasehold.model.outcome import Outcome, Released, decide_safely
 from leasehold.store import Claimed, Registration
 from leasehold.worker.attempt import Attempt
-from leasehold.worker.finish_batch import finish_all
-from leasehold.worker.store_calls import StoreCalls
+from leasehold.worker.store_calls import StoreCalls, finish_all
 
 Ask = Callable[[Registration, int], Awaitable[Claimed]]
 
@@ -33,15 +32,23 @@ class ClaimLedger:
 
     Claims can also be in doubt: a claim statement was sent, and its answer is missing. Then the store may hold claims
     for this registration that the ledger does not know; `reconcile` asks the store and gives them back.
+
+    The stages share `held` and `done`: `any_held` and `any_done` wake the stage that takes from them.
     """
 
-    def __init__(self, calls: StoreCalls, on_doubt: Callable[[], None] = lambda: None) -> None:
-        """Calls `on_doubt` when a claim loop has to reconcile."""
+    def __init__(
+        self,
+        calls: StoreCalls,
+        on_doubt: Callable[[], None] = lambda: None,
+        before_claim: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Calls `before_claim` when a claim is about to be sent, `on_doubt` when a claim loop has to reconcile."""
         self._calls = calls
+        self._before_claim = before_claim
         self._on_doubt = on_doubt
         self.held: deque[Claim] = deque()
         self.attempts: dict[Claim, Attempt] = {}
-        self._done: list[tuple[Attempt, Outcome]] = []
+        self.done: list[tuple[Attempt, Outcome]] = []
         self.any_held = asyncio.Event()
         self.any_done = asyncio.Event()
         self.freed = asyncio.Event()
@@ -77,6 +84,7 @@ class ClaimLedger:
             if self.in_doubt:
                 await self._calls.in_time(self.reconcile())
             self._unanswered = True
+            self._before_claim()
             claimed = await self._calls.in_time(ask(self._calls.registration, limit))
             if claimed.claims:
                 reach("after_claim")
@@ -92,23 +100,18 @@ class ClaimLedger:
 
     # --------------------------------------------------------------------------------------------------------- done
 
-    def add_done(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._done.append((attempt, outcome))
-        self.any_done.set()
-
     def take_done(self) -> list[tuple[Attempt, Outcome]]:
         self.any_done.clear()
-        batch, self._done = self._done, []
+        batch, self.done = self.done, []
         return batch
 
     def put_back(self, batch: list[tuple[Attempt, Outcome]]) -> None:
         """Returns a batch whose write failed, to be written again."""
-        self._done = batch + self._done
+        self.done = batch + self.done
         self.any_done.set()
 
     def remove(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
-            attempt.forgotten = True
             self.attempts.pop(attempt.claim, None)
         if attempts:
             self.freed.set()
@@ -177,7 +180,7 @@ class ClaimLedger:
 
 async def release(calls: StoreCalls, claims: Iterable[Claim]) -> None:
     """Gives jobs back that no attempt was made for; uses none of their tries."""
-    if released := [(claim, decided(Released(), claim, random())) for claim in claims]:
+    if released := [(claim, decide_safely(Released(), claim, random())) for claim in claims]:
         await finish_all(calls.store.finish, released)
 
 

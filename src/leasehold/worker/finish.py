@@ -4,17 +4,16 @@ import logging
 from collections.abc import Callable, Sequence
 from random import random
 
+from leasehold.errors import ValueRefused
 from leasehold.faults import reach
 from leasehold.model.job import Claim
-from leasehold.model.outcome import SUCCEEDED, Outcome, Verdict, decided
+from leasehold.model.outcome import SUCCEEDED, Outcome, Verdict, decide_safely
 from leasehold.worker.attempt import Attempt
 from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.events import EventReporter
-from leasehold.worker.fence import was_written
-from leasehold.worker.finish_batch import finish_all
 from leasehold.worker.log_buffer import LogBuffer
 from leasehold.worker.outcomes import NOTHING_RETURNED
-from leasehold.worker.store_calls import StoreCalls
+from leasehold.worker.store_calls import StoreCalls, finish_refused, was_written
 
 log = logging.getLogger("leasehold.worker")
 
@@ -25,7 +24,7 @@ DISCARDED = "LH-4001: job %s try %d lost its lease; it was given to another work
 
 def verdict_on(outcome: Outcome, claim: Claim) -> Verdict:
     """Returns the verdict on one attempt. The most frequent outcome is known by identity, which saves 0.5 µs."""
-    return SUCCEEDED if outcome is NOTHING_RETURNED else decided(outcome, claim, random())
+    return SUCCEEDED if outcome is NOTHING_RETURNED else decide_safely(outcome, claim, random())
 
 
 class Finisher:
@@ -83,11 +82,13 @@ class Finisher:
         done = [(attempt.claim, verdict_on(outcome, attempt.claim)) for attempt, outcome in batch]
         lost = frozenset(attempt.claim for attempt, _ in batch if attempt.lost)
         to_write = [each for each in done if each[0] not in lost] if lost else done
-        written, fenced = await finish_all(self._calls.store.finish, to_write)
-        fenced |= lost
-        if written is not done:
+        try:
+            fenced = await self._calls.store.finish(to_write)
+        except ValueRefused as error:
+            written, fenced = await finish_refused(self._calls.store.finish, to_write, error)
             verdicts = dict(written)
             done = [(claim, verdicts.get(claim, verdict)) for claim, verdict in done]
+        fenced |= lost
         reach("after_finish")
         if fenced or self._events.is_observed or any(verdict is not SUCCEEDED for _, verdict in done):
             await self._confirm(batch, [verdict for _, verdict in done], fenced)

@@ -56,7 +56,7 @@ class WorkerSession:
         self._events = events
         self._over: asyncio.Future[None] = calls.loop.create_future()
         self.chain = chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
-        self.ledger = ledger = ClaimLedger(calls, on_doubt=chain.wake)
+        self.ledger = ledger = ClaimLedger(calls, on_doubt=chain.wake, before_claim=chain.stand_down)
         self.heartbeat = heartbeat = self._make_heartbeat(open_store)
         log_buffer = LogBuffer(
             ledger.lose, events.logged if events.is_observed else None, accepts=ledger.attempts.__contains__

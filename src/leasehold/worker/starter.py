@@ -1,11 +1,14 @@
-"""Makes attempts of claims, lets them run, and takes their ends."""
+"""Makes attempts of claims, lets as many run as there are slots, and takes their ends."""
 
 import asyncio
+from collections import deque
 from time import monotonic
+from typing import Protocol
 
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Outcome
 from leasehold.worker.attempt import Attempt, RunContext
+from leasehold.worker.claim_loop import ClaimBudget
 from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.events import EventReporter
 from leasehold.worker.finish import Finisher, verdict_on
@@ -14,10 +17,60 @@ from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
 from leasehold.worker.log_buffer import LogBuffer
-from leasehold.worker.prefetch import ClaimBudget
-from leasehold.worker.slots import Slots
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import Threads
+
+
+class Entrant(Protocol):
+    begun: bool
+    ended: bool
+
+    def begin(self) -> None: ...
+
+
+class Slots:
+    """Lets `count` attempts run at a time. The others wait in line without a task, in the order of their priority."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._lines: dict[int, deque[Entrant]] = {}
+        self._letting_in = False
+
+    def enter(self, run: Entrant, priority: int) -> None:
+        """Adds an attempt. An urgent one overtakes the hundreds that were claimed ahead and wait for a slot."""
+        line = self._lines.get(priority)
+        if line is None:
+            line = self._lines[priority] = deque()
+        line.append(run)
+        self._let_in()
+
+    def leave(self, run: Entrant) -> None:
+        """Frees the slot of an attempt that has ended. An attempt that was stopped in the line had none."""
+        if run.begun:
+            self._free += 1
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """Begins attempts while slots are free. Not reentrant: with eager tasks an attempt may end within `begin`."""
+        if self._letting_in:
+            return
+        self._letting_in = True
+        try:
+            while self._free and self._lines:
+                run = self._next()
+                if not run.ended:
+                    self._free -= 1
+                    run.begin()
+        finally:
+            self._letting_in = False
+
+    def _next(self) -> Entrant:
+        priority = min(self._lines)
+        line = self._lines[priority]
+        run = line.popleft()
+        if not line:
+            del self._lines[priority]
+        return run
 
 
 class AttemptStarter:
@@ -95,7 +148,7 @@ class AttemptStarter:
 
     def _on_end(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self._slots.leave(attempt)
-        if attempt.forgotten:  # the registration has ended, and its end was reported then
+        if attempt.claim not in self._ledger.attempts:  # the registration has ended, and its end was reported then
             return
         self.budget.took(monotonic() - attempt.since)
         if outcome is None:
@@ -104,4 +157,5 @@ class AttemptStarter:
             self._events.ended(attempt.claim, outcome, verdict_on(outcome, attempt.claim))
             self._finisher.forget([attempt])
         else:
-            self._ledger.add_done(attempt, outcome)
+            self._ledger.done.append((attempt, outcome))
+            self._ledger.any_done.set()

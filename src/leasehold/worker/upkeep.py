@@ -8,12 +8,11 @@ from random import random
 from typing import Any
 
 from leasehold.model.job import Claim
-from leasehold.model.outcome import LeaseLost, Verdict, decided
+from leasehold.model.outcome import LeaseLost, Verdict, decide_safely
 from leasehold.store import Store
 from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.events import EventReporter
-from leasehold.worker.finish_batch import finish_all
-from leasehold.worker.store_calls import StoreCalls
+from leasehold.worker.store_calls import StoreCalls, finish_all
 
 RECLAIMED_AT_ONCE = 100
 PRUNED_AT_ONCE = 1000
@@ -29,7 +28,7 @@ async def reclaim_orphans(
     """Evicts dead workers. Returns their claims, each with its verdict: the job is queued again, or given up."""
     reclaimed: list[tuple[Claim, Verdict]] = []
     while orphans := await in_time(store.evict(RECLAIMED_AT_ONCE)):
-        lost = [(claim, decided(LeaseLost(), claim, random())) for claim in orphans]
+        lost = [(claim, decide_safely(LeaseLost(), claim, random())) for claim in orphans]
         written, fenced = await in_time(finish_all(partial(store.finish, reclaimed=True), lost))
         ended = [(claim, verdict) for claim, verdict in written if claim not in fenced]
         if not ended:  # others were first, or none of these rows can be ended: they would be found again for ever

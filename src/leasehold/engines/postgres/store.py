@@ -11,17 +11,16 @@ from uuid import uuid4
 import orjson
 from asyncpg import Record
 
-from leasehold.engines.postgres import definition_rows, listen, results, rows
+from leasehold.engines.postgres import listen, results, rows
 from leasehold.engines.postgres.administration import PostgresAdministration
 from leasehold.engines.postgres.claim.claim import Claiming
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.claim.reader import ClaimReader
+from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
 from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
-from leasehold.engines.postgres.link import ONE_PLAN, Link
 from leasehold.engines.postgres.tenant import KnownTenants, PostgresTenantJobs
 from leasehold.engines.postgres.upkeep import UpkeepLink
 from leasehold.errors import ValueRefused
-from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
 from leasehold.model.payload import made_storable
@@ -70,11 +69,10 @@ class PostgresStore(PostgresAdministration):
         self._results = results.Results(database)
         self._lent = LentConnections(database)
         self._known_tenants = KnownTenants(monotonic)
-        self._versions: dict[rows.DefinitionKey, Definition] = {}
-        self._unusable: dict[rows.DefinitionKey, str] = {}
+        self._reader = ClaimReader(database)
         self._monotonic = monotonic
         self._looks: dict[WorkerId, HeartbeatLooks] = {}
-        self._claiming = Claiming(database, self._claimer, self._claims, monotonic)
+        self._claiming = Claiming(database, self._claimer, self._reader, monotonic)
 
     def tenant(self, tenant: TenantId) -> PostgresTenantJobs:
         return PostgresTenantJobs(self._database, tenant, self._results, self._known_tenants)
@@ -148,10 +146,10 @@ class PostgresStore(PostgresAdministration):
         await self._database.fetch("fleet/leave", worker=registration.worker)
 
     async def evict(self, limit: int) -> Sequence[Claim]:
-        return await self._claims(await self._upkeep.fetch("fleet/evict", limit=limit))
+        return await self._reader.read(await self._upkeep.fetch("fleet/evict", limit=limit))
 
     async def held(self, registration: Registration) -> Sequence[Claim]:
-        return await self._claims(await self._finisher.fetch("fleet/held", worker=registration.worker))
+        return await self._reader.read(await self._finisher.fetch("fleet/held", worker=registration.worker))
 
     async def workers(self) -> Sequence[WorkerRecord]:
         return [rows.worker(row) for row in await self._database.fetch("fleet/workers")]
@@ -183,39 +181,6 @@ class PostgresStore(PostgresAdministration):
     async def wake_another(self, registration: Registration) -> None:
         await self._claimer.fetch("fleet/wake_another", worker=registration.worker, **rows.served(registration))
 
-    async def _claims(self, found: Sequence[Record], worker: WorkerId | None = None) -> list[Claim]:
-        """Makes claims of rows, for this worker or the one that each row names. Versions are immutable, so each is
-        read once.
-        """
-        missing = {(row["definition"], row["version"]) for row in found} - self._versions.keys()
-        if missing:
-            keys, versions = zip(*missing, strict=True)
-            for row in await self._database.fetch("fleet/definition_versions", keys=keys, versions=versions):
-                self._remember(row)
-        return [self._claim_of(row, worker or row["worker_id"]) for row in found]
-
-    def _remember(self, row: Record) -> None:
-        key, version = row["key"], row["version"]
-        self._versions[key, version], unreadable = definition_rows.read(row)
-        if unreadable:
-            log.warning("version %d of %s: %s; defaults stand for it", version, key, "; ".join(unreadable))
-        if why := definition_rows.why_unusable(key, version, unreadable):
-            self._unusable[key, version] = why
-
-    def _claim_of(self, row: Record, worker: WorkerId) -> Claim:
-        """Makes a claim. A job whose version is gone or unreadable is claimed as unusable, and fails alone when it is
-        begun.
-        """
-        version = row["definition"], row["version"]
-        if (definition := self._versions.get(version)) is None:
-            definition, why = definition_rows.gone(*version)
-        else:
-            why = self._unusable.get(version, "")
-        claim = rows.claim(row, worker, definition)
-        if why:
-            claim.unusable = why
-        return claim
-
     # --------------------------------------------------------------------------------------------------- finishing
 
     async def finish(self, done: Sequence[tuple[Claim, Verdict]], *, reclaimed: bool = False) -> frozenset[Claim]:
@@ -228,7 +193,10 @@ class PostgresStore(PostgresAdministration):
         refused = await self._requeue(link, again) if again else []
         # Refused may mean fenced off, or that a cancel was requested: then it ends here, if its fence holds.
         ended += [(claim, _canceled(verdict)) for claim, verdict in refused]
-        return await self._end(link, ended) if ended else frozenset()
+        if not ended:
+            return frozenset()
+        answer = await link.fetch("fleet/finish", **rows.endings(ended))
+        return frozenset(claim for claim, _ in _refused(ended, answer))
 
     async def _requeue(self, link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:
         verdicts = [verdict for _, verdict in again]
@@ -239,10 +207,6 @@ class PostgresStore(PostgresAdministration):
             forgiven=[verdict.free_attempts for verdict in verdicts],
         )
         return _refused(again, answer)
-
-    async def _end(self, link: Link, ended: Sequence[tuple[Claim, Verdict]]) -> frozenset[Claim]:
-        answer = await link.fetch("fleet/finish", **rows.endings(ended))
-        return frozenset(claim for claim, _ in _refused(ended, answer))
 
     async def append_log(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
         try:

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from leasehold.engines.postgres.connections import OwnConnection
-from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.link import ONE_PLAN, Link
+from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
 
 LINES_AT_ONCE = 10_000
 IDLE = 10.0

@@ -5,7 +5,7 @@ holds an old snapshot and finding has become slow, lanes are remembered and read
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import count, groupby
 from math import ceil
@@ -16,11 +16,11 @@ from asyncpg import Record
 
 from leasehold.engines.postgres import rows
 from leasehold.engines.postgres.claim.positions import ClaimPositions, DueMark, FewJobs, Lane, LaneRange
+from leasehold.engines.postgres.claim.reader import ClaimReader
 from leasehold.engines.postgres.claim.rotation import TenantRotation
-from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.link import Link
+from leasehold.engines.postgres.database import Database, Link
 from leasehold.errors import RegistrationLost
-from leasehold.model.job import Claim, WorkerId
+from leasehold.model.job import WorkerId
 from leasehold.store import Claimed, Registration
 
 # Steps that one claim may take before it says "ask again": bounds the time of a claim among very many held lanes.
@@ -44,12 +44,12 @@ class Claiming:
         self,
         database: Database,
         link: Link,
-        claims: Callable[[Sequence[Record], WorkerId], Awaitable[list[Claim]]],
+        reader: ClaimReader,
         monotonic: Callable[[], float],
     ) -> None:
         self._database = database
         self._link = link
-        self._claims = claims
+        self._reader = reader
         self._monotonic = monotonic
         self._rotations: dict[WorkerId, TenantRotation] = {}
         self._positions = ClaimPositions()
@@ -103,7 +103,7 @@ class Claiming:
         self._positions.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         # A row that another claimer holds, or that changed meanwhile, was passed over.
         more = len(found) < facts["waiting"] or len(found) == limit
-        return Claimed(await self._claims(found, registration.worker), more, rotation.next_due)
+        return Claimed(await self._reader.read(found, registration.worker), more, rotation.next_due)
 
     def _require_registration(self, registration: Registration, facts: Record) -> None:
         if not facts["alive"]:
@@ -124,7 +124,7 @@ class Claiming:
                 break
         # A scope whose lock was refused, and lanes that had work and gave none, are busy, never "empty".
         more = busy or filled or rotation.behind or not rotation.whole or len(found) == limit or (tried and not found)
-        return Claimed(await self._claims(found, registration.worker), more, rotation.next_due)
+        return Claimed(await self._reader.read(found, registration.worker), more, rotation.next_due)
 
     async def _step(self, registration: Registration, rotation: TenantRotation, limit: int) -> "Step":
         if self._positions.full_claim_is_due(self._monotonic()):
