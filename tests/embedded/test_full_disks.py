@@ -122,11 +122,9 @@ def test_a_server_that_runs_has_a_vital_process(home: Path) -> None:
 def test_three_failed_checks_mean_stuck(vital: int | None, verdict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "vital_process", lambda plan: vital)
     monkeypatch.setattr(guard, "CHECK_EVERY", 0.0)
-    watching = guard.Guard.__new__(guard.Guard)
-    watching.vital, watching.next_check, watching.failed_checks = None, 0.0, 0
     monkeypatch.setattr(guard, "is_vital", lambda title, plan: False)
-    watching.plan = None  # type: ignore[assignment]
-    assert [watching.is_stuck() for _ in range(guard.CHECKS)] == [False, False, verdict]
+    check = guard.StuckCheck(plan=None)  # type: ignore[arg-type]
+    assert [check.finds_it_stuck() for _ in range(guard.CHECKS)] == [False, False, verdict]
 
 
 @pytest.mark.faults
@@ -151,11 +149,11 @@ def test_a_server_that_cannot_start_ends_with_its_last_client(home: Path) -> Non
 
 
 def test_the_pause_between_starts_is_capped() -> None:
-    waiting = guard.Guard.__new__(guard.Guard)
-    waiting.failed_starts, waiting.obstacle = 5_000, "a full disk"
+    starts = guard.StartSchedule()
+    starts.failed, starts.obstacle = 5_000, "a full disk"
     began = time.monotonic()
-    waiting.schedule_next_start("postgres ended", "a full disk")
-    assert began < waiting.next_start <= time.monotonic() + guard.LONGEST_PAUSE
+    starts.put_off("postgres ended", "a full disk")
+    assert began < starts.next <= time.monotonic() + guard.LONGEST_PAUSE
 
 
 def test_an_empty_pid_file_does_not_keep_a_server_from_starting(home: Path) -> None:

@@ -35,11 +35,11 @@ async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, databa
             async def has_beaten_again() -> bool:
                 return (
                     worker.state().worker != session.calls.registration.worker
-                    or session.heartbeat._valid_until > valid_until
+                    or session.heartbeat.lease.ends > valid_until
                 )
 
             await eventually(is_dead, what="a heartbeat's connection")
-            valid_until = session.heartbeat._valid_until
+            valid_until = session.heartbeat.lease.ends
             session.heartbeat.hurry()
             await eventually(has_beaten_again, what="another heartbeat")
             assert worker.state().worker == session.calls.registration.worker

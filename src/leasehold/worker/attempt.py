@@ -5,7 +5,7 @@ import contextvars
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from types import CoroutineType
 from typing import Any
@@ -52,12 +52,25 @@ class RunContext:
         self.timeouts = Timeouts(self.loop)
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """How an attempt was interrupted. `stopped`: it ends as `instead`, which is None if its claim is lost."""
+
+    timed_out: bool = False
+    stopped: bool = False
+    lost: bool = False
+    instead: Outcome | None = None
+
+
+UNINTERRUPTED = Interruption()
+
+
 class Attempt:
     """One attempt, from waiting for a slot to its outcome. The outcome None means that the lease is lost."""
 
     __slots__ = (
-        *("claim", "handler", "job", "since", "begun", "started", "ended", "lost", "forgotten", "is_inside"),
-        *("in_thread_since", "_context", "_instead", "_stopped", "_task", "_timed_out"),
+        *("claim", "handler", "job", "since", "begun", "started", "ended", "is_inside", "in_thread_since"),
+        *("_context", "_interruption", "_task"),
     )
 
     def __init__(self, claim: Claim, handler: Handler, job: Job, context: RunContext) -> None:
@@ -68,20 +81,21 @@ class Attempt:
         self.begun = False
         self.started = False
         self.ended = False
-        self.lost = False
-        self.forgotten = False
         self.is_inside = False
         self.in_thread_since: float | None = None
         self._context = context
-        self._stopped = False
-        self._timed_out = False
-        self._instead: Outcome | None = None
+        self._interruption = UNINTERRUPTED
         self._task: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
         """The handler's name, for people."""
         return self.claim.definition.key
+
+    @property
+    def lost(self) -> bool:
+        """Whether the claim is lost: nothing of the attempt may be written."""
+        return self._interruption.lost
 
     @property
     def is_written(self) -> bool:
@@ -111,7 +125,7 @@ class Attempt:
                 with suppress(asyncio.CancelledError):  # stopped a second time: then the attempt is abandoned
                     await self.job._transaction.roll_back()
             # If nothing stopped the attempt, the handler awaited a task that was canceled: an error like any other.
-            outcome = self._instead if self._stopped else raised(error)
+            outcome = self._interruption.instead if self._interruption.stopped else raised(error)
         except GeneratorExit:  # the loop was closed
             raise
         except BaseException as error:  # from its transaction; an attempt that does not end would keep its slot
@@ -137,7 +151,8 @@ class Attempt:
             outcome = start_coroutine(self, payload, context.born)
             return await outcome if isinstance(outcome, CoroutineType) else outcome
         except BaseException as error:  # SystemExit too
-            if self._timed_out and not self._stopped and not isinstance(error, DELIBERATE):
+            interruption = self._interruption
+            if interruption.timed_out and not interruption.stopped and not isinstance(error, DELIBERATE):
                 return TimedOut(timeout, trace_of(error))
             if isinstance(error, asyncio.CancelledError):
                 raise
@@ -164,7 +179,8 @@ class Attempt:
         ended = await transaction.end(outcome)
         if isinstance(ended, Succeeded) and not transaction.committed:
             # The attempt was stopped, its writes were given up, and the handler returned all the same.
-            return TimedOut(self.claim.definition.timeout) if self._timed_out else self._instead
+            interruption = self._interruption
+            return TimedOut(self.claim.definition.timeout) if interruption.timed_out else interruption.instead
         return ended
 
     # -------------------------------------------------------------------------------------------------- being stopped
@@ -176,14 +192,14 @@ class Attempt:
         it runs on without effect, and its slot is free. The same holds, after a margin, for a coroutine that swallows
         its cancel.
         """
-        if self._stopped and instead is not None:
+        if self._interruption.stopped and instead is not None:
             return
-        self.lost = self.lost or instead is None
+        if instead is None:
+            self._interruption = replace(self._interruption, lost=True)
         self.job._request_cancel()
         may_end_in_its_own_way = self.started and isinstance(instead, Canceled) and not self.handler.is_async
         if not may_end_in_its_own_way and give_up(self.job):
-            self._stopped = True
-            self._instead = instead
+            self._interruption = replace(self._interruption, stopped=True, instead=instead)
             self._cancel()
 
     def time_out(self) -> None:
@@ -194,7 +210,7 @@ class Attempt:
             return
         if not give_up(self.job):
             return
-        self._timed_out = True
+        self._interruption = replace(self._interruption, timed_out=True)
         self.job._request_cancel()
         self._cancel()
 
@@ -207,12 +223,12 @@ class Attempt:
 
     def _cancel(self) -> None:
         if self._task is None:
-            self._end(self._instead)
+            self._end(self._interruption.instead)
         elif self._task.cancel():
             if self.started:
                 self._context.loop.call_later(MARGIN, self._abandon)
             else:  # a task that is canceled before its first step never runs
-                self._task.add_done_callback(lambda _: self._end(self._instead))
+                self._task.add_done_callback(lambda _: self._end(self._interruption.instead))
 
     def _abandon(self) -> None:
         """Ends the attempt without its handler, which runs on; nothing that it does later counts."""
@@ -229,7 +245,8 @@ class Attempt:
             rollback = self._context.loop.create_task(transaction.roll_back())
             self._context.rollbacks.add(rollback)
             rollback.add_done_callback(self._context.rollbacks.discard)
-        self._end(self._instead if self._stopped else TimedOut(self.claim.definition.timeout))
+        stopped = self._interruption.stopped
+        self._end(self._interruption.instead if stopped else TimedOut(self.claim.definition.timeout))
 
     def _end(self, outcome: Outcome | None) -> None:
         if self.ended:

@@ -58,6 +58,31 @@ class Leases:
         return min(self.busy, self.idle).total_seconds() / 6
 
 
+class LeaseClock:
+    """Knows until when the lease holds, on this machine's monotonic clock.
+
+    It counts from the moment before the heartbeat was sent: the database counts from a later moment, so its lease
+    ends later.
+    """
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self.is_busy = False
+        self.ends = monotonic() + leases.busy.total_seconds() - leases.margin
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.ends - monotonic())
+
+    def renew(self, sent: float, lease: float, *, busy: bool) -> None:
+        """Notes the answer to a heartbeat that was sent at `sent`."""
+        self.ends = sent + lease - self._leases.margin
+        self.is_busy = busy
+
+    def lose(self) -> None:
+        self.ends = float("-inf")
+
+
 @dataclass(frozen=True, slots=True)
 class HeartbeatHooks:
     """How a heartbeat and its worker talk. All are called on the heartbeat's thread.
@@ -76,11 +101,7 @@ class HeartbeatHooks:
 
 
 class Heartbeat:
-    """Renews a registration until it is stopped, the registration is lost, or it fails again and again.
-
-    The lease counts from the moment before the heartbeat was sent, on this machine's monotonic clock: the database
-    counts from a later moment, so its lease ends later.
-    """
+    """Renews a registration until it is stopped, the registration is lost, or it fails again and again."""
 
     def __init__(
         self,
@@ -94,19 +115,18 @@ class Heartbeat:
         self._leases = leases
         self._hooks = hooks
         self._stood_still = 0.0
-        self._valid_until = monotonic() + leases.busy.total_seconds() - leases.margin
+        self.lease = LeaseClock(leases)
         self._thread = threading.Thread(target=self._run, name="leasehold-heartbeat", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hurry: asyncio.Event | None = None
         self._started = threading.Event()
         self._deaths = 0
-        self._lease_is_busy = False
         self._stopping = False
 
     @property
     def holds(self) -> bool:
         """Whether the lease still holds; checked before every step that others can see."""
-        return monotonic() < self._valid_until
+        return monotonic() < self.lease.ends
 
     def start(self) -> None:
         self._thread.start()
@@ -120,7 +140,7 @@ class Heartbeat:
 
     def hurry_after_a_rest(self) -> None:
         """Sends a heartbeat now if the lease is an idle one. Half of all beats came between two jobs."""
-        if not self._lease_is_busy:
+        if not self.lease.is_busy:
             self.hurry()
 
     def stop(self) -> None:
@@ -173,7 +193,7 @@ class Heartbeat:
 
     def _patience(self) -> float:
         """Returns how long one try may take: a third of the time left, so that a fresh connection can be tried."""
-        left = max(0.0, self._valid_until - monotonic())
+        left = self.lease.left
         return min(left, max(left / 3, SHORTEST_TRY))
 
     async def _renew(self, store: Store) -> float | None:
@@ -186,8 +206,7 @@ class Heartbeat:
         if not renewal.alive:
             self._lose("it was evicted: another worker found its lease run out")
             return None
-        self._valid_until = sent + lease - self._leases.margin
-        self._lease_is_busy = bool(held)
+        self.lease.renew(sent, lease, busy=bool(held))
         self._stood_still = 0.0
         if not held and self._hooks.held():  # a job began during this beat, when the lease still seemed busy
             self.hurry()
@@ -198,7 +217,7 @@ class Heartbeat:
     async def _pause(self, seconds: float) -> None:
         assert self._hurry is not None
         began = monotonic()
-        wait = min(seconds, max(0.0, self._valid_until - began))
+        wait = min(seconds, self.lease.left)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), wait)
         self._note_standstill(monotonic() - began - wait)
@@ -209,7 +228,7 @@ class Heartbeat:
             self._stood_still += late
 
     def _lose(self, why: str) -> None:
-        self._valid_until = float("-inf")
+        self.lease.lose()
         if self._stood_still:
             why = (
                 f"this process did not run for {self._stood_still:.1f} s: it was stopped, its machine slept, or "

@@ -30,6 +30,66 @@ LONGEST_PAUSE = 5.0  # between two starts of a postgres that can't start
 CHECK_EVERY, CHECKS = 5.0, 3  # so many checks in a row without a vital process: postgres is stuck
 
 
+class StartSchedule:
+    """When postgres is started next, and why its last start failed. The number of starts is not limited."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.next = 0.0  # by time.monotonic(), while postgres does not run
+        self.obstacle = ""  # as written to guard.log
+
+    def reset(self) -> None:
+        self.failed, self.obstacle = 0, ""
+
+    def begin_again(self) -> None:
+        """Makes postgres start in a moment: it was ready, and has ended."""
+        self.failed = 0
+        self.next = time.monotonic() + TICK
+
+    def put_off(self, happened: str, why: str) -> None:
+        """Makes postgres start after a pause, which grows with each start that fails."""
+        self.failed += 1
+        pause = min(LONGEST_PAUSE, TICK * 2 ** min(self.failed, 10))
+        self.next = time.monotonic() + pause
+        if why != self.obstacle:  # not at every start: a disk may be full for days
+            self.obstacle = why
+            note(
+                f"{happened}; waiting until this is mended: {why}. Trying again, with pauses of up to"
+                f" {LONGEST_PAUSE:.0f} s, as long as clients need the server"
+            )
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self.next
+
+
+class StuckCheck:
+    """Looks now and then whether postgres runs but can never serve again.
+
+    If the recovery of PostgreSQL 18 fails because the disk is full, its I/O workers prevent the end of the postmaster
+    in one of three runs, and it refuses every connection. Counts checks, not seconds, because the guard itself may
+    have been stopped for a while.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._vital: int | None = None  # the process that the last check found
+        self._next = 0.0
+        self._failed = 0
+
+    def begin(self) -> None:
+        """Forgets the postgres that ran before."""
+        self._vital, self._failed = None, 0
+
+    def finds_it_stuck(self) -> bool:
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + CHECK_EVERY
+        if self._vital is None or not is_vital(title_of(self._vital), self._plan):
+            self._vital = vital_process(self._plan)
+        self._failed = 0 if self._vital is not None else self._failed + 1
+        return self._failed >= CHECKS
+
+
 class Guard:
     def __init__(self, plan: Plan, lock: int, starter: int) -> None:
         self.plan = plan
@@ -38,15 +98,11 @@ class Guard:
         self.clients = open_in_home(Path(plan.home, "clients.lock"), os.O_RDWR)
         self.wakeup = wake_on_signals()
         self.stop_requested = False
-        self.failed_starts = 0
-        self.next_start = 0.0  # by time.monotonic(), while postgres does not run
-        self.obstacle = ""  # why the last start failed, as written to guard.log
+        self.starts = StartSchedule()
         self.log_began = 0
         self.postgres: subprocess.Popen[bytes] | None = None
         self.ready = False
-        self.vital: int | None = None  # the process that the last check found
-        self.next_check = 0.0
-        self.failed_checks = 0
+        self.check = StuckCheck(plan)
 
     def run(self) -> None:
         if not self.plan.data.exists():
@@ -62,14 +118,15 @@ class Guard:
                 self.note_the_end(self.postgres.returncode)
             elif not self.ready and self.is_ready():
                 self.welcome_clients()
-            elif self.is_stuck():
+            elif self.check.finds_it_stuck():
                 note("postgres neither serves nor recovers: its WAL writer and startup process are gone. Ending it")
                 self.end_postgres(IMMEDIATE_SHUTDOWN, signal.SIGKILL)
 
     def start_postgres(self) -> None:
         end_leftovers(self.plan)
         remove_foreign_pid_files(self.plan)
-        self.ready, self.vital, self.failed_checks = False, None, 0
+        self.ready = False
+        self.check.begin()
         self.log_began = size_of(Path(self.plan.home, "postgres.log"))
         self.postgres = launch_postgres(self.plan)
 
@@ -95,8 +152,9 @@ class Guard:
         return self.postgres is not None and ready_postmaster(self.plan) == self.postgres.pid
 
     def welcome_clients(self) -> None:
-        tries = f" after {self.failed_starts} failed start(s)" if self.failed_starts else ""
-        self.ready, self.failed_starts, self.obstacle = True, 0, ""
+        tries = f" after {self.starts.failed} failed start(s)" if self.starts.failed else ""
+        self.ready = True
+        self.starts.reset()
         note(f"postgres {self.plan.version} is ready{tries}, pid {self.postgres and self.postgres.pid}")
         if self.starter is not None:
             answer(self.starter, state="ready")
@@ -110,36 +168,24 @@ class Guard:
         """
         log = Path(self.plan.home, "postgres.log")
         if self.ready or self.was_ready_between_two_ticks():
-            self.failed_starts = 0
             self.postgres, self.ready = None, False
-            self.next_start = time.monotonic() + TICK
+            self.starts.begin_again()
             note(f"postgres ended with status {status} while clients need it: starting it again in {TICK:.1f} s")
             return
         if self.starter is not None:
             raise CannotServe(f"Postgres ended with status {status} while starting. {end_of_log(log)}")
         self.postgres = None
         why = last_error(read_from(log, self.log_began)) or f"see {log}"
-        self.schedule_next_start(f"postgres ended with status {status} while starting", why)
-
-    def schedule_next_start(self, happened: str, why: str) -> None:
-        self.failed_starts += 1
-        pause = min(LONGEST_PAUSE, TICK * 2 ** min(self.failed_starts, 10))
-        self.next_start = time.monotonic() + pause
-        if why != self.obstacle:  # not at every start: a disk may be full for days
-            self.obstacle = why
-            note(
-                f"{happened}; waiting until this is mended: {why}. Trying again, with pauses of up to"
-                f" {LONGEST_PAUSE:.0f} s, as long as clients need the server"
-            )
+        self.starts.put_off(f"postgres ended with status {status} while starting", why)
 
     def start_again_if_due(self) -> None:
         write_late_notes()
-        if time.monotonic() < self.next_start:
+        if not self.starts.is_due():
             return
         try:
             self.start_postgres()
         except (CannotServe, OSError) as problem:  # no space for a log file, or no process can be created
-            self.schedule_next_start("postgres can't be started", str(problem))
+            self.starts.put_off("postgres can't be started", str(problem))
 
     def was_ready_between_two_ticks(self) -> bool:
         """Returns whether postgres was ready since the last tick: a client may have used and killed it meanwhile.
@@ -149,21 +195,6 @@ class Guard:
         assert self.postgres is not None
         said = read_from(Path(self.plan.home, "postgres.log"), self.log_began)
         return pid_if_ready(self.plan) == self.postgres.pid or READY_IN_LOG in said
-
-    def is_stuck(self) -> bool:
-        """Returns whether postgres runs but can never serve again.
-
-        If the recovery of PostgreSQL 18 fails because the disk is full, its I/O workers prevent the end of the
-        postmaster in one of three runs, and it refuses every connection. The guard counts checks, not seconds,
-        because the guard itself may have been stopped for a while.
-        """
-        if time.monotonic() < self.next_check:
-            return False
-        self.next_check = time.monotonic() + CHECK_EVERY
-        if self.vital is None or not is_vital(title_of(self.vital), self.plan):
-            self.vital = vital_process(self.plan)
-        self.failed_checks = 0 if self.vital is not None else self.failed_checks + 1
-        return self.failed_checks >= CHECKS
 
     def end_postgres(self, *requests: signal.Signals) -> None:
         """Sends the signals one after the other until postgres has ended."""
