@@ -1,9 +1,9 @@
 """The app that a user creates, its tenant handles, and its definitions."""
 
-from leasehold.app.bulk import EnqueuedMany
 from leasehold.app.client import Leasehold
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.enqueued import Enqueued
+from leasehold.app.enqueued_many import EnqueuedMany
 from leasehold.app.tenant import Tenant
 
 __all__ = [

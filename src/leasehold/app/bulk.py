@@ -1,28 +1,26 @@
-"""Many jobs in one call: read from an iterable, sent in chunks, answered in little memory.
+"""Many jobs in one call: read from an iterable, and sent in chunks.
 
 While the server works on one chunk, the caller's thread makes the next one, since the iterable is the caller's.
 """
 
 import asyncio
 import threading
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from leasehold.app.app_store import AppStore
 from leasehold.app.definition import TypedDefinition
-from leasehold.app.enqueued import Enqueued
+from leasehold.app.enqueued_many import EnqueuedMany
 from leasehold.app.open_store import OpenStore
 from leasehold.app.within import CallerTransaction
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyEnqueued, Unreachable
 from leasehold.model.bounds import described
-from leasehold.model.job import AllCreated, EnqueueResult, JobId, NewJob
+from leasehold.model.job import EnqueueResult, NewJob
 from leasehold.operations.enqueue import Target, pin, send_pinned
 
 T = TypeVar("T")
@@ -34,98 +32,11 @@ CHUNK = 250
 CHUNK_COMMITTED = 2000
 # Jobs that are made at a time on a loop that others use as well.
 AT_ONCE = 200
-ID_LENGTH = 36
-HELD, CREATED, REPLACED = range(3)
 
 Progress = Callable[[int, int | None], object]
 _Send = Callable[[Sequence[NewJob], Sequence[NewJob]], Coroutine[Any, Any, Sequence[EnqueueResult]]]
 _Pin = Callable[[Sequence[NewJob]], Awaitable[Sequence[NewJob]]]
 _Handover = Future[tuple["Chunk", "_Handover"]]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkResult:
-    """The answer to a chunk. One text holds all its ids: 100,000 take 4 MB; as objects they would take 25 MB."""
-
-    ids: str
-    definitions: Sequence[str]
-    results: bytes | None
-    """One code for each job; None: all were created."""
-
-    @staticmethod
-    def of(jobs: Sequence[NewJob], placed: Sequence[EnqueueResult]) -> "ChunkResult":
-        keys = [job.definition for job in jobs]
-        keys = keys if len(set(keys)) > 1 else keys[:1]
-        if isinstance(placed, AllCreated):
-            return ChunkResult("".join(placed.ids), keys, None)
-        results = None if all(each.created for each in placed) else bytes(map(_result_code, placed))
-        return ChunkResult("".join([each.id for each in placed]), keys, results)
-
-    def __len__(self) -> int:
-        return len(self.ids) // ID_LENGTH
-
-    def __getitem__(self, index: int) -> tuple[EnqueueResult, str]:
-        begin, code = index * ID_LENGTH, CREATED if self.results is None else self.results[index]
-        placed = EnqueueResult(JobId(self.ids[begin : begin + ID_LENGTH]), code == CREATED, code == REPLACED)
-        return placed, self.definitions[index if len(self.definitions) > 1 else 0]
-
-    @property
-    def duplicates(self) -> int:
-        return 0 if self.results is None else len(self) - self.results.count(CREATED)
-
-
-def _result_code(placed: EnqueueResult) -> int:
-    return CREATED if placed.created else REPLACED if placed.replaced else HELD
-
-
-class EnqueuedMany(Sequence[Enqueued[Any]]):
-    """The answer to `enqueue_many`: an `Enqueued` for each job, in the order given, created when it is read."""
-
-    def __init__(self, make: Callable[[EnqueueResult, str], Enqueued[Any]]) -> None:
-        self._make = make
-        self._written: list[ChunkResult] = []
-        self._ends: list[int] = []
-        self._duplicates = 0
-
-    def _add(self, jobs: Sequence[NewJob], placed: Sequence[EnqueueResult]) -> None:
-        written = ChunkResult.of(jobs, placed)
-        self._written.append(written)
-        self._ends.append(len(self) + len(written))
-        self._duplicates += written.duplicates
-
-    @property
-    def created(self) -> int:
-        """How many jobs are new."""
-        return len(self) - self._duplicates
-
-    @property
-    def duplicates(self) -> int:
-        """How many jobs were there before and hold the key or the id."""
-        return self._duplicates
-
-    @property
-    def ids(self) -> Iterator[JobId]:
-        return (written[index][0].id for written in self._written for index in range(len(written)))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    @overload
-    def __getitem__(self, index: int) -> Enqueued[Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Enqueued[Any]]: ...
-    def __getitem__(self, index: int | slice) -> Enqueued[Any] | list[Enqueued[Any]]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
-        chunk = bisect_right(self._ends, place)
-        return self._make(*self._written[chunk][place - (self._ends[chunk - 1] if chunk else 0)])
-
-    def __iter__(self) -> Iterator[Enqueued[Any]]:
-        return (self._make(*written[index]) for written in self._written for index in range(len(written)))
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} jobs enqueued: {self.created} created, {self.duplicates} duplicates>"
 
 
 class Chunk(NamedTuple):

@@ -10,9 +10,10 @@ from uuid import UUID
 
 from leasehold.app import bulk
 from leasehold.app.app_store import AppStore, EnqueueStrategy
-from leasehold.app.bulk import BulkRequest, EnqueuedMany, LoopChunks, Progress, ThreadChunks
+from leasehold.app.bulk import BulkRequest, LoopChunks, Progress, ThreadChunks
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.enqueued import Enqueued
+from leasehold.app.enqueued_many import EnqueuedMany
 from leasehold.app.within import CallerTransaction
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import described

@@ -13,9 +13,10 @@ from django.db import close_old_connections, connections, reset_queries, transac
 from django.utils.connection import ConnectionProxy
 
 from leasehold.app import Leasehold
-from leasehold.app.bulk import EnqueuedMany, Progress
+from leasehold.app.bulk import Progress
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.enqueued import Enqueued
+from leasehold.app.enqueued_many import EnqueuedMany
 from leasehold.app.tenant import Tenant
 from leasehold.app.within import CallerTransaction
 from leasehold.django.project_settings import ProjectSettings

@@ -1,43 +1,30 @@
 """The fixture `leasehold`: an app on the test's own database, and everything that a test can do with it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
-from uuid import UUID
 
-from leasehold.app import Enqueued, Leasehold, TypedDefinition
-from leasehold.app.background import Background
-from leasehold.app.database_settings import DatabaseSettings
-from leasehold.app.open_store import OpenStore
-from leasehold.errors import InvalidInput, UnknownJob
+from leasehold.app import Leasehold, TypedDefinition
 from leasehold.model.duration import Duration, read_duration
-from leasehold.model.job import Attempt, JobRecord, NewJob, tenant_id
-from leasehold.model.status import Status, parse_status
-from leasehold.store import Filter
+from leasehold.model.job import NewJob, tenant_id
 from leasehold.testing.clock import Clock
 from leasehold.testing.crashes import Crashes, CrashKit
 from leasehold.testing.draining import Drain
 from leasehold.testing.effects import Effect
-from leasehold.testing.enqueued import Expectation, complaint, listed
 from leasehold.testing.execution import Execution, made_up_claim, refuse_to_block, result_of
 from leasehold.testing.injection import Injected, Raises
 from leasehold.testing.inline import inline
-from leasehold.testing.process import PATIENCE, WorkerProcess, target_of
+from leasehold.testing.process import WorkerProcess, target_of
+from leasehold.testing.records import Definition, JobRecords, key_of
 from leasehold.testing.server import run_in_thread
-from leasehold.worker import Handlers
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
-
-Definition = TypedDefinition[..., Any] | str
-Which = str | UUID | Enqueued[Any] | JobRecord
-PAGE = 500
 
 
-class QueueTester:
+class QueueTester(JobRecords):
     """An app in a test. Jobs are enqueued for real, in a database of this test, and wait until the test runs them:
     by `inline()`, `drain()` or `worker()`, a worker in a process of its own.
 
@@ -45,89 +32,15 @@ class QueueTester:
     """
 
     def __init__(self, app: Leasehold, url: str, target: str | None = None) -> None:
+        super().__init__(url, app.settings.schema)
         self.app = app
-        self.url = url
         self.clock = Clock(url, app.settings.schema)
         self._target = target
         self._injected = Injected(app.handlers)
-        settings = DatabaseSettings()
-        settings.configure(url, app.settings.schema, None)
-        self._background = Background(lambda: settings.open(Handlers()))
 
     def close(self) -> None:
         self._injected.take_back()
         self.rest()
-
-    def rest(self) -> None:
-        """Closes the connections of reading methods; the next one opens them again."""
-        self._background.close()
-
-    # --------------------------------------------------------------------------------------------------------- record
-
-    def jobs(
-        self, definition: Definition | None = None, *, tenant: str | None = None, status: str | Status | None = None
-    ) -> list[JobRecord]:
-        """Returns the enqueued jobs as they are now, in the order of the enqueues."""
-        key = None if definition is None else key_of(definition)
-        wanted = None if status is None else parse_status(status)
-        return [
-            job
-            for job in self._ask(_all_jobs)
-            if key in (None, job.definition) and tenant in (None, job.tenant) and wanted in (None, job.status)
-        ]
-
-    def job(self, job: Which | None = None) -> JobRecord:
-        """Returns this job as it is now; without an argument, the job that was enqueued last."""
-        everything = self.jobs()
-        wanted = everything[-1:] if job is None else [each for each in everything if each.id == id_of(job)]
-        if not wanted:
-            raise UnknownJob(
-                f"this test's database has no job{'' if job is None else f' {id_of(job)}'}.",
-                fix="Nothing was changed. Was it enqueued, and committed?",
-            )
-        return wanted[-1]
-
-    def attempts(self, job: Which | None = None) -> list[Attempt]:
-        """Returns the attempts of a job, the first one first: how each ended, and with what error."""
-        record = self.job(job)
-
-        async def ask(opened: OpenStore) -> list[Attempt]:
-            found = await opened.store.tenant(record.tenant).attempts(record.id)
-            return sorted(found, key=lambda attempt: attempt.number)
-
-        return self._ask(ask)
-
-    def assert_enqueued(
-        self,
-        definition: Definition,
-        *,
-        tenant: str | None = None,
-        payload: Mapping[str, Any] | None = None,
-        count: int | None = None,
-        **options: Any,
-    ) -> JobRecord:
-        """Returns the job that fits, the last one if several do. Raises an AssertionError that shows all jobs.
-
-        `payload` may be a part of the job's. `count` asks for exactly so many. Options are those of an enqueue, as
-        delay, at, priority, dedupe_key, correlation_id; and status.
-        """
-        __tracebackhide__ = True
-        expected = Expectation(key_of(definition), tenant, payload, options)
-        if count is not None and count < 1:
-            raise InvalidInput(f"count={count} is not at least 1. Nothing was changed.", fix="Use assert_none(…).")
-        jobs = self.jobs()
-        fitting = [job for job in jobs if not expected.differences(job)]
-        if not fitting or count not in (None, len(fitting)):
-            raise AssertionError(complaint(expected, count, len(fitting), jobs))
-        return fitting[-1]
-
-    def assert_none(self, definition: Definition | None = None, *, tenant: str | None = None) -> None:
-        """Raises an AssertionError if a job was enqueued: of this definition, for this tenant, or at all."""
-        __tracebackhide__ = True
-        if found := self.jobs(definition, tenant=tenant):
-            of = "" if definition is None else f" of {key_of(definition)}"
-            to = "" if tenant is None else f" for tenant {tenant}"
-            raise AssertionError(f"no job{of}{to} was expected.\n\n{listed(found)}")
 
     # ---------------------------------------------------------------------------------------------------------- run
 
@@ -193,20 +106,6 @@ class QueueTester:
         finally:
             process.close()
 
-    def wait_for(self, job: Which, within: Duration = PATIENCE) -> JobRecord:
-        """Waits until the job has ended, and returns it; is woken, does not poll."""
-        record = self.job(job)
-
-        async def ask(opened: OpenStore) -> JobRecord | None:
-            return await opened.store.tenant(record.tenant).wait_until_final(record.id, read_duration(within))
-
-        if ended := self._ask(ask):
-            return ended
-        raise AssertionError(f"job {record.id} has not ended within {within}; it is {self.job(record).display}.")
-
-    async def await_for(self, job: Which, within: Duration = PATIENCE) -> JobRecord:
-        return await asyncio.to_thread(self.wait_for, job, within)
-
     # --------------------------------------------------------------------------------------------------------- crash
 
     def crashes(
@@ -236,35 +135,6 @@ class QueueTester:
     async def acrashes(self, *args: Any, **kwargs: Any) -> Crashes:
         """As `crashes`, from an async test."""
         return await asyncio.to_thread(self.crashes, *args, **kwargs)
-
-    def _ask(self, ask: Callable[[OpenStore], Coroutine[Any, Any, T]]) -> T:
-        return self._background.submit(ask).result()
-
-
-def key_of(definition: Definition) -> str:
-    if isinstance(definition, str):
-        return definition
-    if not isinstance(definition, TypedDefinition):
-        raise InvalidInput(
-            f"{definition!r} is not a definition. Nothing was changed.",
-            fix="Pass a function that @app.job made one, or its key.",
-        )
-    return definition.key
-
-
-def id_of(job: Which) -> str:
-    return job.id if isinstance(job, Enqueued | JobRecord) else str(UUID(str(job)))
-
-
-async def _all_jobs(opened: OpenStore) -> list[JobRecord]:
-    jobs: list[JobRecord] = []
-    cursor = None
-    while True:
-        page = await opened.store.find_all_tenants(Filter(), cursor, PAGE)
-        jobs += page.jobs
-        cursor = page.next
-        if cursor is None:
-            return sorted(jobs, key=lambda job: (job.queued_at, job.id))
 
 
 def _seconds(length: Duration) -> str:

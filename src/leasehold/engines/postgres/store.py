@@ -17,8 +17,9 @@ from leasehold.engines.postgres.claim.claim import Claiming
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
 from leasehold.engines.postgres.claim.reader import ClaimReader
 from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
+from leasehold.engines.postgres.enqueue import KnownTenants
 from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
-from leasehold.engines.postgres.tenant import KnownTenants, PostgresTenantJobs
+from leasehold.engines.postgres.tenant import PostgresTenantJobs
 from leasehold.engines.postgres.upkeep import UpkeepLink
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
@@ -190,23 +191,13 @@ class PostgresStore(PostgresAdministration):
         # In the order of the key, in which cancels lock, too: batches that cross would wait for each other.
         for each in sorted(done, key=lambda each: (each[0].tenant, each[0].job)):
             (ended if each[1].status.final else again).append(each)
-        refused = await self._requeue(link, again) if again else []
+        refused = await _requeue(link, again) if again else []
         # Refused may mean fenced off, or that a cancel was requested: then it ends here, if its fence holds.
         ended += [(claim, _canceled(verdict)) for claim, verdict in refused]
         if not ended:
             return frozenset()
         answer = await link.fetch("fleet/finish", **rows.endings(ended))
         return frozenset(claim for claim, _ in _refused(ended, answer))
-
-    async def _requeue(self, link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:
-        verdicts = [verdict for _, verdict in again]
-        answer = await link.fetch(
-            "fleet/requeue",
-            **_verdict_columns(again),
-            delays=[verdict.delay for verdict in verdicts],
-            forgiven=[verdict.free_attempts for verdict in verdicts],
-        )
-        return _refused(again, answer)
 
     async def append_log(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
         try:
@@ -240,6 +231,18 @@ class PostgresStore(PostgresAdministration):
 
     async def prune(self, limit: int) -> int:
         return await self._upkeep.prune(limit)
+
+
+async def _requeue(link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:
+    """Queues jobs again. Returns the verdicts that were refused."""
+    verdicts = [verdict for _, verdict in again]
+    answer = await link.fetch(
+        "fleet/requeue",
+        **_verdict_columns(again),
+        delays=[verdict.delay for verdict in verdicts],
+        forgiven=[verdict.free_attempts for verdict in verdicts],
+    )
+    return _refused(again, answer)
 
 
 def _refused(sent: Sequence[tuple[Claim, Verdict]], answer: Sequence[Record]) -> list[tuple[Claim, Verdict]]:

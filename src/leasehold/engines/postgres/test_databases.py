@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from leasehold.engines.postgres.connections import close_connection
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.engines.postgres.statements import render
+from leasehold.engines.postgres.urls import replace_database
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
@@ -36,7 +36,7 @@ class TemplateDatabases:
     url_of: Callable[[str], str] | None = None
 
     def url_for(self, name: str) -> str:
-        return self.url_of(name) if self.url_of else urlsplit(self.url)._replace(path=f"/{name}").geturl()
+        return self.url_of(name) if self.url_of else replace_database(self.url, name)
 
     @property
     def template(self) -> str:
