@@ -8,7 +8,7 @@ import pytest
 from leasehold.cli.format import ago, relative, short, tries
 from leasehold.model.job import JobId, JobRecord, Source, TenantId
 from leasehold.model.status import Status
-from leasehold.operations.views import counted, error_of, first_line, printable, span, why
+from leasehold.operations.views import error_of, first_line, format_count, printable, span, why
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 JOB = JobRecord(
@@ -92,7 +92,7 @@ def test_a_short_id_is_the_end_since_neighbours_share_the_beginning() -> None:
 
 
 def test_counting_knows_one_and_thousands() -> None:
-    assert [counted(number, "job") for number in (0, 1, 2, 3158)] == ["0 jobs", "1 job", "2 jobs", "3,158 jobs"]
+    assert [format_count(number, "job") for number in (0, 1, 2, 3158)] == ["0 jobs", "1 job", "2 jobs", "3,158 jobs"]
 
 
 def test_tries_leave_out_what_was_forgiven() -> None:

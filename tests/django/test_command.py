@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.django.management.commands.leasehold import added_path, command_line, without_djangos
+from leasehold.django.management.commands.leasehold import command_line, path_to_add, without_djangos
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_only_what_python_does_not_find_by_itself_is_added(monkeypatch: pytest.M
     library, packages = sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")
     dynamic, missing = os.path.join(library, "lib-dynload"), str(tmp_path / "python.zip")
     monkeypatch.setattr(sys, "path", [str(tmp_path), "", missing, library, dynamic, packages])
-    assert added_path() == [str(tmp_path), os.getcwd()]
+    assert path_to_add() == [str(tmp_path), os.getcwd()]

@@ -7,7 +7,7 @@ import pytest
 from leasehold.errors import InvalidInput
 from leasehold.model.dedupe import Dedupe, canonical_key
 from leasehold.model.definition import Definition
-from leasehold.model.hidden import escaped
+from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import stored_tenant_id, tenant_id
 
 HIDDEN = {
@@ -54,4 +54,4 @@ def test_a_tenant_that_is_stored_already_can_be_read() -> None:
 
 
 def test_hidden_characters_are_written_as_their_numbers() -> None:
-    assert escaped("a\u202eb\nc\U000e0041") == r"a\u202eb\u000ac\U000e0041"
+    assert escape_hidden("a\u202eb\nc\U000e0041") == r"a\u202eb\u000ac\U000e0041"

@@ -121,7 +121,7 @@ async def test_a_database_that_is_not_there_is_said_in_our_words(database_url: s
 
 
 async def test_a_server_without_room_for_more_is_one_to_come_back_to(bench: Bench) -> None:
-    with pytest.raises(Unreachable), postgres(bench.store)._database.translated():
+    with pytest.raises(Unreachable), postgres(bench.store)._database.translate_errors():
         raise asyncpg.TooManyConnectionsError("sorry, too many clients already")
 
 

@@ -21,7 +21,7 @@ from tests.store.wake_listener import fall_asleep, listening
 from leasehold.embedded.binaries import VARIABLE, installed
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
-from leasehold.engines.postgres.rows import served
+from leasehold.engines.postgres.rows import subscription_columns
 from leasehold.model.dedupe import Dedupe
 from leasehold.model.job import Claim, LogLine, NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
@@ -202,7 +202,9 @@ async def log_lines(hot: Hot) -> None:
 async def pass_a_wake_on(hot: Hot) -> None:
     """A second worker begins to sleep, and is woken by the first for a job that is there."""
     await hot.jobs.enqueue([JOB])
-    await postgres(hot.store)._claimer.fetch("fleet/sleep", worker=hot.second.worker, **served(hot.second))
+    await postgres(hot.store)._claimer.fetch(
+        "fleet/sleep", worker=hot.second.worker, **subscription_columns(hot.second)
+    )
     await hot.store.wake_another(hot.registration)
     assert not await hot.sql.fetchval("select count(*) from leasehold.sleepers")
     await hot.run()

@@ -197,7 +197,7 @@ async def test_a_statement_that_is_canceled_can_be_tried_again(
 
 
 async def test_a_lock_that_is_not_to_be_had_means_try_again(store: Store) -> None:
-    with pytest.raises(Unreachable), postgres(store)._database.translated():
+    with pytest.raises(Unreachable), postgres(store)._database.translate_errors():
         raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")
 
 

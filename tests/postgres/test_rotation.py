@@ -9,7 +9,7 @@ def tenant(name: str) -> Lane:
 
 
 def looked(tour: TenantRotation, *names: str, took: float = 0) -> None:
-    tour.looked([tenant(name) for name in names], began=0, ended=took)
+    tour.note_look([tenant(name) for name in names], began=0, ended=took)
 
 
 def turns(tour: TenantRotation, most: int) -> list[str]:
@@ -32,7 +32,7 @@ def test_a_tenant_with_more_jobs_gets_its_next_turn_last() -> None:
 
 def test_all_lanes_of_a_tenant_have_their_turn_together() -> None:
     tour = TenantRotation()
-    tour.looked([Lane("email", "a", False), Lane("report", "a", False)], began=0, ended=0)
+    tour.note_look([Lane("email", "a", False), Lane("report", "a", False)], began=0, ended=0)
     assert [[lane.definition for lane in lanes] for lanes in tour.take(1)] == [["email", "report"]]
 
 
@@ -46,17 +46,17 @@ def test_the_rotation_goes_all_the_way_round() -> None:
 
 def test_the_next_claim_begins_behind_the_last_served_tenant() -> None:
     tour = TenantRotation()
-    tour.had_turns_up_to("d")
+    tour.note_turns("d")
     assert tour.way == ScanRange("d", until="d", around=False)
 
 
 def went(tour: TenantRotation, *, last: str | None, full: bool, around: bool = False, idle: bool = True) -> None:
-    tour.went(tour.way, last=last, full=full, around=around, idle=idle)
+    tour.note_range(tour.way, last=last, full=full, around=around, idle=idle)
 
 
 def test_after_tenants_without_work_the_next_ones_are_read() -> None:
     tour = TenantRotation()
-    tour.had_turns_up_to("b")
+    tour.note_turns("b")
     went(tour, last="d", full=True)
     assert (tour.whole, tour.way) == (False, ScanRange("d", until="b", around=False))
     went(tour, last="a", full=True, around=True)
@@ -65,7 +65,7 @@ def test_after_tenants_without_work_the_next_ones_are_read() -> None:
 
 def test_a_rotation_without_work_shows_that_there_is_none() -> None:
     tour = TenantRotation()
-    tour.had_turns_up_to("b")
+    tour.note_turns("b")
     went(tour, last="d", full=True)
     went(tour, last="b", full=False, around=True)
     assert (tour.whole, tour.way) == (True, ScanRange("b", until="b", around=False))
@@ -107,18 +107,18 @@ def test_looking_takes_no_more_than_a_twentieth_of_the_time() -> None:
 def some_claimed() -> ClaimPositions:
     """So many that dead entries may be what makes claims slow."""
     marks = ClaimPositions()
-    marks.claimed(("report", "a", 100, seq) for seq in range(ClaimPositions.MANY_CLAIMED))
+    marks.note_claims(("report", "a", 100, seq) for seq in range(ClaimPositions.MANY_CLAIMED))
     return marks
 
 
 def full(marks: ClaimPositions, times: int, seconds: float, now: float = 0) -> None:
     for _ in range(times):
-        marks.full_claim_took(seconds, touched=10, now=now)
+        marks.note_full_claim(seconds, touched=10, now=now)
 
 
 def marked(marks: ClaimPositions, seconds: float, times: int = ClaimPositions.TRIAL, now: float = 0) -> None:
     for _ in range(times):
-        marks.positioned_claim_took(seconds, touched=10, now=now)
+        marks.note_positioned_claim(seconds, touched=10, now=now)
 
 
 def test_claims_are_full_ones_as_long_as_those_are_not_slow() -> None:
@@ -130,7 +130,7 @@ def test_claims_are_full_ones_as_long_as_those_are_not_slow() -> None:
 
 def test_a_lane_with_few_claims_is_never_read_from_a_position() -> None:
     marks = ClaimPositions()
-    marks.claimed([("report", "a", 100, 1)])
+    marks.note_claims([("report", "a", 100, 1)])
     full(marks, 5, seconds=1)
     full(marks, 100, seconds=10)
     assert marks.full_claim_is_due(0)
@@ -176,7 +176,7 @@ def test_a_trial_ends_when_there_is_hardly_any_work() -> None:
     marks = some_claimed()
     full(marks, 5, seconds=1)
     full(marks, 5, seconds=3)
-    marks.fell_short()
+    marks.note_shortfall()
     full(marks, 5, seconds=1)
     full(marks, 5, seconds=3)
     assert marks.full_claim_is_due(0), "nor is there another for a while"
@@ -214,27 +214,27 @@ def test_one_full_claim_that_was_fast_may_be_chance() -> None:
 
 def test_a_marked_claim_goes_on_behind_the_last_job_of_each_priority() -> None:
     marks, lane = ClaimPositions(), tenant("a")
-    marks.claimed([("report", "a", 1, 7), ("report", "a", 100, 3), ("report", "a", 100, 5)])
+    marks.note_claims([("report", "a", 1, 7), ("report", "a", 100, 3), ("report", "a", 100, 5)])
     assert marks.ranges([lane], full=False)[1:] == [LaneRange(lane, 1, 7, 99), LaneRange(lane, 100, 5)]
     assert marks.ranges([lane], full=True) == [LaneRange(lane)]
 
 
 def test_a_claim_by_positions_sees_more_urgent_jobs() -> None:
     marks, lane = ClaimPositions(), tenant("a")
-    marks.claimed([("report", "a", 100, 3)])
+    marks.note_claims([("report", "a", 100, 3)])
     assert marks.ranges([lane], full=False)[0] == LaneRange(lane, to_priority=99)
 
 
 def test_nothing_is_more_urgent_than_the_most_urgent() -> None:
     marks, lane = ClaimPositions(), tenant("a")
-    marks.claimed([("report", "a", LOWEST, 3)])
+    marks.note_claims([("report", "a", LOWEST, 3)])
     assert marks.ranges([lane], full=False) == [LaneRange(lane, LOWEST, 3)]
 
 
 def test_a_mark_goes_down_again_when_an_older_job_turns_up() -> None:
     marks, lane = ClaimPositions(), tenant("a")
-    marks.claimed([("report", "a", 100, 9)])
-    marks.claimed([("report", "a", 100, 4)])
+    marks.note_claims([("report", "a", 100, 9)])
+    marks.note_claims([("report", "a", 100, 4)])
     assert marks.ranges([lane], full=False)[-1] == LaneRange(lane, 100, 4)
 
 

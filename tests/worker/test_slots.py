@@ -180,7 +180,7 @@ def window(slots: int, took: float) -> ClaimBudget:
     """Returns the budget of a worker whose jobs have taken so long."""
     window = ClaimBudget(slots)
     for _ in range(100):
-        window.took(took)
+        window.note_time(took)
     return window
 
 
@@ -205,5 +205,5 @@ def test_nothing_is_claimed_ahead_before_jobs_are_known_to_be_short() -> None:
 
 def test_jobs_that_become_long_are_no_longer_claimed_ahead() -> None:
     changed = window(10, took=0.001)
-    changed.took(1.0)
+    changed.note_time(1.0)
     assert changed.room(10) == 0

@@ -69,7 +69,7 @@ class AppStore:
     async def acall(self, operation: Operation[T]) -> T:
         """Awaits the operation on this loop if the app is open here, else on the thread."""
         try:
-            if opened := self.opened_here():
+            if opened := self.store_here():
                 return await operation(opened)
             return await asyncio.wrap_future(self._background.submit(operation))
         finally:
@@ -104,7 +104,7 @@ class AppStore:
 
         Asks both stores: a blocking call on a loop where the app is open looks up by the store on the thread.
         """
-        for opened in (self.opened_here(), self._background.current):
+        for opened in (self.store_here(), self._background.current):
             if opened is not None and (prepared := prepare_known(target, jobs, wakes, opened)) is not None:
                 return prepared
         return None
@@ -119,7 +119,7 @@ class AppStore:
                 fix="Configure it before: async with app.open(): …",
             )
 
-    def opened_here(self) -> OpenStore | None:
+    def store_here(self) -> OpenStore | None:
         """Returns the store that is open on this loop, if any."""
         try:
             shared = self._shared.get(asyncio.get_running_loop())
@@ -130,7 +130,7 @@ class AppStore:
     @property
     def here(self) -> OpenStore:
         """The store that is open on this loop. Raises InvalidInput if none is."""
-        opened = self.opened_here()
+        opened = self.store_here()
         if opened is None:
             raise InvalidInput(
                 "the app is not open on this event loop. Nothing was done.", fix="Write: async with app.open(): …"

@@ -60,23 +60,23 @@ class Arguments:
 
         Also returns whether it surely fits the schema: types may write a value in another way than they read it.
         """
-        given = self._given(args, kwargs) if args else dict(kwargs)
+        given = self._read_given(args, kwargs) if args else dict(kwargs)
         try:
-            passed: Any = self._validated(given) if self._whole else self._validate(given)
+            passed: Any = self._validate_model(given) if self._whole else self._validate(given)
             if not self._whole and _PLAIN.issuperset(map(type, passed.values())):
                 return passed, True
-            payload = self._dumped(passed)
+            payload = self._dump(passed)
             self._require_same(passed, self._read(encode(payload)))
         except ValidationError as error:
-            raise self._misfit(self._described(error)) from error
+            raise self._misfit(self._describe(error)) from error
         return payload, False
 
-    def filled(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+    def fill_defaults(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the payload of a JSON object: validated, with defaults filled in."""
         try:
-            return self._dumped(self._read(encode(payload)))
+            return self._dump(self._read(encode(payload)))
         except ValidationError as error:
-            raise self._misfit(self._described(error)) from error
+            raise self._misfit(self._describe(error)) from error
 
     def call(self, payload: str) -> tuple[Sequence[Any], dict[str, Any]]:
         """Reads the handler's arguments from JSON. Raises PayloadInvalid for those of another signature."""
@@ -84,7 +84,7 @@ class Arguments:
             read = self._read(payload)
         except ValidationError as error:
             raise PayloadInvalid(
-                f"{self._key}: {self._described(error)}.",
+                f"{self._key}: {self._describe(error)}.",
                 fix="Nothing was run: its producer and this worker have different code. "
                 "Deploy workers before producers.",
             ) from error
@@ -95,7 +95,7 @@ class Arguments:
 
     # ------------------------------------------------------------------------------------------------ call → payload
 
-    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         by_place = self._names_by_place
         if len(args) > len(by_place):
             raise self._misfit(f"{len(args)} arguments by position, it takes {len(by_place) or 'none'}")
@@ -104,7 +104,7 @@ class Arguments:
             raise self._misfit(f"{', '.join(twice)}: given twice, by position and by name")
         return given | dict(kwargs)
 
-    def _validated(self, given: dict[str, Any]) -> BaseModel:
+    def _validate_model(self, given: dict[str, Any]) -> BaseModel:
         assert self._whole is not None
         (parameter,) = self._parameters
         if parameter.name in given and len(given) == 1:
@@ -113,7 +113,7 @@ class Arguments:
             return self._whole.model_validate(parameter.default)
         return self._whole.model_validate(given)
 
-    def _dumped(self, passed: Any) -> dict[str, Any]:
+    def _dump(self, passed: Any) -> dict[str, Any]:
         try:
             dumped: dict[str, Any] = self._type.dump_python(passed, mode="json", by_alias=True, round_trip=True)
             return dumped
@@ -165,7 +165,7 @@ class Arguments:
             return f"a {self._whole.__name__} ({', '.join(self._whole.model_fields)})"
         return ", ".join(str(parameter) for parameter in self._parameters) or "no arguments"
 
-    def _described(self, error: ValidationError) -> str:
+    def _describe(self, error: ValidationError) -> str:
         """Returns Pydantic's errors in the words of every other error here."""
         problems = error.errors(include_url=False, include_context=False)
         return "; ".join(self._in_words(problem) for problem in problems[:SHOWN_PROBLEMS])
@@ -176,11 +176,11 @@ class Arguments:
         if problem["type"] == "missing":
             return f"{path}: missing"
         if problem["type"] == "extra_forbidden":
-            near = get_close_matches(str(name), self._known(), n=1)
+            near = get_close_matches(str(name), self._names(), n=1)
             return f"{path}: unknown argument" + (f' (did you mean "{near[0]}"?)' if near and not rest else "")
         return f"{path}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {_shown(problem['input'])}"
 
-    def _known(self) -> list[str]:
+    def _names(self) -> list[str]:
         if self._whole:
             return [info.alias or name for name, info in self._whole.model_fields.items()]
         return [parameter.name for parameter in self._parameters]

@@ -19,7 +19,7 @@ from leasehold.app.enqueued_many import EnqueuedMany
 from leasehold.app.open_store import OpenStore
 from leasehold.app.within import CallerTransaction
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyEnqueued, Unreachable
-from leasehold.model.bounds import described
+from leasehold.model.bounds import describe
 from leasehold.model.job import EnqueueResult, NewJob
 from leasehold.operations.enqueue import Target, pin, send_pinned
 
@@ -50,7 +50,7 @@ class Chunks(Protocol):
     async def next(self) -> Chunk:
         """Returns the next chunk. Raises the errors of the caller's iterable."""
 
-    def written(self, done: int) -> None: ...
+    def note_written(self, done: int) -> None: ...
 
 
 _JOBS = frozenset({NewJob})
@@ -59,7 +59,7 @@ _JOBS = frozenset({NewJob})
 def _not_a_job(found: object) -> InvalidInput:
     name = found.key if isinstance(found, TypedDefinition) else "definition"
     return InvalidInput(
-        f"enqueue_many got {described(found)}, which is not a job. Nothing was enqueued of its chunk.",
+        f"enqueue_many got {describe(found)}, which is not a job. Nothing was enqueued of its chunk.",
         fix=f"Pass the result of {name}.bind(…), one for each set of arguments.",
     )
 
@@ -119,7 +119,7 @@ class LoopChunks:
             await asyncio.sleep(0)
         return self._request.chunk_of(jobs)
 
-    def written(self, done: int) -> None:
+    def note_written(self, done: int) -> None:
         self._request.report(done)
 
 
@@ -139,7 +139,7 @@ class ThreadChunks:
         chunk, self._taken = await asyncio.wrap_future(self._taken)
         return chunk
 
-    def written(self, done: int) -> None:
+    def note_written(self, done: int) -> None:
         self._done = done
         self._room.release()
 
@@ -219,7 +219,7 @@ async def enqueue_chunks(
             raise
         raise _partly(answer, failure, isinstance(failure, Unreachable)) from failure
     if answer:
-        chunks.written(len(answer))
+        chunks.note_written(len(answer))
     return answer
 
 
@@ -240,28 +240,29 @@ async def _send(
     under_way: deque[tuple[Chunk, asyncio.Task[Sequence[EnqueueResult]]]] = deque()
     before = 0
 
-    async def arrived() -> None:
+    async def take_answer() -> None:
         sent, sending = under_way.popleft()
         answer._add(sent.jobs, await sending)
         if not sent.last:  # the last one is reported when all is committed
-            chunks.written(len(answer))
+            chunks.note_written(len(answer))
 
     try:
         while chunk.jobs:
             # Pinned before the hand-over: a chunk whose versions have to be looked up would be overtaken by the next.
-            pinned = await _numbered(pin_chunk(chunk.jobs), before, len(chunk.jobs))
-            under_way.append((chunk, asyncio.create_task(_numbered(send(chunk.jobs, pinned), before, len(pinned)))))
+            pinned = await _number_errors(pin_chunk(chunk.jobs), before, len(chunk.jobs))
+            sending = asyncio.create_task(_number_errors(send(chunk.jobs, pinned), before, len(pinned)))
+            under_way.append((chunk, sending))
             before += len(pinned)
             await asyncio.sleep(0)
             if len(under_way) > 1:
-                await arrived()
+                await take_answer()
             if chunk.last:
                 break
             chunk = await chunks.next()
             if not ahead:
-                await arrived()
+                await take_answer()
         while under_way:
-            await arrived()
+            await take_answer()
     except asyncio.CancelledError:
         await _cancel_all([sending for _, sending in under_way])
         raise
@@ -272,7 +273,7 @@ async def _send(
         raise
 
 
-async def _numbered(step: Awaitable[T], before: int, count: int) -> T:
+async def _number_errors(step: Awaitable[T], before: int, count: int) -> T:
     """Awaits a step of a chunk. A refusal names the number of the job among all jobs, not in its chunk."""
     try:
         return await step

@@ -59,11 +59,11 @@ class TypedDefinition(Generic[P, R_co]):
 
     def of_payload(self, payload: Mapping[str, Any]) -> NewJob:
         """Makes a job of a JSON payload, as `bind` makes one of arguments."""
-        return NewJob.of(self.key, self._arguments.filled(payload))
+        return NewJob.of(self.key, self._arguments.fill_defaults(payload))
 
     def fit(self, job: NewJob) -> NewJob:
         """Returns the job with its payload validated and completed by the defaults of the parameters."""
-        return job.with_fields(job.version, {"payload": self._arguments.filled(job.payload), "fits": True})
+        return job.with_fields(job.version, {"payload": self._arguments.fill_defaults(job.payload), "fits": True})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._handler(*args, **kwargs)
@@ -121,7 +121,7 @@ def of_function(definition: Definition, handler: Callable[..., Any]) -> TypedDef
             fix="Return the result, or report on the way with job.progress().",
         )
     arguments = arguments_of(definition.key, handler)
-    return _described(definition, arguments, handler)
+    return _describe(definition, arguments, handler)
 
 
 def of_class(definition: Definition, handler: type[ClassHandler[M]]) -> TypedDefinition[[M], Any]:
@@ -137,7 +137,7 @@ def of_class(definition: Definition, handler: type[ClassHandler[M]]) -> TypedDef
             f"{definition.key}: {handler.__name__}.payload_model() returns {model!r}, which is not a Pydantic model.",
             fix="Nothing was registered. Return the class of the payload.",
         )
-    return _described(definition, arguments_of_model(definition.key, model), _method_of_a_new_instance(handler))
+    return _describe(definition, arguments_of_model(definition.key, model), _method_of_a_new_instance(handler))
 
 
 def _method_of_a_new_instance(handler: type[ClassHandler[Any]]) -> Callable[..., Any]:
@@ -166,9 +166,7 @@ def _annotations(method: object) -> Mapping[str, Any]:
     return getattr(method, "__annotations__", {})
 
 
-def _described(
-    definition: Definition, arguments: Arguments, handler: Callable[..., Any]
-) -> TypedDefinition[Any, Any]:
+def _describe(definition: Definition, arguments: Arguments, handler: Callable[..., Any]) -> TypedDefinition[Any, Any]:
     description = definition.description or (inspect.getdoc(handler) or "").partition("\n\n")[0]
     whole = replace(definition, schema=arguments.schema, description=description)
     whole.check_registrable()

@@ -79,11 +79,11 @@ async def _wait_for_result(placed: Enqueued[Any], limit: timedelta, opened: Open
             fix="Wait longer, or look at it later by its id; you can cancel it.",
         )
     if job.status is not Status.SUCCEEDED:
-        raise _failed(job)
+        raise _failure(job)
     return _read(placed, job)
 
 
-def _failed(job: JobRecord) -> JobFailed:
+def _failure(job: JobRecord) -> JobFailed:
     why = error_of(job.last_error_code, job.last_error)
     return JobFailed(
         f"job {job.id} of {job.definition!r} {_ENDED[job.status]}{f' ({why})' if why else ''}.",

@@ -44,9 +44,9 @@ class ReturnType:
         try:
             if self.is_huge(returned):
                 return UnfitResult(f"far more than {MAX_BYTES:,} bytes of JSON, at most {MAX_BYTES:,} are kept")
-            text = self._dumped(returned, by_alias=False)
+            text = self._dump(returned, by_alias=False)
             why = self._misfit(returned, text)
-            if why is not None and self._misfit(returned, aliased := self._dumped(returned, by_alias=True)) is None:
+            if why is not None and self._misfit(returned, aliased := self._dump(returned, by_alias=True)) is None:
                 return orjson.loads(aliased)
         except (PydanticSerializationError, PayloadInvalid, ValueError):  # a ValueError: the value contains itself
             return returned
@@ -69,7 +69,7 @@ class ReturnType:
     def _fields(self) -> dict[type, tuple[str, ...]]:
         return written_fields(self._adapter.core_schema)
 
-    def _dumped(self, returned: Any, *, by_alias: bool) -> str:
+    def _dump(self, returned: Any, *, by_alias: bool) -> str:
         return encode_result(
             self._adapter.dump_python(returned, mode="json", round_trip=True, warnings="none", by_alias=by_alias)
         )

@@ -16,7 +16,7 @@ from leasehold.app.enqueued import Enqueued
 from leasehold.app.enqueued_many import EnqueuedMany
 from leasehold.app.within import CallerTransaction
 from leasehold.errors import InvalidInput
-from leasehold.model.bounds import described
+from leasehold.model.bounds import describe
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
 from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import EnqueueResult, JobRecord, NewJob, TenantId, job_id
@@ -127,7 +127,7 @@ class Tenant:
         }
         options = {**before, **chosen}
         try:
-            return replace(self, _options=options, _fields=_chosen(options))
+            return replace(self, _options=options, _fields=_fields_of(options))
         except InvalidInput as error:
             why = error.happened.partition("can't be enqueued: ")[2] or error.happened
             raise InvalidInput(
@@ -138,7 +138,7 @@ class Tenant:
 
     def enqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         """Enqueues a call of this handler."""
-        job = _bound(definition, args, kwargs)
+        job = _bind(definition, args, kwargs)
         if self._within is None:
             placed = self._store.call(partial(enqueue, self._target(), job), "aenqueue")
         else:
@@ -147,13 +147,13 @@ class Tenant:
         return self._answer(placed, job.definition, "aenqueue")
 
     async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
-        job = _bound(definition, args, kwargs)
+        job = _bind(definition, args, kwargs)
         if self._within is None:
             placed = await self._store.acall(partial(enqueue, self._target(), job))
         else:
             await self._within.require_awaited("aenqueue")
             (placed,) = await self._within.aplace(self._store, self._target(), (job,))
-        answer = self._enqueued(placed, job.definition)
+        answer = self._make_enqueued(placed, job.definition)
         if self._store.strategy is not None:
             await _act_after_awaited(self._store.strategy, self._store, (answer,), self._within)
         return answer
@@ -175,7 +175,7 @@ class Tenant:
             job = await self._store.acall(partial(job_of, self._target(), key, payload))
             await self._within.require_awaited("aenqueue_key")
             (placed,) = await self._within.aplace(self._store, self._target(), (job,))
-        answer = self._enqueued(placed, key)
+        answer = self._make_enqueued(placed, key)
         if self._store.strategy is not None:
             await _act_after_awaited(self._store.strategy, self._store, (answer,), self._within)
         return answer
@@ -202,7 +202,7 @@ class Tenant:
         For a slow generator use atomic=False: a transaction would stay open for as long as the generator takes.
         """
         request = BulkRequest(_at_most_one_with_an_id(jobs, self._options), chunk, atomic, progress)
-        answer = EnqueuedMany(self._enqueued)
+        answer = EnqueuedMany(self._make_enqueued)
         if self._within is not None:
             bulk.enqueue_within(request, self._within, self._store, self._target(), answer)
         else:
@@ -222,10 +222,10 @@ class Tenant:
         progress: Progress | None = None,
     ) -> EnqueuedMany:
         request = BulkRequest(_at_most_one_with_an_id(jobs, self._options), chunk, atomic, progress)
-        answer = EnqueuedMany(self._enqueued)
+        answer = EnqueuedMany(self._make_enqueued)
         if self._within is not None:
             await bulk.aenqueue_within(request, self._within, self._store, self._target(), answer)
-        elif opened := self._store.opened_here():
+        elif opened := self._store.store_here():
             await bulk.enqueue_chunks(request, LoopChunks(request), self._target(), answer, opened)
         else:
             chunks = ThreadChunks(request)
@@ -239,12 +239,12 @@ class Tenant:
         return Target(self.id, self._fields, self._store.registry.get)
 
     def _answer(self, placed: EnqueueResult, definition: str, twin: str) -> Enqueued[Any]:
-        answer = self._enqueued(placed, definition)
+        answer = self._make_enqueued(placed, definition)
         if self._store.strategy is not None:
             _act_after(self._store.strategy, self._store, (answer,), self._within, twin)
         return answer
 
-    def _enqueued(self, placed: EnqueueResult, definition: str) -> Enqueued[Any]:
+    def _make_enqueued(self, placed: EnqueueResult, definition: str) -> Enqueued[Any]:
         return Enqueued(placed.id, placed.created, self.id, definition, self._store, placed.replaced)
 
     # ------------------------------------------------------------------------------------------------ read and change
@@ -311,7 +311,7 @@ def _at_most_one_with_an_id(jobs: Iterable[NewJob], options: Mapping[str, Any]) 
     return jobs
 
 
-def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options as fields of a job."""
     fields = dict(options)
     key, mode = fields.pop("dedupe_key", None), fields.pop("dedupe", None)
@@ -351,11 +351,11 @@ def _require_types(options: Mapping[str, Any]) -> None:
             )
 
 
-def _bound(definition: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
+def _bind(definition: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
     """Validates the arguments before anything is opened."""
     if not isinstance(definition, TypedDefinition):
         raise InvalidInput(
-            f"{described(definition)} is not a definition. Nothing was enqueued.",
+            f"{describe(definition)} is not a definition. Nothing was enqueued.",
             fix="Pass a function that @app.job made one; by key alone, use enqueue_key(key, payload).",
         )
     return definition.bind(*args, **kwargs)

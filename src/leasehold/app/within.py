@@ -51,7 +51,7 @@ class CallerTransaction:
     def require_blocking(self, verb: str) -> None:
         if not self.caller.blocking:
             raise InvalidInput(
-                f"within(…) got {self.caller.described}, which is awaited, and {verb}(…) blocks. "
+                f"within(…) got {self.caller.description}, which is awaited, and {verb}(…) blocks. "
                 "Nothing was enqueued.",
                 fix=f"Await its twin: await ….a{verb}(…)",
             )
@@ -61,7 +61,7 @@ class CallerTransaction:
     async def require_awaited(self, verb: str) -> None:
         if self.caller.blocking:
             raise InvalidInput(
-                f"within(…) got {self.caller.described}, which blocks, and {verb}(…) is awaited. "
+                f"within(…) got {self.caller.description}, which blocks, and {verb}(…) is awaited. "
                 "Nothing was enqueued.",
                 fix=f"Call its twin: ….{verb[1:]}(…)",
             )
@@ -69,7 +69,7 @@ class CallerTransaction:
             self._warn()
 
     def _warn(self) -> None:
-        message = _AUTOCOMMIT % (self.caller.described, self.caller.begin)
+        message = _AUTOCOMMIT % (self.caller.description, self.caller.begin)
         warnings.warn(message, NotInTransaction, stacklevel=frames_of_ours())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from leasehold.cli.dev_events import DevEvent, DevMessage, JobChanged, JobQueued, JobsCounted, SingleJobEvent
 from leasehold.cli.format import utc_now
 from leasehold.model.status import AttemptStatus, DisplayState, Status
-from leasehold.operations.views import counted
+from leasehold.operations.views import format_count
 from leasehold.telemetry import JobDiscarded, JobEnded, JobGivenBack, JobLogged, JobReclaimed, JobStarted
 
 SECOND = 1.0
@@ -65,7 +65,7 @@ class Bursts:
         if not self._left_out:
             return
         lines = sum(counts.total() for counts in self._left_out.values())
-        text = f"{counted(lines, 'more line')}: {_summary(self._left_out)}"
+        text = f"{format_count(lines, 'more line')}: {_summary(self._left_out)}"
         if not self._explained:
             self._explained = True
             text += f" (more than {MOST_LINES} lines a second are summed up; --json shows all)"
@@ -85,7 +85,8 @@ def _summary(left_out: dict[str, Counter[str]]) -> str:
         for definition in largest[:MOST_DEFINITIONS]
     ]
     if rest := largest[MOST_DEFINITIONS:]:
-        parts.append(f"{sum(left_out[each].total() for each in rest):,} of {counted(len(rest), 'other definition')}")
+        lines = sum(left_out[each].total() for each in rest)
+        parts.append(f"{lines:,} of {format_count(len(rest), 'other definition')}")
     return " · ".join(parts)
 
 

@@ -16,7 +16,7 @@ from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.target import load_app
 from leasehold.model.definition import Change, Registered
 from leasehold.operations import admin, views
-from leasehold.operations.views import counted, printable, span
+from leasehold.operations.views import format_count, printable, span
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The definition.")]
 
@@ -49,7 +49,7 @@ def _list(url: str | None, schema: str | None, json: bool) -> None:
         for registered in found:
             for problem in registered.unreadable:
                 stderr.print(printable(f"! {registered.definition.key}: {problem}"), markup=False)
-        stderr.print(counted(len(found), "definition"))
+        stderr.print(format_count(len(found), "definition"))
 
 
 def _row(registered: Registered) -> list[Cell]:
@@ -110,7 +110,7 @@ def sync(
         app = load_app(target)
         app.configure(url=url, schema=schema)
         require_database(app)
-        changes = run(_synced(app, dry_run))
+        changes = run(_sync(app, dry_run))
         if json:
             print_json([views.change(change) for change in changes])
         else:
@@ -118,12 +118,12 @@ def sync(
                 _show_change(change, dry_run)
         differing = sum(bool(change.created or change.fields) for change in changes)
         stderr.print(
-            f"{counted(len(changes), 'definition')}, {differing} {'would change' if dry_run else 'changed'}"
+            f"{format_count(len(changes), 'definition')}, {differing} {'would change' if dry_run else 'changed'}"
             + (". Nothing was changed." if dry_run else "")
         )
 
 
-async def _synced(app: Leasehold, dry_run: bool) -> Sequence[Change]:
+async def _sync(app: Leasehold, dry_run: bool) -> Sequence[Change]:
     async with app.open():
         return await admin.sync(app.store, app.handlers.definitions, dry_run=dry_run)
 

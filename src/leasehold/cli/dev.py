@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from leasehold import embedded
-from leasehold.cli.described_app import App, described
+from leasehold.cli.app_description import App, describe_app
 from leasehold.cli.dev_events import Topic
 from leasehold.cli.dev_screen import DevScreen, Display, make_display
 from leasehold.cli.dev_workers import DevWorkers
@@ -31,7 +31,7 @@ from leasehold.config import VERSION, Settings
 from leasehold.engines import engine_for
 from leasehold.errors import EmbeddedError, LeaseholdError
 from leasehold.operations.statuses import INTERRUPTED
-from leasehold.operations.views import counted
+from leasehold.operations.views import format_count
 from leasehold.runtime.process import STOP_SIGNALS, StopRequests, end_with_stdin
 from leasehold.runtime.supervise import cancel_all, keep_running, wait_for_first
 from leasehold.store import Filter, Store
@@ -150,7 +150,7 @@ class Supervisor:
         while not self._stopping.is_set():
             self._changed.clear()
             try:
-                if app := await self._unless_interrupted(described(self._options.target)):
+                if app := await self._unless_interrupted(describe_app(self._options.target)):
                     return app
             except LeaseholdError as error:
                 if not self._watches:
@@ -196,7 +196,7 @@ class Supervisor:
             processes = f"{size} process" if size == 1 else f"{size} processes"
             wakes = "wakes by LISTEN" if joined.listens else "polling"
             ready = "ready: " if topic is Topic.READY else ""
-            self._screen.say(topic, f"{ready}{processes} · {counted(joined.slots, 'slot')} · {wakes}")
+            self._screen.say(topic, f"{ready}{processes} · {format_count(joined.slots, 'slot')} · {wakes}")
 
     async def _wait_for_changed_app(self) -> App | None:
         """Waits for a change, ends the workers, and waits for an importable target; None after a stop request."""
@@ -324,7 +324,7 @@ class Supervisor:
 
 def _title(target: str, app: App) -> str:
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
-    return f"leasehold {VERSION} · {python} · {target} → {counted(len(app.definitions), 'job')}"
+    return f"leasehold {VERSION} · {python} · {target} → {format_count(len(app.definitions), 'job')}"
 
 
 def _no_jobs(target: str) -> str:

@@ -28,7 +28,7 @@ from leasehold.cli.dev_events import (
 from leasehold.cli.format import STYLES, SYMBOLS, short
 from leasehold.model.job import LineKind, Source
 from leasehold.model.status import AttemptStatus, DisplayState, Status
-from leasehold.operations.views import counted, error_of, first_line, printable, span, visible
+from leasehold.operations.views import error_of, first_line, format_count, printable, span, visible
 from leasehold.telemetry import (
     DefinitionChanged,
     JobDiscarded,
@@ -71,7 +71,7 @@ class Lines:
             case DevMessage():
                 return _message_line(event)
             case WorkerKilled():
-                killed = f"killed worker {event.pid} ({counted(event.running, 'job')} running)"
+                killed = f"killed worker {event.pid} ({format_count(event.running, 'job')} running)"
                 return Text.assemble(_time(event.at), ("☠ ", "bold red"), killed)
             case DefinitionChanged(created=False):
                 return Text.assemble(_time(event.at), ("≠ ", "yellow"), printable(event.text))

@@ -15,7 +15,7 @@ from leasehold.engine import Finding, Severity
 from leasehold.engines import engine_for
 from leasehold.operations import views
 from leasehold.operations.statuses import FAILED, OK
-from leasehold.operations.views import counted, printable
+from leasehold.operations.views import format_count, printable
 
 
 def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
@@ -33,21 +33,21 @@ def doctor(url: Url = None, schema: Schema = None, json: Json = False) -> None:
             listed = [views.fields_of(finding) for finding in findings]
             print_json({"findings": listed, "problems": problems, "warnings": warnings})
         else:
-            show_line(stdout, f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+            show_line(stdout, f"{format_count(problems, 'problem')}, {format_count(warnings, 'warning')}")
     raise typer.Exit(FAILED if problems else OK)
 
 
 async def _examine(app: Leasehold, url: str, json: bool) -> list[Finding]:
     """Shows findings as they come: some take a while."""
     findings = []
-    async for finding in _found(app, url):
+    async for finding in _find(app, url):
         findings.append(finding)
         if not json:
             _show_finding(finding)
     return findings
 
 
-async def _found(app: Leasehold, url: str) -> AsyncIterator[Finding]:
+async def _find(app: Leasehold, url: str) -> AsyncIterator[Finding]:
     if not app.settings.url:
         yield Finding(
             "url",

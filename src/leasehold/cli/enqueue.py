@@ -90,14 +90,14 @@ def enqueue(
             "correlation_id": correlation_id,
             "id": None if id is None else job_id(id),
         }
-        owner = _required(tenant, key)
+        owner = _require(tenant, key)
         patience = _patience(wait, follow, timeout)
         request = Request(key, fields or [], None if payload is None else read_document(payload), options)
         code = ask(url, schema, lambda app: _enqueue(app, owner, request, patience, json), may_create=True)
     raise typer.Exit(code)
 
 
-def _required(tenant: str | None, key: str) -> TenantId:
+def _require(tenant: str | None, key: str) -> TenantId:
     if not tenant:
         raise NoTenant(
             f"a job of {key} needs a tenant. {NOTHING_ENQUEUED}", fix="Pass --tenant acme, or set LEASEHOLD_TENANT."
@@ -124,7 +124,7 @@ async def _enqueue(app: Leasehold, tenant: TenantId, request: Request, patience:
         print_json(_event("enqueued", patience) | _document(placed))
     if not patience.wait:
         return OK
-    record = await _waited_for(app, placed, patience, json)
+    record = await _wait_for(app, placed, patience, json)
     _say_end(record, patience)
     if json:
         event = _event("ended" if record.status.final else "timed_out", patience)
@@ -140,7 +140,7 @@ def _code(status: Status) -> int:
     return ENDED_BADLY if status.final else TIMED_OUT
 
 
-async def _waited_for(app: Leasehold, placed: Enqueued[Any], patience: Patience, json: bool) -> JobRecord:
+async def _wait_for(app: Leasehold, placed: Enqueued[Any], patience: Patience, json: bool) -> JobRecord:
     """Returns the job as it stands when it is final, or when the time to wait is over."""
     store = app.store
     try:

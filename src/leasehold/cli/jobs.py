@@ -30,7 +30,7 @@ from leasehold.model.status import ACTIVE, DisplayState, Status
 from leasehold.operations import views
 from leasehold.operations.jobs import Reasons, Story, list_page, story
 from leasehold.operations.lookup import as_filters, find_job, read_states
-from leasehold.operations.views import counted, error_of, first_line, printable, span, visible, why
+from leasehold.operations.views import error_of, first_line, format_count, printable, span, visible, why
 from leasehold.store import Page
 
 
@@ -84,7 +84,7 @@ def _show_jobs(jobs: Sequence[JobRecord], reasons: Reasons, of_all: bool) -> Non
 
 
 def _say_what_follows(page: Page) -> None:
-    stderr.print(f"{counted(len(page.jobs), 'job')} · {time_of_day(utc_now())} UTC")
+    stderr.print(f"{format_count(len(page.jobs), 'job')} · {time_of_day(utc_now())} UTC")
     if page.next:
         stderr.print(f"more: the same with --cursor {quote(page.next)}", markup=False)
 

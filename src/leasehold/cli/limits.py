@@ -15,7 +15,7 @@ from leasehold.model.job import tenant_id
 from leasehold.model.limits import Scope, ScopeKind
 from leasehold.model.status import Status
 from leasehold.operations import admin, jobs, views
-from leasehold.operations.views import counted, printable, visible
+from leasehold.operations.views import format_count, printable, visible
 from leasehold.store import ScopeRecord
 
 COUNTED = 10_000
@@ -33,7 +33,7 @@ def limits(url: Url = None, schema: Schema = None, json: Json = False) -> None:
         elif found:
             show_table(stdout, ["KIND", "KEY", "MAX RUNNING", "PAUSED"], [_row(record) for record in found])
         stderr.print(
-            counted(len(found), "limit or pause") if len(found) == 1 else f"{len(found):,} limits and pauses"
+            format_count(len(found), "limit or pause") if len(found) == 1 else f"{len(found):,} limits and pauses"
         )
 
 
@@ -54,7 +54,7 @@ def limit(
     with explain_errors(json):
         scope = admin.scope_of(kind, key)
         ask(url, schema, lambda app: admin.limit(app.store, scope, max_running))
-        _confirm(scope, json, "runs at most " + counted(max_running, "job") if max_running else "has no limit")
+        _confirm(scope, json, "runs at most " + format_count(max_running, "job") if max_running else "has no limit")
 
 
 def pause(
@@ -124,7 +124,7 @@ def tenants(
                 show_line(stdout, visible(tenant))
         more = ", maybe more: --limit" if len(found) == limit else ""
         others = "; strict: jobs of other tenants are refused" if is_strict else ""
-        stderr.print(counted(len(found), "tenant") + more + others)
+        stderr.print(format_count(len(found), "tenant") + more + others)
 
 
 def _change_tenants(add: str | None, strict: str | None, url: str | None, schema: str | None, json: bool) -> None:

@@ -28,7 +28,7 @@ class Presence:
         ):  # another user owns a folder of that name: other processes stay unknown
             parent = own_folder(Path(tempfile.gettempdir(), f"leasehold-dev-{os.geteuid()}"), None)
             self._folder = own_folder(parent / mark, None)
-            self._descriptor = self._locked(self._folder / str(os.getpid()))
+            self._descriptor = self._lock(self._folder / str(os.getpid()))
 
     def changes(self) -> tuple[set[int], set[int]]:
         """Returns the ids of processes that have come and gone since the last call."""
@@ -45,7 +45,7 @@ class Presence:
             with suppress(OSError):  # it is not empty
                 self._folder.rmdir()
 
-    def _locked(self, file: Path) -> int:
+    def _lock(self, file: Path) -> int:
         """Creates and locks the file. Tries again if another process removed it as an abandoned one."""
         while True:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -47,7 +47,7 @@ def takes_text(schema: Schema | None, name: str) -> bool:
     """Returns whether the schema takes a string for this field. A field that it does not mention takes anything."""
     if schema is None:
         return True
-    whole = _resolved(schema, schema)
+    whole = _resolve(schema, schema)
     field = whole.get("properties", {}).get(name, whole.get("additionalProperties", True))
     return _allows_text(field, schema, depth=0)
 
@@ -55,7 +55,7 @@ def takes_text(schema: Schema | None, name: str) -> bool:
 def _allows_text(field: Any, root: Schema, depth: int) -> bool:
     if not isinstance(field, Mapping) or depth > _DEEPEST:
         return True
-    field = _resolved(field, root)
+    field = _resolve(field, root)
     kinds = field.get("type", "string")
     choices = field.get("enum", [field["const"]] if "const" in field else [""])
     either = field.get("anyOf") or field.get("oneOf") or [True]
@@ -67,7 +67,7 @@ def _allows_text(field: Any, root: Schema, depth: int) -> bool:
     )
 
 
-def _resolved(schema: Schema, root: Schema) -> Schema:
+def _resolve(schema: Schema, root: Schema) -> Schema:
     """Follows `#/…` references, as Pydantic writes them, and no others."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref", "")

@@ -16,12 +16,12 @@ from leasehold.errors import CannotLoad, InvalidInput
 def load_app(target: str) -> Leasehold:
     """Returns the Leasehold object of a file or module; by name if it has several."""
     place, _, name = target.partition(":")
-    found = {key: value for key, value in vars(_loaded(place)).items() if isinstance(value, Leasehold)}
+    found = {key: value for key, value in vars(_load(place)).items() if isinstance(value, Leasehold)}
     if name in found:
         return found[name]
     if name or len(found) != 1:
         raise InvalidInput(
-            f"{place} holds {_listed(found)}{f', and none is called {name}' if name else ''}. Nothing was started.",
+            f"{place} holds {_list(found)}{f', and none is called {name}' if name else ''}. Nothing was started.",
             fix=f"Write {place}:name for one of them." if found else "Write app = Leasehold() in it.",
         )
     return next(iter(found.values()))
@@ -37,20 +37,20 @@ def require_jobs(app: Leasehold, target: str) -> None:
         )
 
 
-def ended_when_imported(place: str, code: object) -> CannotLoad:
+def end_of_import(place: str, code: object) -> CannotLoad:
     return CannotLoad(
         f"{place} ended its process with {code!r} when it was imported. Nothing was started.",
         fix="Put code that shall only run in a script below: if __name__ == '__main__'.",
     )
 
 
-def _listed(found: Mapping[str, Leasehold]) -> str:
+def _list(found: Mapping[str, Leasehold]) -> str:
     if not found:
         return "no Leasehold app"
     return f"several apps: {', '.join(found)}" if len(found) > 1 else f"the app {next(iter(found))}"
 
 
-def _loaded(place: str) -> ModuleType:
+def _load(place: str) -> ModuleType:
     """Imports a module; the current folder counts, as it does for `python -m`."""
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
@@ -59,7 +59,7 @@ def _loaded(place: str) -> ModuleType:
     except InvalidInput:
         raise
     except SystemExit as error:
-        raise ended_when_imported(place, error.code or 0) from error
+        raise end_of_import(place, error.code or 0) from error
     except Exception as error:
         raise CannotLoad(
             f"{place} can't be imported ({type(error).__name__}: {error}{_where(error)}). Nothing was started.",

@@ -11,7 +11,7 @@ from leasehold.cli.options import Json, Schema, Url, ask
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.operations import admin, views
-from leasehold.operations.views import counted
+from leasehold.operations.views import format_count
 from leasehold.store import WorkerRecord
 
 
@@ -25,7 +25,7 @@ def workers(url: Url = None, schema: Schema = None, json: Json = False) -> None:
             now = utc_now()
             columns = ["ID", "HOST:PID", "VERSION", "SLOTS", "RUNNING", "SEEN", "SERVES"]
             show_table(stdout, columns, [_worker(record, now) for record in found])
-        stderr.print(f"{counted(len(found), 'worker')} · {time_of_day(utc_now())} UTC")
+        stderr.print(f"{format_count(len(found), 'worker')} · {time_of_day(utc_now())} UTC")
 
 
 def _worker(record: WorkerRecord, now: datetime) -> list[Cell]:
@@ -63,4 +63,4 @@ def prune(
 
 
 def _tell_pruned(pruned: int) -> None:
-    stderr.print(f"pruned {counted(pruned, 'job')}")
+    stderr.print(f"pruned {format_count(pruned, 'job')}")

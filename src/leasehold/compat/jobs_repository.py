@@ -13,7 +13,7 @@ from leasehold.app.client import Leasehold
 from leasehold.config import VERSION
 from leasehold.errors import InvalidInput, PayloadInvalid, RegistrationLost
 from leasehold.model.backoff import SMALL_TEAM
-from leasehold.model.bounds import described, problems_of_duration
+from leasehold.model.bounds import describe, problems_of_duration
 from leasehold.model.dedupe import DEFAULT_TENANT, Mode, WhileActive, canonical_key
 from leasehold.model.definition import Definition, OnExhausted
 from leasehold.model.duration import Duration, as_duration
@@ -99,7 +99,7 @@ class JobsRepository:
         """
         if not isinstance(job.payload, Mapping):
             raise PayloadInvalid(
-                f"payload={described(job.payload)} is not a mapping. Nothing was enqueued.",
+                f"payload={describe(job.payload)} is not a mapping. Nothing was enqueued.",
                 fix="Pass a dict with a value for each argument.",
             )
         tenant = self._app.tenant(job.org_id or self._app._tenant or DEFAULT_TENANT)
@@ -137,13 +137,16 @@ class JobsRepository:
         for name, value in (("error", error), ("code", code)):
             if not isinstance(value, str):
                 raise InvalidInput(
-                    f"{name}={described(value)} is not text. Nothing was written, and the claim is still held.",
+                    f"{name}={describe(value)} is not text. Nothing was written, and the claim is still held.",
                     fix=f"Mark it again with {name} as text, such as str(error).",
                 )
         await self._mark(claim, Raised(code, error, final=final))
 
     async def renew(self) -> None:
-        """Extends the lease of all claims. Raises RegistrationLost when it had run out, and others have the jobs."""
+        """Extends the lease of all claims. Raises RegistrationLost when it had run out, and others have the jobs.
+
+        Names all held claims, so a renewal takes longer the more are held: an engine may keep a lease on each claim.
+        """
         registration = self._registration()
         if not (await self._store.renew(registration, tuple(self._open_ledger().held), self._lease)).alive:
             raise _lost(f"worker {registration.worker} was evicted: nothing was called for a whole lease.")

@@ -40,7 +40,7 @@ class Exponential:
         in_range = numbers and 0 <= self.base <= self.cap <= LONGEST.total_seconds() and 0 <= self.jitter <= 1
         if not (in_range and 1 <= self.factor <= MAX_FACTOR):
             raise InvalidInput(
-                f"{_shown(self)} is not a backoff: it needs durations with 0 <= base <= cap, a cap of at most "
+                f"{_show(self)} is not a backoff: it needs durations with 0 <= base <= cap, a cap of at most "
                 f"{LONGEST.days} days, a finite factor >= 1 and jitter in 0..1.",
                 fix="Nothing was changed. Correct the values.",
             )
@@ -71,7 +71,7 @@ class Steps:
             _is_number(delay) and 0 <= delay <= LONGEST.total_seconds() for delay in seconds
         ):
             raise InvalidInput(
-                f"Steps{_shown(delays)} is not a backoff: it needs at least one duration and at most {MAX_STEPS}, "
+                f"Steps{_show(delays)} is not a backoff: it needs at least one duration and at most {MAX_STEPS}, "
                 f"each from 0 to {LONGEST.days} days.",
                 fix="Nothing was changed. Correct the values.",
             )
@@ -91,7 +91,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(values: object) -> str:
+def _show(values: object) -> str:
     """Returns the start of the repr; Python refuses to write a whole number of more than 4,300 digits."""
     try:
         return f"{values!r:.200}"

@@ -51,9 +51,9 @@ def problems_of_duration(
 ) -> Iterator[str]:
     """Yields why this value is not a duration from `least` to `most`; with `above`, `least` itself is too short."""
     if not isinstance(value, timedelta):
-        yield f"{name}={_shown(value)} is not a duration ({HOW_TO_WRITE[0].lower()}{HOW_TO_WRITE[1:]})"
+        yield f"{name}={_show(value)} is not a duration ({HOW_TO_WRITE[0].lower()}{HOW_TO_WRITE[1:]})"
     elif not least <= value <= most or (above and value == least):
-        between = f"longer than {_spelled(least)} and at most" if above else f"between {_spelled(least)} and"
+        between = f"longer than {_spell(least)} and at most" if above else f"between {_spell(least)} and"
         yield f"{name}={value} is not {between} {most.days} days"
 
 
@@ -84,7 +84,7 @@ def within_bounds(moment: datetime) -> datetime:
     return min(max(moment, EARLIEST), LATEST)
 
 
-def described(value: object) -> str:
+def describe(value: object) -> str:
     """Returns the start of the value's repr, or the name of its type if the repr itself raises."""
     try:
         return f"{value!r:.80}"
@@ -92,11 +92,11 @@ def described(value: object) -> str:
         return f"a value of type {type(value).__name__}"
 
 
-def _spelled(length: timedelta) -> str:
+def _spell(length: timedelta) -> str:
     return f"{length.total_seconds():g} s" if length else "zero"
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     try:
         return f"{value!a:.80}"
     except ValueError:

@@ -28,7 +28,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model import payload as payloads
 from leasehold.model.bounds import problems_of_duration, storable
 from leasehold.model.duration import Duration, as_duration
-from leasehold.model.hidden import escaped, problem_of_name
+from leasehold.model.hidden import escape_hidden, problem_of_name
 
 MAX_KEY = 1000
 # A key of `canonical_key` contains a payload, whose texts may have any character.
@@ -111,7 +111,7 @@ class Dedupe:
             )
         if self.key is not None and not _CANONICAL.search(self.key) and (hidden := problem_of_name(self.key)):
             raise InvalidInput(
-                f"The dedupe key {escaped(self.key):.80} can't be used: {hidden}.",
+                f"The dedupe key {escape_hidden(self.key):.80} can't be used: {hidden}.",
                 fix="Nothing was enqueued. Leave that character out.",
             )
 

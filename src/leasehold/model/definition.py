@@ -25,7 +25,7 @@ from leasehold.model.bounds import (
     problems_of_text,
 )
 from leasehold.model.duration import Duration, as_duration
-from leasehold.model.hidden import escaped, problem_of_name
+from leasehold.model.hidden import escape_hidden, problem_of_name
 from leasehold.model.payload import require_schema
 from leasehold.model.status import Status
 
@@ -128,7 +128,7 @@ class Definition:
         """Raises InvalidInput for a key or a schema that can't be registered. Stored definitions are not checked."""
         if hidden := problem_of_name(self.key):
             raise InvalidInput(
-                f"The definition {escaped(self.key):.120} can't be used: {hidden}.",
+                f"The definition {escape_hidden(self.key):.120} can't be used: {hidden}.",
                 fix="Nothing was registered. Leave that character out of its key.",
             )
         if self.schema is not None:
@@ -150,8 +150,10 @@ class Definition:
         try:
             if validator.is_valid(payload):
                 return
-            found = (line for error in validator.iter_errors(payload) for line in _describe(error, self.schema))
-            problems = [_shortened(line) for line in islice(found, SHOWN_PROBLEMS)]
+            found = (
+                line for error in validator.iter_errors(payload) for line in _describe_problem(error, self.schema)
+            )
+            problems = [_shorten(line) for line in islice(found, SHOWN_PROBLEMS)]
             problems += ["and more"] if next(found, None) else []
         except ValueError as error:  # not JSON, or nested infinitely
             problems = [f"payload: {error}"]
@@ -209,12 +211,12 @@ def differences(before: Definition, after: Definition) -> dict[str, tuple[Any, A
     return {name: (old, new) for name, old, new in pairs if old != new}
 
 
-def described(changes: Sequence[Change]) -> list[str]:
+def describe_changes(changes: Sequence[Change]) -> list[str]:
     """Returns one line of text for each definition that is new or different."""
-    return [_described(change) for change in changes if change.created or change.fields]
+    return [_describe_change(change) for change in changes if change.created or change.fields]
 
 
-def _described(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     if change.created:
         return f"{change.key}: registered as version {change.version}"
     fields = (f"{name}: {_short(before)} → {_short(after)}" for name, (before, after) in change.fields.items())
@@ -243,7 +245,7 @@ def _not_among(key: str, known: Sequence[str]) -> str:
     near = get_close_matches(key, known, n=1)
     hint = f' Did you mean "{near[0]}"?' if near else ""
     more = f" (+{len(known) - 5})" if len(known) > 5 else ""
-    return f'no definition has the key "{escaped(key)}".{hint} Known: {", ".join(known[:5]) or "none"}{more}.'
+    return f'no definition has the key "{escape_hidden(key)}".{hint} Known: {", ".join(known[:5]) or "none"}{more}.'
 
 
 def _as_json(schema: Mapping[str, Any]) -> bytes:
@@ -276,7 +278,7 @@ def _deny_remote(uri: str) -> Any:
     raise ValueError(f"remote reference {uri} refused: a schema must not refer to other documents")
 
 
-def _describe(problem: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> Iterator[str]:
+def _describe_problem(problem: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> Iterator[str]:
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem.instance_path)
     path = "".join(["payload", *steps])
     known = list(schema.get("properties", {}))
@@ -287,7 +289,7 @@ def _describe(problem: jsonschema_rs.ValidationError, schema: Mapping[str, Any])
         yield f"{path}: {problem.message}"
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     """Shortens a message, because it quotes the value, which may be the whole payload."""
     return text if len(text) <= SHOWN_PROBLEM else text[: SHOWN_PROBLEM - 1] + "…"
 

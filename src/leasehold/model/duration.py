@@ -26,10 +26,10 @@ def read_duration(value: Any) -> timedelta:
         return value
     found = _from_text(value.strip()) if isinstance(value, str) else _from_number(value)
     if found is None:
-        raise InvalidInput(f"{_shown(value)} is not a duration.", fix=f"Nothing was changed. {HOW_TO_WRITE}.")
+        raise InvalidInput(f"{_show(value)} is not a duration.", fix=f"Nothing was changed. {HOW_TO_WRITE}.")
     if abs(found) > LONGEST_DURATION:
         raise InvalidInput(
-            f"{_shown(value)} is longer than {LONGEST_DURATION.days} days.", fix="Nothing was changed. Shorten it."
+            f"{_show(value)} is longer than {LONGEST_DURATION.days} days.", fix="Nothing was changed. Shorten it."
         )
     return found
 
@@ -70,7 +70,7 @@ def _from_number(value: Any) -> timedelta | None:
         return None
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     """Returns text as ASCII, so that `٣h` differs from 3h. Python refuses to write more than 4,300 digits."""
     try:
         shown = ascii(value) if isinstance(value, str) else repr(value)

@@ -18,10 +18,10 @@ _HIDDEN = re.compile(f"[{CHARACTERS}]")
 def problem_of_name(text: str) -> str | None:
     """Names the hidden character of this text, if it has one."""
     found = _HIDDEN.search(text)
-    return f"it has {escaped(found[0])}, a character that can't be seen" if found else None
+    return f"it has {escape_hidden(found[0])}, a character that can't be seen" if found else None
 
 
-def escaped(text: str) -> str:
+def escape_hidden(text: str) -> str:
     """Writes hidden characters as \\uXXXX."""
     return _HIDDEN.sub(lambda match: _code(match[0]), text)
 

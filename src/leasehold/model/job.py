@@ -55,7 +55,7 @@ def stored_tenant_id(text: str) -> TenantId:
 
 def _not_a_tenant(text: object, why: str) -> InvalidInput:
     return InvalidInput(
-        f"{_shown(text)} is not a tenant id: {why}.", fix="Nothing was changed. Use the tenant's slug or UUID."
+        f"{_show(text)} is not a tenant id: {why}.", fix="Nothing was changed. Use the tenant's slug or UUID."
     )
 
 
@@ -73,11 +73,11 @@ def job_id(text: str | UUID) -> JobId:
         return JobId(str(UUID(str(text))))
     except ValueError as error:
         raise InvalidInput(
-            f"{_shown(text)} is not a job id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
+            f"{_show(text)} is not a job id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
         ) from error
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return repr(value[:120]) if isinstance(value, str) else f"{value!r:.120}"
 
 

@@ -9,7 +9,7 @@ import orjson
 from leasehold.model.bounds import LONGEST
 from leasehold.model.definition import OnExhausted
 from leasehold.model.job import Claim
-from leasehold.model.payload import made_storable, require_json
+from leasehold.model.payload import make_storable, require_json
 from leasehold.model.status import AttemptStatus, Status
 
 SHOWN_ERROR = 10_000
@@ -27,8 +27,8 @@ class Trace:
     def as_json(self) -> str:
         """Returns the attempt's details as JSON that can always be stored."""
         details = {
-            "where": made_storable(self.where, SHOWN_PLACE),
-            "traceback": made_storable(self.traceback, SHOWN_TRACEBACK),
+            "where": make_storable(self.where, SHOWN_PLACE),
+            "traceback": make_storable(self.traceback, SHOWN_TRACEBACK),
         }
         return orjson.dumps(details).decode()
 
@@ -166,8 +166,8 @@ def _fail(attempt: AttemptStatus, code: str, message: str, trace: Trace | None =
     return Verdict(
         Status.FAILED,
         attempt,
-        error=made_storable(message, SHOWN_ERROR),
-        error_code=made_storable(code, SHOWN_ERROR),
+        error=make_storable(message, SHOWN_ERROR),
+        error_code=make_storable(code, SHOWN_ERROR),
         details=trace.as_json() if trace else None,
     )
 

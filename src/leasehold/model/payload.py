@@ -29,7 +29,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 def encode(payload: Mapping[str, Any]) -> str:
     """Returns the payload as JSON text; raises NotJson with the field that JSON or Postgres can't store."""
     if type(payload) is not dict:
-        raise _refused("payload", f"{type(payload).__name__} is not a dict")
+        raise _refusal("payload", f"{type(payload).__name__} is not a dict")
     text = _flat(payload)
     return _encode(payload, "payload") if text is None else text
 
@@ -108,7 +108,7 @@ def require_json(text: str) -> None:
         raise PayloadInvalid("the JSON has a NUL character.", fix="Nothing was written. Encode it first.")
 
 
-def made_storable(text: str, most: int) -> str:
+def make_storable(text: str, most: int) -> str:
     """Shortens the text and replaces characters that can't be stored, so that storing it never fails."""
     if not storable(text):
         text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
@@ -141,13 +141,13 @@ def _require_plain(value: Any, path: str, depth: int, deepest: int) -> None:
     """Raises NotJson for values that orjson accepts and we refuse: NaN, datetimes, UUIDs, dataclasses."""
     kind = type(value)
     if depth > deepest and kind in (dict, list, tuple):
-        raise _refused(path, f"nested deeper than {deepest} levels")
+        raise _refusal(path, f"nested deeper than {deepest} levels")
     if kind is str:
         _require_storable(value, path)
     elif kind is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise _refused(path, f"key {key!r:.80} is {type(key).__name__}, JSON has only text keys")
+                raise _refusal(path, f"key {key!r:.80} is {type(key).__name__}, JSON has only text keys")
             _require_storable(key, path)
             _require_plain(item, f"{path}.{key}", depth + 1, deepest)
     elif kind is list or kind is tuple:
@@ -155,12 +155,12 @@ def _require_plain(value: Any, path: str, depth: int, deepest: int) -> None:
             _require_plain(item, f"{path}[{index}]", depth + 1, deepest)
     elif kind is float:
         if not isfinite(value):
-            raise _refused(path, f"{value} is not a JSON number")
+            raise _refusal(path, f"{value} is not a JSON number")
     elif kind is int:
         if not -(2**63) <= value < 2**64:
-            raise _refused(path, "an integer beyond 64 bits, which most readers of JSON would round")
+            raise _refusal(path, "an integer beyond 64 bits, which most readers of JSON would round")
     elif kind is not bool and value is not None:
-        raise _refused(path, f"{kind.__name__} is not JSON")
+        raise _refusal(path, f"{kind.__name__} is not JSON")
 
 
 def _require_storable(text: str, path: str) -> None:
@@ -170,8 +170,8 @@ def _require_storable(text: str, path: str) -> None:
             if "\0" in text
             else "a lone surrogate, which is not Unicode"
         )
-        raise _refused(path, f"the text has {why}")
+        raise _refusal(path, f"the text has {why}")
 
 
-def _refused(path: str, why: str) -> NotJson:
+def _refusal(path: str, why: str) -> NotJson:
     return NotJson(f"{path[:SHOWN_PATH]}: {why}.", fix=f"Nothing was enqueued. Pass {_PLAIN}.")

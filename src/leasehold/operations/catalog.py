@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Protocol
 
-from leasehold.model.definition import Definition, Registered, described, unknown_definition
+from leasehold.model.definition import Definition, Registered, describe_changes, unknown_definition
 from leasehold.store import Store
 
 log = logging.getLogger("leasehold")
@@ -43,7 +43,7 @@ class Catalog:
     async def version_of(self, key: str) -> int:
         """Returns the current version of a definition. Raises UnknownDefinition."""
         if key not in self._code.keys:
-            return (await self.registered(key)).version
+            return (await self.read_registered(key)).version
         if key not in self.versions:
             async with self._turn:
                 if key not in self.versions:
@@ -59,10 +59,10 @@ class Catalog:
     async def _register_code(self) -> None:
         changes = await self.store.sync_definitions(self._code.definitions)
         self.versions |= {change.key: change.version for change in changes}
-        for line in described(changes):
+        for line in describe_changes(changes):
             log.info("%s", line)
 
-    async def registered(self, key: str) -> Registered:
+    async def read_registered(self, key: str) -> Registered:
         """Returns a definition as the database has it, at most 30 s old. Raises UnknownDefinition."""
         async with self._turn:
             if key not in self._registered or monotonic() - self._read_at > FRESH:
@@ -73,10 +73,10 @@ class Catalog:
             raise unknown_definition(key, tuple(self._registered))
         return self._registered[key]
 
-    async def stored(self, key: str, version: int | None) -> Definition | None:
+    async def read_version(self, key: str, version: int | None) -> Definition | None:
         """Returns the content of this version, or of the current one; None for an unknown version."""
         if version is None:
-            return (await self.registered(key)).definition
+            return (await self.read_registered(key)).definition
         if (key, version) not in self._older:
             found = await self.store.definition_version(key, version)
             if found is None:

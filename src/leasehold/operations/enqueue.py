@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from leasehold.errors import PayloadInvalid, UnknownDefinition
-from leasehold.model.bounds import described
+from leasehold.model.bounds import describe
 from leasehold.model.job import EnqueueResult, NewJob, TenantId
 from leasehold.operations.catalog import Catalog
 from leasehold.store import Prepared
@@ -52,12 +52,12 @@ async def job_of(target: Target, key: str, payload: Mapping[str, Any], catalog: 
     """Makes a valid job of a payload. Raises UnknownDefinition, PayloadInvalid."""
     if not isinstance(key, str):
         raise UnknownDefinition(
-            f"{described(key)} is not the key of a definition, which is text. Nothing was enqueued.",
+            f"{describe(key)} is not the key of a definition, which is text. Nothing was enqueued.",
             fix="Pass the key of a definition; leasehold definitions lists them.",
         )
     if known := target.code(key):
         return known.of_payload(payload)
-    registered = await catalog.registered(key)
+    registered = await catalog.read_registered(key)
     registered.definition.check(payload)
     return NewJob.of(key, payload).with_fields(registered.version, {})
 
@@ -84,7 +84,7 @@ async def pin(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[
     Validates jobs that `bind(…)` did not make.
     """
     if not all(map(_fits, jobs)):
-        jobs = await _validated(target, jobs, catalog)
+        jobs = await _validate(target, jobs, catalog)
     try:
         return _with_versions(target, jobs, catalog.versions)
     except KeyError:
@@ -115,7 +115,7 @@ def prepare_known(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: 
     return catalog.store.tenant(target.tenant).prepare_known(pinned, wakes=wakes)
 
 
-async def _validated(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:
+async def _validate(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:
     validated: list[NewJob] = []
     for job in jobs:
         try:
@@ -131,7 +131,7 @@ async def _fit(target: Target, job: NewJob, catalog: Catalog) -> NewJob:
     known = target.code(job.definition)
     if known is not None and job.version in (None, await catalog.version_of(job.definition)):
         return known.fit(job)
-    if (definition := await catalog.stored(job.definition, job.version)) is not None:
+    if (definition := await catalog.read_version(job.definition, job.version)) is not None:
         definition.check(job.payload)
     return job
 

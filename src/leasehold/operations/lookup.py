@@ -14,7 +14,7 @@ import orjson
 from leasehold.errors import InvalidInput, UnknownJob
 from leasehold.model.job import JobId, JobRecord, TenantId
 from leasehold.model.status import DisplayState, Status, parse_status
-from leasehold.operations.views import counted, visible
+from leasehold.operations.views import format_count, visible
 from leasehold.store import Filter, Page, Store
 
 Find = Callable[[Filter, str | None, int], Awaitable[Page]]
@@ -68,7 +68,7 @@ async def _find_in_all_tenants(store: Store, job: JobId) -> Address:
     if len(found) > 1:
         tenants = ", ".join(visible(record.tenant) for record in found)
         raise InvalidInput(
-            f"{counted(len(found), 'tenant')} have a job {job}: {tenants}.",
+            f"{format_count(len(found), 'tenant')} have a job {job}: {tenants}.",
             fix="Nothing was changed. Say whose you mean, with --tenant.",
         )
     return Address(found[0].tenant, job, found[0])
@@ -84,7 +84,7 @@ async def _find_by_end(store: Store, end: str, tenant: TenantId | None) -> Addre
         )
     if len(matching) > 1:
         raise InvalidInput(
-            f"{counted(len(matching), 'job')} end with {end!r}: {_listed(matching)}.",
+            f"{format_count(len(matching), 'job')} end with {end!r}: {_list(matching)}.",
             fix="Nothing was changed. Pass more of the id.",
         )
     return Address(matching[0].tenant, matching[0].id, matching[0])
@@ -102,7 +102,7 @@ async def _newest(store: Store, tenant: TenantId | None) -> AsyncIterator[JobRec
             return
 
 
-def _listed(jobs: Sequence[JobRecord]) -> str:
+def _list(jobs: Sequence[JobRecord]) -> str:
     return ", ".join(
         f"{job.id} ({visible(job.tenant)}, {visible(job.definition)}, {job.display})" for job in jobs[:10]
     )

@@ -14,7 +14,7 @@ import orjson
 from leasehold.errors import LeaseholdError
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.definition import Change, Definition, Registered, Retention
-from leasehold.model.hidden import escaped
+from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Attempt, JobRecord, LogLine
 from leasehold.model.status import DisplayState
 from leasehold.store import ScopeRecord, WorkerRecord
@@ -108,7 +108,7 @@ def fields_of(record: Any) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------- phrases
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
@@ -161,7 +161,7 @@ def printable(text: str) -> str:
 
 def visible(name: str) -> str:
     """Writes hidden characters of an id or a key as \\u200b, line breaks among them."""
-    return escaped(printable(name))
+    return escape_hidden(printable(name))
 
 
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {

@@ -81,7 +81,7 @@ class Caller(Protocol):
     """
 
     @property
-    def described(self) -> str: ...
+    def description(self) -> str: ...
 
     @property
     def begin(self) -> str:

@@ -147,12 +147,12 @@ class CrashKit:
                     "files, or name the functions that make the effects.",
                 )
             found = [
-                self._judged(boundary, first, self._stopped_at(boundary, Path(folder)))
+                self._judge(boundary, first, self._stopped_at(boundary, Path(folder)))
                 for boundary in boundaries_of(first.calls, first.moments)
             ]
         return Crashes(first.definition, self._tenant, first.seen, found)
 
-    def _judged(self, boundary: Boundary, first: "_Run", run: "_Run") -> Crash:
+    def _judge(self, boundary: Boundary, first: "_Run", run: "_Run") -> Crash:
         return Crash(boundary, run.reached, run.seen, first.seen, run.status, run.tries)
 
     def _stopped_at(self, boundary: Boundary | None, folder: Path) -> "_Run":
@@ -182,11 +182,11 @@ class CrashKit:
         # A forked process has none of our threads, and must have none of our connections.
         self._tester.app.close()
         self._tester.rest()
-        with self._forked(key, boundary, ledger, to_the_end=boundary is None) as first:
+        with self._fork(key, boundary, ledger, to_the_end=boundary is None) as first:
             stands_still = first.wait()
             if boundary is not None:
                 self._tester.clock.advance(2 * LEASE)
-                with self._forked(key, None, ledger, to_the_end=True) as second:
+                with self._fork(key, None, ledger, to_the_end=True) as second:
                     second.wait(self._is_stuck if stands_still else None)
                     first.go_on()
             first.wait()
@@ -197,9 +197,7 @@ class CrashKit:
         return run_in_thread(engine_for(tester.url, tester.app.settings.schema).test_kit().is_stuck())
 
     @contextmanager
-    def _forked(
-        self, key: str, boundary: Boundary | None, ledger: Ledger, *, to_the_end: bool
-    ) -> "Iterator[_Process]":
+    def _fork(self, key: str, boundary: Boundary | None, ledger: Ledger, *, to_the_end: bool) -> "Iterator[_Process]":
         process = _Process(lambda: self._work(key, boundary, ledger, to_the_end))
         try:
             yield process

@@ -61,9 +61,9 @@ class Expectation:
         self._options = {name: _readable(name, value) for name, value in options.items()}
 
     def differences(self, job: JobRecord) -> list[Difference]:
-        return list(self._compared(job))
+        return list(self._compare(job))
 
-    def _compared(self, job: JobRecord) -> Iterator[Difference]:
+    def _compare(self, job: JobRecord) -> Iterator[Difference]:
         if job.definition != self.definition:
             yield Difference("definition", self.definition, job.definition)
         if self._tenant is not None and job.tenant != self._tenant:
@@ -80,8 +80,8 @@ class Expectation:
         if self._tenant is not None:
             said.append(f"for tenant {self._tenant}")
         if self._payload is not None:
-            said.append(f"with payload {_shown(self._payload)}")
-        said += [f"with {name} {_shown(value)}" for name, value in self._options.items()]
+            said.append(f"with payload {_show(self._payload)}")
+        said += [f"with {name} {_show(value)}" for name, value in self._options.items()]
         return " ".join(said)
 
 
@@ -103,7 +103,7 @@ def listed(jobs: Sequence[JobRecord]) -> str:
         return "Nothing was enqueued at all."
     rows = [("", "definition", "tenant", "state", "payload")]
     rows += [
-        (f"#{number}", job.definition, job.tenant, str(job.display), _shown(job.payload))
+        (f"#{number}", job.definition, job.tenant, str(job.display), _show(job.payload))
         for number, job in enumerate(jobs[:SHOWN_JOBS], 1)
     ]
     more = [f"  … and {len(jobs) - SHOWN_JOBS} more"] if len(jobs) > SHOWN_JOBS else []
@@ -124,8 +124,8 @@ def _near_misses(expected: Expectation, jobs: Sequence[JobRecord]) -> str:
     missed.sort(key=lambda each: (any(d.field == "definition" for d in each[1]), len(each[1])))
     lines = []
     for number, differences in missed[:SHOWN_NEAR]:
-        rows = [(d.field, f"expected {_shown(d.expected)}", f"was {_shown(d.was)}") for d in differences]
-        lines += [f"#{number} differs in {_counted(len(differences))}:", *in_columns(rows)]
+        rows = [(d.field, f"expected {_show(d.expected)}", f"was {_show(d.was)}") for d in differences]
+        lines += [f"#{number} differs in {_count(len(differences))}:", *in_columns(rows)]
     return "\n".join(["Closest:" if len(missed) else "", *lines]).strip()
 
 
@@ -177,7 +177,7 @@ def _as_json(value: Any) -> Any:
         return value
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="seconds")
     if isinstance(value, timedelta):
@@ -193,5 +193,5 @@ def _are(found: int) -> str:
     return {0: "is none", 1: "is 1"}.get(found, f"are {found}")
 
 
-def _counted(differences: int) -> str:
+def _count(differences: int) -> str:
     return "one thing" if differences == 1 else f"{differences} things"

@@ -68,7 +68,7 @@ class Execution:
         self.lines.append((claim, LogLine(len(self.lines) + 1, text, kind, progress)))
 
 
-def made_up_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Claim:
+def make_claim(tenant: TenantId, definition: Definition, job: NewJob) -> Claim:
     """Returns a claim for a call without a queue: the first attempt of a job that is not in a database."""
     now = time()
     return Claim(

@@ -13,7 +13,7 @@ from leasehold.testing.clock import Clock
 from leasehold.testing.crashes import Crashes, CrashKit
 from leasehold.testing.draining import Drain
 from leasehold.testing.effects import Effect
-from leasehold.testing.execution import Execution, made_up_claim, refuse_to_block, result_of
+from leasehold.testing.execution import Execution, make_claim, refuse_to_block, result_of
 from leasehold.testing.injection import Injected, Raises
 from leasehold.testing.inline import inline
 from leasehold.testing.process import WorkerProcess, target_of
@@ -59,7 +59,7 @@ class QueueTester(JobRecords):
         self, tenant: str, definition: TypedDefinition[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Execution:
         handler = self._injected.handler(key_of(definition))
-        claim = made_up_claim(tenant_id(tenant), handler.definition, definition.bind(*args, **kwargs))
+        claim = make_claim(tenant_id(tenant), handler.definition, definition.bind(*args, **kwargs))
         return Execution(handler, claim)
 
     def inline(self) -> AbstractContextManager[None]:

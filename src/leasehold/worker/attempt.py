@@ -18,7 +18,7 @@ from leasehold.worker.copies import generation
 from leasehold.worker.handler_transaction import give_up
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Job
-from leasehold.worker.outcomes import DELIBERATE, outcome_of_error, raised
+from leasehold.worker.outcomes import DELIBERATE, failure_of, outcome_of_error
 from leasehold.worker.runners import run_in_thread, start_coroutine
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import Threads
@@ -125,11 +125,11 @@ class Attempt:
                 with suppress(asyncio.CancelledError):  # stopped a second time: then the attempt is abandoned
                     await self.job._transaction.roll_back()
             # If nothing stopped the attempt, the handler awaited a task that was canceled: an error like any other.
-            outcome = self._interruption.instead if self._interruption.stopped else raised(error)
+            outcome = self._interruption.instead if self._interruption.stopped else failure_of(error)
         except GeneratorExit:  # the loop was closed
             raise
         except BaseException as error:  # from its transaction; an attempt that does not end would keep its slot
-            outcome = raised(error)
+            outcome = failure_of(error)
         self._end(outcome)
 
     async def _run_handler(self) -> Outcome:
@@ -137,7 +137,7 @@ class Attempt:
         if self.claim.unusable:
             return Rejected("definition_unreadable", self.claim.unusable)
         try:
-            payload = self._checked_payload()
+            payload = self._check_payload()
         except InvalidInput as error:
             return Rejected("payload_invalid", error.happened)
         if self.claim.overdue:
@@ -160,7 +160,7 @@ class Attempt:
         finally:
             context.timeouts.forget(self, seconds)
 
-    def _checked_payload(self) -> Any:
+    def _check_payload(self) -> Any:
         """Checks the payload against the pinned schema again: the row's writer may not have checked it at all."""
         text = self.claim.payload
         try:

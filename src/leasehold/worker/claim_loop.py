@@ -30,7 +30,7 @@ class ClaimBudget:
         self._batch = min(slots, ENOUGH_AT_ONCE)
         self._usual_time = 1.0
 
-    def took(self, seconds: float) -> None:
+    def note_time(self, seconds: float) -> None:
         """Notes the seconds from a job's claim to its end, the wait for a slot included."""
         self._usual_time = 0.9 * self._usual_time + 0.1 * seconds
 

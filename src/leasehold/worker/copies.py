@@ -51,7 +51,7 @@ def _end(error: BaseException | None) -> NoReturn:
 
 
 @coroutine
-def contained(steps: Any, awaited: Any, born: int) -> Generator[Any, Any, Any]:
+def contain(steps: Any, awaited: Any, born: int) -> Generator[Any, Any, Any]:
     """Awaits the rest of a handler whose first step waits for `awaited`.
 
     A copy of this process ends as soon as the handler returns or waits.

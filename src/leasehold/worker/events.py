@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from leasehold.model.definition import Change, described
-from leasehold.model.hidden import escaped
+from leasehold.model.definition import Change, describe_changes
+from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Claim, LogLine
 from leasehold.model.outcome import Outcome, Raised, Released, TimedOut, Verdict
 from leasehold.model.status import Status
@@ -46,9 +46,9 @@ class EventReporter:
         self._began: dict[Claim, float] = {}
         self._complained = False
 
-    def synced(self, registration: Registration, changes: Sequence[Change]) -> None:
+    def report_sync(self, registration: Registration, changes: Sequence[Change]) -> None:
         for change in changes:
-            for text in described([change]):
+            for text in describe_changes([change]):
                 events_log.info("%s", text)
                 if self.is_observed:
                     self._tell(
@@ -61,7 +61,7 @@ class EventReporter:
                         )
                     )
 
-    def joined(self, registration: Registration, slots: int, listens: bool) -> None:
+    def report_join(self, registration: Registration, slots: int, listens: bool) -> None:
         if self.is_observed:
             self._tell(
                 WorkerJoined(
@@ -73,29 +73,29 @@ class EventReporter:
                 )
             )
 
-    def listening(self, registration: Registration, listens: bool) -> None:
+    def report_listening(self, registration: Registration, listens: bool) -> None:
         if self.is_observed:
             self._tell(WorkerListening(**_of_worker(registration), listens=listens))
 
-    def left(self, registration: Registration) -> None:
+    def report_leave(self, registration: Registration) -> None:
         if self.is_observed:
             self._tell(WorkerLeft(**_of_worker(registration)))
 
-    def registration_lost(self, registration: Registration, why: str) -> None:
+    def report_registration_lost(self, registration: Registration, why: str) -> None:
         if self.is_observed:
             self._tell(WorkerRegistrationLost(**_of_worker(registration), why=why))
 
-    def started(self, claim: Claim) -> None:
+    def report_start(self, claim: Claim) -> None:
         if self.is_observed:
             self._began[claim] = monotonic()
             waited = (claim.started_at - claim.queued_at).total_seconds() if claim.attempt == 1 else None
             self._tell(JobStarted(**_of_job(claim), queued_at=claim.queued_at, waited=waited))
 
-    def logged(self, claim: Claim, line: LogLine) -> None:
+    def report_log(self, claim: Claim, line: LogLine) -> None:
         if self.is_observed:
             self._tell(JobLogged(**_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
 
-    def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict) -> None:
+    def report_end(self, claim: Claim, outcome: Outcome, verdict: Verdict) -> None:
         """Reports an end; called only once the verdict is written."""
         if verdict.error_code is not None:
             _log_failure(claim, verdict, _where(outcome))
@@ -109,19 +109,19 @@ class EventReporter:
             self._tell(
                 JobEnded(
                     **_of_job(claim),
-                    **_decided(verdict),
+                    **_fields_of(verdict),
                     attempt_status=verdict.attempt,
                     seconds=seconds,
                     where=_where(outcome),
                 )
             )
 
-    def reclaimed(self, claim: Claim, verdict: Verdict, by: Registration) -> None:
+    def report_reclaim(self, claim: Claim, verdict: Verdict, by: Registration) -> None:
         _log_failure(claim, verdict, None)
         if self.is_observed:
-            self._tell(JobReclaimed(**_of_job(claim), **_decided(verdict), by=by.worker))
+            self._tell(JobReclaimed(**_of_job(claim), **_fields_of(verdict), by=by.worker))
 
-    def forgotten(self, claims: Iterable[Claim]) -> None:
+    def forget(self, claims: Iterable[Claim]) -> None:
         """Reports as discarded each attempt that was started and whose end was not written."""
         if self.is_observed:
             for claim in claims:
@@ -143,8 +143,8 @@ def _log_failure(claim: Claim, verdict: Verdict, where: str | None) -> None:
         logging.WARNING if again else logging.ERROR,
         "job %s of %s, %s: %s at try %d/%d: %s: %s%s%s",
         claim.job,
-        escaped(claim.tenant),
-        escaped(claim.definition.key),
+        escape_hidden(claim.tenant),
+        escape_hidden(claim.definition.key),
         "failed" if again else verdict.status.value.replace("_", " "),
         claim.tries,
         claim.max_attempts,
@@ -183,7 +183,7 @@ def _where(outcome: Outcome) -> str | None:
     return trace.where if trace else None
 
 
-def _decided(verdict: Verdict) -> dict[str, Any]:
+def _fields_of(verdict: Verdict) -> dict[str, Any]:
     again = verdict.status is Status.QUEUED
     return {
         "status": verdict.status,

@@ -68,7 +68,7 @@ class Finisher:
         self._ledger.remove(attempts)  # first, or a thread that logs now would leave lines in the buffer for ever
         claims = [attempt.claim for attempt in attempts]
         self.log_buffer.forget(claims)
-        self._events.forgotten(claims)
+        self._events.forget(claims)
 
     async def finish(self, batch: Batch) -> None:
         """Writes a batch of outcomes; writes nothing if the lease does not hold any more.
@@ -98,6 +98,6 @@ class Finisher:
         for (attempt, outcome), verdict in zip(batch, verdicts, strict=True):
             claim = attempt.claim
             if not fenced or claim not in fenced or await was_written(self._calls.store, claim, verdict):
-                self._events.ended(claim, outcome, verdict)
+                self._events.report_end(claim, outcome, verdict)
             else:
                 log.warning(DISCARDED, claim.job, claim.tries)

@@ -110,7 +110,7 @@ class Listener:
             if listens:
                 log.info("the listener is back: this worker hears wakes again")
             self.set_listening(listens)
-            self._events.listening(self._calls.registration, listens)
+            self._events.report_listening(self._calls.registration, listens)
 
     def set_listening(self, listens: bool) -> None:
         """Sets how often the worker looks for work without a wake."""

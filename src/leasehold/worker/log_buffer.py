@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from leasehold.faults import reach
 from leasehold.model.job import Claim, LineKind, LogLine
-from leasehold.model.payload import made_storable
+from leasehold.model.payload import make_storable
 from leasehold.store import Fleet
 
 INTERVAL = 1.0
@@ -59,7 +59,7 @@ class LogBuffer:
                 buffered.dropped += 1
                 return
             self._note_dropped(claim, buffered)
-            self._keep(claim, buffered, made_storable(text[: LONGEST_LINE + 1], LONGEST_LINE), kind, progress)
+            self._keep(claim, buffered, make_storable(text[: LONGEST_LINE + 1], LONGEST_LINE), kind, progress)
             wakes, self._loop_is_woken = not self._loop_is_woken, True
         if wakes:
             with suppress(RuntimeError):  # the loop is closed, and with it the worker
@@ -82,7 +82,7 @@ class LogBuffer:
         if not self._by_claim:
             return
         with self._lock:
-            lines = [(claim, line) for claim in claims for line in self._unwritten(claim)]
+            lines = [(claim, line) for claim in claims for line in self._lines_to_write(claim)]
         self._report()
         if not lines:
             return
@@ -91,7 +91,7 @@ class LogBuffer:
         last = {claim: line.number for claim, line in lines}
         with self._lock:
             for claim, number in last.items():
-                self._written(claim, number)
+                self._drop_written(claim, number)
         self.forget(lost)
         for claim in lost:
             self._lost(claim)
@@ -129,7 +129,7 @@ class LogBuffer:
         while self._on_line is not None and self._unreported:
             self._on_line(*self._unreported.popleft())
 
-    def _unwritten(self, claim: Claim) -> list[LogLine]:
+    def _lines_to_write(self, claim: Claim) -> list[LogLine]:
         """Returns lines to write. The store keeps each number once, so a line is safely written again."""
         buffered = self._by_claim.get(claim)
         if buffered is None:
@@ -137,6 +137,6 @@ class LogBuffer:
         self._note_dropped(claim, buffered)
         return list(buffered.unwritten)
 
-    def _written(self, claim: Claim, last: int) -> None:
+    def _drop_written(self, claim: Claim, last: int) -> None:
         if buffered := self._by_claim.get(claim):
             buffered.unwritten = [line for line in buffered.unwritten if line.number > last]

@@ -56,16 +56,16 @@ def outcome_of_error(error: BaseException) -> Outcome:
         case Snooze():
             return Snoozed(error.delay)
         case RetryLater():
-            return raised(error, "RetryLater", retry_in=error.delay)
+            return failure_of(error, "RetryLater", retry_in=error.delay)
         case Fail():
-            return raised(error, "Fail", final=True)
+            return failure_of(error, "Fail", final=True)
         case ThreadRefused():
             return Released()
         case _:
-            return raised(error)
+            return failure_of(error)
 
 
-def raised(
+def failure_of(
     error: BaseException, code: str | None = None, retry_in: timedelta | None = None, final: bool = False
 ) -> Raised:
     return Raised(code or type(error).__name__, message_of(error), retry_in, final, trace_of(error))

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from leasehold.faults import reach
 from leasehold.model.outcome import Outcome
-from leasehold.worker.copies import contained, end_a_copy
+from leasehold.worker.copies import contain, end_a_copy
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Job
 from leasehold.worker.outcomes import NOTHING_RETURNED, outcome_of_result
@@ -39,7 +39,7 @@ def start_coroutine(attempt: Running, payload: Any, born: int) -> "Outcome | Cor
     steps = awaitable if awaitable.__class__ is CoroutineType else awaitable.__await__()
     attempt.is_inside = True
     try:
-        rest = contained(steps, steps.send(None), born)
+        rest = contain(steps, steps.send(None), born)
     except StopIteration as returned:
         end_a_copy(born)
         result = returned.value

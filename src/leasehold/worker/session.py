@@ -59,7 +59,7 @@ class WorkerSession:
         self.ledger = ledger = ClaimLedger(calls, on_doubt=chain.wake, before_claim=chain.stand_down)
         self.heartbeat = heartbeat = self._make_heartbeat(open_store)
         log_buffer = LogBuffer(
-            ledger.lose, events.logged if events.is_observed else None, accepts=ledger.attempts.__contains__
+            ledger.lose, events.report_log if events.is_observed else None, accepts=ledger.attempts.__contains__
         )
         self.finisher = Finisher(calls, ledger, log_buffer, events, holds=lambda: heartbeat.holds)
         transactions = TransactionContext(
@@ -131,7 +131,7 @@ class WorkerSession:
             keep("pruning", self.upkeep.run_prunes),
         ]
         self.heartbeat.start()
-        self._events.joined(self.calls.registration, self._settings.slots, self.listener.listens)
+        self._events.report_join(self.calls.registration, self._settings.slots, self.listener.listens)
         try:
             await wait_for_first(stopping.wait(), asyncio.shield(self._over))
             await cancel_all(ahead)  # nothing more is started, and producers can't choose this worker any more
@@ -199,7 +199,7 @@ class WorkerSession:
         if not self._over.done():
             self._over.set_exception(reason)
             if isinstance(reason, RegistrationLost):
-                self._events.registration_lost(self.calls.registration, reason.happened)
+                self._events.report_registration_lost(self.calls.registration, reason.happened)
         if lost:
             self.ledger.lose_all()
 
@@ -245,4 +245,4 @@ class WorkerSession:
                 if not self._over.done():  # a heartbeat that comes after we left finds no registration, as it should
                     self._over.set_result(None)
                 await self.calls.store.leave(self.calls.registration)
-                self._events.left(self.calls.registration)
+                self._events.report_leave(self.calls.registration)

@@ -143,18 +143,18 @@ class AttemptStarter:
     def _may_begin(self, claim: Claim) -> bool:
         """Returns False if this process stood still past its lease; the heartbeat is about to report it."""
         if holds := self._heartbeat.holds:
-            self._events.started(claim)
+            self._events.report_start(claim)
         return holds
 
     def _on_end(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self._slots.leave(attempt)
         if attempt.claim not in self._ledger.attempts:  # the registration has ended, and its end was reported then
             return
-        self.budget.took(monotonic() - attempt.since)
+        self.budget.note_time(monotonic() - attempt.since)
         if outcome is None:
             self._finisher.forget([attempt])
         elif attempt.is_written:
-            self._events.ended(attempt.claim, outcome, verdict_on(outcome, attempt.claim))
+            self._events.report_end(attempt.claim, outcome, verdict_on(outcome, attempt.claim))
             self._finisher.forget([attempt])
         else:
             self._ledger.done.append((attempt, outcome))

@@ -37,7 +37,7 @@ def trace_of(error: BaseException) -> Trace | None:
         for each in _chain(told):
             each.stack = _without_own_frames(each.stack)
         stack = next(each.stack for each in _chain(told) if each.stack)
-        return Trace(_where(stack), _shortened("".join(told.format())))
+        return Trace(_where(stack), _shorten("".join(told.format())))
     except BaseException:
         return None
 
@@ -70,7 +70,7 @@ def _as_imported(frame: FrameSummary) -> str:
     return frame.filename.removeprefix(max(filter(frame.filename.startswith, roots), key=len, default=""))
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     """Returns the beginning and the end of a text: messages may be endless."""
     half = SHOWN_TRACEBACK // 2 - 2
     return text if len(text) <= SHOWN_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}"

@@ -56,7 +56,7 @@ class Upkeep:
 
     async def reclaim(self) -> None:
         for claim, verdict in await reclaim_orphans(self._calls.store, self._calls.in_time):
-            self._events.reclaimed(claim, verdict, by=self._calls.registration)
+            self._events.report_reclaim(claim, verdict, by=self._calls.registration)
 
     async def run_reconciles(self) -> None:
         """Gives back claims that the store holds for this worker and the ledger does not know: they arrived late."""

@@ -134,7 +134,7 @@ class Worker:
             serves = Subscription(self._handlers.keys, self._settings.tenants)
             registration = await store.join(serves, self._facts(), self._settings.leases.busy)
             self._outage.end(began)
-            self._events.synced(registration, changes)
+            self._events.report_sync(registration, changes)
             session = WorkerSession(
                 store,
                 registration,

@@ -36,7 +36,7 @@ class PostgresAdministration(PostgresDefinitions):
             limit=pages.one_more_than(limit),
             only_running=set(where.statuses) == {Status.RUNNING},
             **pages.behind_everywhere(cursor),
-            **pages.filtered(where),
+            **pages.filter_columns(where),
         )
         return pages.page(found, limit, cursor=pages.cursor_everywhere)
 

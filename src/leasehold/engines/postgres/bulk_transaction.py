@@ -37,7 +37,7 @@ class BulkTransaction:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        with self._database.translated():
+        with self._database.translate_errors():
             try:
                 await self._stack.enter_async_context(self._database.long_loans)
                 self._connection = await self._stack.enter_async_context(self._database.connection())
@@ -52,7 +52,7 @@ class BulkTransaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._database.translated():
+        with self._database.translate_errors():
             await self._stack.__aexit__(kind, failure, trace)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[EnqueueResult]:
@@ -61,14 +61,14 @@ class BulkTransaction:
             return []
         if (plain := PlainJobs.of(jobs)) is not None:
             return await self.place(plain)
-        with self._database.translated():
+        with self._database.translate_errors():
             async with self._turn:
                 placed = await self._in_general(jobs, self._connection)
         self._dues |= dict.fromkeys(job.definition for job in jobs)  # None: due now, as some of them are
         return placed
 
     async def place(self, plain: PlainJobs) -> Sequence[EnqueueResult]:
-        with self._database.translated():
+        with self._database.translate_errors():
             async with self._turn:
                 first, *more = [await self._place(piece) for piece in plain.pieces()]
         return first if not more else [placed for each in (first, *more) for placed in each]

@@ -18,7 +18,7 @@ from leasehold.engines.postgres.connections import (
     options_for,
     require_readable,
 )
-from leasehold.engines.postgres.errors import BROKEN, UNREACHABLE, Translated
+from leasehold.engines.postgres.errors import BROKEN, UNREACHABLE, ErrorTranslator
 from leasehold.engines.postgres.pool import Loan, Pool
 from leasehold.engines.postgres.pooler import ConnectionOpener
 from leasehold.engines.postgres.statements import Statement, schema_name, statements
@@ -77,7 +77,7 @@ class Database:
         self._opener = ConnectionOpener(url, self._statements)
         self._pool: Pool | None = None
         self._closed = False
-        self._translated = Translated(self)
+        self._translated = ErrorTranslator(self)
         # A bulk transaction may need a second connection meanwhile. If bulk transactions had all connections, each
         # would wait for the others.
         self.long_loans = asyncio.Semaphore(POOL_SIZE - 2)
@@ -87,7 +87,7 @@ class Database:
         """Whether a pooler in transaction mode stands between; certain once a connection was opened."""
         return self._opener.pooled
 
-    def found_pooler(self) -> None:
+    def note_pooler(self) -> None:
         """Notes that an error showed a pooler in transaction mode."""
         self._opener.pooled = True
 
@@ -95,7 +95,7 @@ class Database:
         return self._statements[name]
 
     async def fetch(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
-        with self.translated():
+        with self.translate_errors():
             async with self.connection() as connection:
                 return await self.fetch_planned_on(connection, name, **values)
 
@@ -128,7 +128,7 @@ class Database:
 
     async def in_time(self, asked: Awaitable[T]) -> T:
         """Awaits the answer for as long as a statement may take; then raises Unreachable."""
-        with self.translated():
+        with self.translate_errors():
             async with asyncio.timeout(self._statement_timeout):
                 return await asked
 
@@ -139,7 +139,7 @@ class Database:
     async def connect_within(self, limit: float | None, settings: Mapping[str, str] | None = None) -> OwnConnection:
         """Opens a connection whose statements may take `limit` seconds each; None: as long as they like."""
         self._require_open()
-        with self.translated():
+        with self.translate_errors():
             connection = await self._opener.open(limit, settings or {})
         if self._closed:
             connection.terminate()
@@ -182,7 +182,7 @@ class Database:
         if self._closed:
             raise Unreachable("the store was closed. Nothing was asked of the database.", fix="Open another.")
 
-    def translated(self) -> "Translated":
+    def translate_errors(self) -> "ErrorTranslator":
         """Translates driver errors that a caller would act on; other errors pass through."""
         return self._translated
 
@@ -208,7 +208,7 @@ class Link:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnConnection]:
         async with self._turn:
-            with self._database.translated():
+            with self._database.translate_errors():
                 if self._connection is not None and self._connection.is_closed():
                     self._connection = None
                     if self._tells_of_loss:

@@ -12,7 +12,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model.backoff import DEFAULT, backoff_from_json
 from leasehold.model.bounds import LONGEST, LONGEST_RETENTION, MAX_DESCRIPTION
 from leasehold.model.definition import Definition, OnExhausted, Registered, Retention
-from leasehold.model.payload import made_storable
+from leasehold.model.payload import make_storable
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ KEPT_FOR_EVER = Retention(None, None, None, None)
 SHOWN_VALUE = 120
 
 
-def registered(row: Record) -> Registered:
+def read_registered(row: Record) -> Registered:
     definition, unreadable = read(row)
     return Registered(definition, row["version"], row["active"], unreadable)
 
@@ -39,7 +39,7 @@ def read(row: Record) -> tuple[Definition, tuple[str, ...]]:
 
     definition = Definition(
         key=row["key"],
-        description=made_storable(row["description"], MAX_DESCRIPTION),
+        description=make_storable(row["description"], MAX_DESCRIPTION),
         schema=part("schema", _schema, None),
         timeout=part("timeout", _timeout, LONGEST),
         max_attempts=row["max_attempts"],
@@ -59,7 +59,7 @@ def why_unusable(key: str, version: int, unreadable: tuple[str, ...]) -> str | N
     return f"version {version} of {key!r} can't be read by this release: {'; '.join(unreadable)}"
 
 
-def gone(key: str, version: int) -> tuple[Definition, str]:
+def missing_definition(key: str, version: int) -> tuple[Definition, str]:
     """Returns a definition for a version that was deleted from the database, and why its jobs can't run."""
     name = key if 0 < len(key) <= 100 else "unknown"
     return Definition(name), f"version {version} of {key!r:.120} is not in the database any more"

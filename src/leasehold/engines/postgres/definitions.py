@@ -29,7 +29,7 @@ class PostgresDefinitions:
             raise InvalidInput(
                 "two definitions have the same key. Nothing was registered.", fix="Give one of them another key."
             )
-        with self._database.translated():
+        with self._database.translate_errors():
             async with self._database.connection() as connection:
                 if (known := await self._without_writing(connection, found)) is not None:
                     return known
@@ -79,7 +79,7 @@ class PostgresDefinitions:
 
     async def _current(self, connection: "Connection") -> dict[str, Registered]:
         known = await self._database.fetch_on(connection, "administration/definitions")
-        return {row["key"]: definition_rows.registered(row) for row in known}
+        return {row["key"]: definition_rows.read_registered(row) for row in known}
 
     async def _sync(self, connection: "Connection", definition: Definition, current: Registered | None) -> Change:
         if current is None:
@@ -126,7 +126,8 @@ class PostgresDefinitions:
         return bool(may)
 
     async def definitions(self) -> Sequence[Registered]:
-        return [definition_rows.registered(row) for row in await self._database.fetch("administration/definitions")]
+        found = await self._database.fetch("administration/definitions")
+        return [definition_rows.read_registered(row) for row in found]
 
     async def definition_version(self, key: str, version: int) -> Definition | None:
         found = await self._database.fetch("fleet/definition_versions", keys=[key], versions=[version])

@@ -59,7 +59,7 @@ async def _server(database: Database, server: Record) -> Finding:
 
 async def _round_trip(database: Database) -> float:
     """Measures a round trip in milliseconds, of a statement that is not prepared: preparing would be another trip."""
-    with database.translated():
+    with database.translate_errors():
         async with database.connection() as connection:
             began = monotonic()
             await connection.execute(database.statement("doctor/server").text)
@@ -107,7 +107,7 @@ async def _hears_itself(database: Database) -> bool:
         arrived.set()
 
     try:
-        with database.translated():
+        with database.translate_errors():
             async with database.transaction(connection):  # a pooler may part what the driver sends for one statement
                 await connection.add_listener(channel, on_notify)
             await database.fetch("doctor/notify", channel=channel)

@@ -72,7 +72,7 @@ class PostgresEnqueue:
         if (plain := PlainJobs.of(jobs)) is not None:
             return await self._enqueue_plain(plain)
         await self._admit()
-        with self._database.translated():
+        with self._database.translate_errors():
             async with self._database.connection() as connection:
                 return await self._enqueue_any(jobs, connection)
 
@@ -96,7 +96,7 @@ class PostgresEnqueue:
         new, payload = JobId(str(uuid7())), payloads.encode(job.payload)
         if self._tenant not in self._known.rows:
             await self._admit()
-        with self._database.translated():
+        with self._database.translate_errors():
             async with self._database.connection() as connection:
                 if await self._database.fetch_on(
                     connection,
@@ -117,7 +117,7 @@ class PostgresEnqueue:
             async with self.bulk_transaction() as bulk:
                 return await bulk.place(plain)
         await self._admit()
-        with self._database.translated():
+        with self._database.translate_errors():
             async with self._database.connection() as connection:
                 if await self._database.fetch_on(
                     connection, "tenant/enqueue_plain_jobs", tenant=self._tenant, wakes=True, **plain.columns()
@@ -130,7 +130,7 @@ class PostgresEnqueue:
     ) -> list[EnqueueResult]:
         """Enqueues jobs of every kind by one statement: the database resolves keys and ids."""
         call = self._call(jobs)
-        return call.answered(
+        return call.read_answer(
             await self._database.fetch_on(
                 connection, "tenant/enqueue_jobs", tenant=self._tenant, jobs=call.jobs, wakes=wakes
             )

@@ -56,7 +56,7 @@ class EnqueueCall:
     def named(self) -> dict[str, str | bool]:
         return dict(zip(self.statement.parameters, self.arguments, strict=True))
 
-    def answered(self, rows: Sequence[Row]) -> list[EnqueueResult]:
+    def read_answer(self, rows: Sequence[Row]) -> list[EnqueueResult]:
         """Returns the results in the order of the jobs. Raises a refusal: then nothing was enqueued."""
         if len(rows) == 1 and rows[0][4] is not None:
             raise refusal(*(rows[0][place] for place in (4, 5, 6, 7)))

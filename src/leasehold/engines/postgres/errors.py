@@ -64,10 +64,10 @@ class _Database(Protocol):
     @property
     def schema(self) -> str: ...
 
-    def found_pooler(self) -> None: ...
+    def note_pooler(self) -> None: ...
 
 
-class Translated:
+class ErrorTranslator:
     """A class, since a generator would cost each enqueue a few µs."""
 
     def __init__(self, database: _Database) -> None:
@@ -106,7 +106,7 @@ class Translated:
         if isinstance(error, _TOO_SLOW):
             return _too_slow(error)
         if isinstance(error, _ANOTHERS_SESSION):
-            self._database.found_pooler()
+            self._database.note_pooler()
             return _unreachable(error)
         if isinstance(error, _NOT_HELD) or (
             isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
@@ -147,7 +147,7 @@ _NOT_ALLOWED_STATE = "42501"
 
 
 @contextmanager
-def translated_for_caller(schema: str) -> Iterator[None]:
+def translate_for_caller(schema: str) -> Iterator[None]:
     """Translates errors that a caller would act on; other errors pass as they are."""
     try:
         yield

@@ -28,7 +28,7 @@ def _script(file: str, schema: str, roles: RoleNames) -> str:
 
     def quoted(match: re.Match[str]) -> str:
         name = names[match[2]]
-        return quoted_identifier(name) if match[1] == '"' else quoted_literal(name)
+        return quote_identifier(name) if match[1] == '"' else quote_literal(name)
 
     return _PLACEHOLDER.sub(quoted, render((files(__package__) / file).read_text("utf-8"), schema))
 
@@ -44,11 +44,11 @@ def role_name(text: str) -> str:
     return text
 
 
-def quoted_identifier(name: str) -> str:
+def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def quoted_literal(text: str) -> str:
+def quote_literal(text: str) -> str:
     """Quotes for every setting of standard_conforming_strings."""
     doubled = text.replace("'", "''")
     return "E'" + doubled.replace("\\", "\\\\") + "'" if "\\" in text else f"'{doubled}'"

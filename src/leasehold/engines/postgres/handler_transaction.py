@@ -158,7 +158,7 @@ class LentConnections:
         self._opening = asyncio.Lock()
 
     async def acquire(self) -> "PoolConnectionProxy[asyncpg.Record]":
-        with self._database.translated():
+        with self._database.translate_errors():
             async with self._opening:
                 if self._pool is None:
                     self._pool = await self._database.make_pool(

@@ -49,7 +49,7 @@ async def _listening(database: Database, registration: Registration) -> AsyncIte
     queue, listener = _WakeQueue(), database.listener
     connection = await listener.connect()
     try:
-        with listener.translated():
+        with listener.translate_errors():
             connection.add_termination_listener(queue.on_termination)
             (channels,) = await database.fetch("fleet/channels", worker=registration.worker)
             async with listener.transaction(connection):  # a pooler may part what the driver sends for one statement

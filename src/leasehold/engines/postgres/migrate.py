@@ -75,7 +75,7 @@ async def schema_status(url: str, schema: str = "leasehold") -> SchemaStatus:
 async def status_of(database: Database) -> SchemaStatus:
     connection = await database.connect()
     try:
-        with database.translated():
+        with database.translate_errors():
             return await _status(database, connection)
     finally:
         await close_connection(connection)
@@ -83,7 +83,7 @@ async def status_of(database: Database) -> SchemaStatus:
 
 async def status_in_pool(database: Database) -> SchemaStatus:
     """Reads the status by one statement, on a connection that the pool keeps for the statements that follow."""
-    with database.translated():
+    with database.translate_errors():
         async with database.connection() as connection:
             try:
                 newest = await database.fetch_on(connection, "ledger/newest")

@@ -16,7 +16,7 @@ from leasehold.store import Filter, Page
 GREATEST_ID = UUID(int=2**128 - 1)
 
 
-def filtered(where: Filter) -> dict[str, Any]:
+def filter_columns(where: Filter) -> dict[str, Any]:
     statuses = where.statuses or tuple(Status)
     active = {status for status in statuses if status in ACTIVE}
     # Beside all that wait, those that run are found on the way.

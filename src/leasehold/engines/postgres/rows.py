@@ -34,7 +34,7 @@ def claim(row: Record, worker: WorkerId, definition: Definition) -> Claim:
     return Claim(tenant, job, attempt, worker, batch, definition, *rest)
 
 
-def served(registration: Registration) -> dict[str, Any]:
+def subscription_columns(registration: Registration) -> dict[str, Any]:
     """Returns the parameters that say which jobs a statement may look at."""
     return {"definitions": registration.serves.definitions, "tenants": registration.serves.tenants}
 
@@ -62,7 +62,7 @@ def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
     """Returns the parameters of finish.sql: common values as literals, rare ones as arrays that may be empty."""
     claims, verdicts = zip(*done, strict=True)
     return {
-        "tenants": _literal([_quoted(claim.tenant) for claim in claims]),
+        "tenants": _literal([_quote(claim.tenant) for claim in claims]),
         "jobs": _literal([claim.job for claim in claims]),
         "attempts": _literal([str(claim.attempt) for claim in claims]),
         "workers": _literal([claim.worker for claim in claims]),
@@ -85,7 +85,7 @@ def _literal(values: Iterable[str]) -> str:
     return f"{{{','.join(values)}}}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     if "\\" in text or '"' in text:
         text = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

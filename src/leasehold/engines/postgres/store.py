@@ -24,7 +24,7 @@ from leasehold.engines.postgres.upkeep import UpkeepLink
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
-from leasehold.model.payload import made_storable
+from leasehold.model.payload import make_storable
 from leasehold.model.status import Status
 from leasehold.store import (
     Abilities,
@@ -96,7 +96,7 @@ class PostgresStore(PostgresAdministration):
             slots=facts.slots,
             metadata=orjson.dumps(facts.metadata).decode(),
             lease=lease,
-            **rows.served(registration),
+            **rows.subscription_columns(registration),
         )
         return registration
 
@@ -125,9 +125,9 @@ class PostgresStore(PostgresAdministration):
             **rows.fences(held),
         )
         if thorough:
-            looks.thorough_took(row["seconds"], dead_rows=row["dead_rows"], now=self._monotonic())
+            looks.note_thorough_look(row["seconds"], dead_rows=row["dead_rows"], now=self._monotonic())
         if row["next_due"] is None or row["next_due"] > timedelta():
-            looks.none_was_overdue(row["looked_at"])
+            looks.note_none_overdue(row["looked_at"])
         if not row["alive"]:
             self._looks.pop(registration.worker, None)
         still = {number - 1 for number in row["held"]}
@@ -164,7 +164,8 @@ class PostgresStore(PostgresAdministration):
         return claimed
 
     async def prepare_to_sleep(self, registration: Registration, limit: int = 1) -> Claimed:
-        (sleep,) = await self._claimer.fetch("fleet/sleep", worker=registration.worker, **rows.served(registration))
+        served = rows.subscription_columns(registration)
+        (sleep,) = await self._claimer.fetch("fleet/sleep", worker=registration.worker, **served)
         ((quiet,),) = await self._claimer.fetch("fleet/may_sleep", definitions=registration.serves.definitions)
         self._claiming.read_all_future_jobs(registration)
         claimed = await self.claim(registration, limit)
@@ -180,7 +181,8 @@ class PostgresStore(PostgresAdministration):
         return listen.wakes(self._database, registration)
 
     async def wake_another(self, registration: Registration) -> None:
-        await self._claimer.fetch("fleet/wake_another", worker=registration.worker, **rows.served(registration))
+        served = rows.subscription_columns(registration)
+        await self._claimer.fetch("fleet/wake_another", worker=registration.worker, **served)
 
     # --------------------------------------------------------------------------------------------------- finishing
 
@@ -193,11 +195,11 @@ class PostgresStore(PostgresAdministration):
             (ended if each[1].status.final else again).append(each)
         refused = await _requeue(link, again) if again else []
         # Refused may mean fenced off, or that a cancel was requested: then it ends here, if its fence holds.
-        ended += [(claim, _canceled(verdict)) for claim, verdict in refused]
+        ended += [(claim, _as_canceled(verdict)) for claim, verdict in refused]
         if not ended:
             return frozenset()
         answer = await link.fetch("fleet/finish", **rows.endings(ended))
-        return frozenset(claim for claim, _ in _refused(ended, answer))
+        return frozenset(claim for claim, _ in _find_refused(ended, answer))
 
     async def append_log(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
         try:
@@ -216,7 +218,7 @@ class PostgresStore(PostgresAdministration):
             workers=[claim.worker for claim, _ in lines],
             numbers=[line.number for _, line in lines],
             kinds=[line.kind.value for _, line in lines],
-            texts=[made_storable(line.text, LONGEST_LINE) for _, line in lines],
+            texts=[make_storable(line.text, LONGEST_LINE) for _, line in lines],
             progresses=[line.progress and min(1.0, max(0.0, line.progress)) for _, line in lines],
         )
         holding = {rows.fence(row) for row in held}
@@ -242,10 +244,10 @@ async def _requeue(link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[t
         delays=[verdict.delay for verdict in verdicts],
         forgiven=[verdict.free_attempts for verdict in verdicts],
     )
-    return _refused(again, answer)
+    return _find_refused(again, answer)
 
 
-def _refused(sent: Sequence[tuple[Claim, Verdict]], answer: Sequence[Record]) -> list[tuple[Claim, Verdict]]:
+def _find_refused(sent: Sequence[tuple[Claim, Verdict]], answer: Sequence[Record]) -> list[tuple[Claim, Verdict]]:
     """Returns the verdicts whose number did not come back."""
     held = set(answer[0]["held"] or ())
     return [] if len(held) == len(sent) else [each for number, each in enumerate(sent, 1) if number not in held]
@@ -264,7 +266,7 @@ def _verdict_columns(done: Iterable[tuple[Claim, Verdict]]) -> dict[str, list[An
     }
 
 
-def _canceled(verdict: Verdict) -> Verdict:
+def _as_canceled(verdict: Verdict) -> Verdict:
     return Verdict(
         Status.CANCELED,
         verdict.attempt,

@@ -46,7 +46,7 @@ class PostgresTenantJobs(PostgresEnqueue):
 
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
         asked = pages.one_more_than(limit)
-        found = await self._fetch("find", up_to=pages.behind(cursor), limit=asked, **pages.filtered(where))
+        found = await self._fetch("find", up_to=pages.behind(cursor), limit=asked, **pages.filter_columns(where))
         return pages.page(found, limit, cursor=lambda job: job.id)
 
     async def counts(self, cap: int) -> Mapping[Status, int]:
@@ -64,7 +64,8 @@ class PostgresTenantJobs(PostgresEnqueue):
         return [(row["attempt"], rows.line(row)) for row in found]
 
     async def definitions(self) -> Sequence[Registered]:
-        return [definition_rows.registered(row) for row in await self._database.fetch("administration/definitions")]
+        found = await self._database.fetch("administration/definitions")
+        return [definition_rows.read_registered(row) for row in found]
 
     async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         until = monotonic() + read_duration(wait).total_seconds()
@@ -92,11 +93,11 @@ class PostgresTenantJobs(PostgresEnqueue):
     # ------------------------------------------------------------------------------------------------------ change
 
     async def cancel(self, jobs: Sequence[JobId]) -> Mapping[JobId, CancelAnswer]:
-        return await self._asked(jobs, CancelAnswer, lambda some: self._fetch("cancel", jobs=some))
+        return await self._ask_until_answered(jobs, CancelAnswer, lambda some: self._fetch("cancel", jobs=some))
 
     async def retry(self, seen: Mapping[JobId, int]) -> Mapping[JobId, RetryAnswer]:
         attempts = {job_id(job): attempt for job, attempt in seen.items()}
-        return await self._asked(
+        return await self._ask_until_answered(
             tuple(seen),
             RetryAnswer,
             lambda some: self._fetch("retry", jobs=some, attempts=[attempts[job] for job in some]),
@@ -110,13 +111,13 @@ class PostgresTenantJobs(PostgresEnqueue):
             raise InvalidInput(
                 f"The jobs can't be moved: {'; '.join(problems)}.", fix="Nothing was changed. Correct the values."
             )
-        return await self._asked(
+        return await self._ask_until_answered(
             jobs,
             RescheduleAnswer,
             lambda some: self._fetch("reschedule", jobs=some, delay=wait, priority=priority),
         )
 
-    async def _asked(
+    async def _ask_until_answered(
         self,
         jobs: Sequence[JobId],
         answers: type[Answer],

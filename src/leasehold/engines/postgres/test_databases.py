@@ -84,7 +84,7 @@ class TemplateDatabases:
         database = Database(self.url, self.schema)
         connection = await database.connect_within(None)
         try:
-            with database.translated():
+            with database.translate_errors():
                 yield database, connection
         finally:
             await close_connection(connection)
@@ -146,7 +146,7 @@ async def _ask(url: str, schema: str, what: str, /, **values: object) -> Any:
     database = Database(url, schema)
     connection = await database.connect()
     try:
-        with database.translated():
+        with database.translate_errors():
             found = await database.fetch_on(connection, f"test_databases/{what}", **values)
             return found[0][0] if found else None
     finally:

@@ -61,10 +61,10 @@ def environment() -> dict[str, str]:
     """Passes the URL in the environment: arguments can be read by everyone on the machine."""
     settings = ProjectSettings.read()
     database = {"LEASEHOLD_URL": settings.url, "LEASEHOLD_SCHEMA": settings.schema}
-    return {**os.environ, **database, "PYTHONPATH": os.pathsep.join(added_path())}
+    return {**os.environ, **database, "PYTHONPATH": os.pathsep.join(path_to_add())}
 
 
-def added_path() -> list[str]:
+def path_to_add() -> list[str]:
     """Returns the import path of this process beyond Python's own: above all the folder of manage.py.
 
     The rest is left out. Handlers start programs, perhaps of another Python, which would import this one's library.

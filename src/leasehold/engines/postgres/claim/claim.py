@@ -69,7 +69,7 @@ class Claiming:
             claimed = await self._claim_few(registration, rotation, limit)
         if claimed is None:
             claimed = await self._claim_by_turns(registration, rotation, limit)
-        rotation.few.claimed(more=claimed.more)
+        rotation.few.note_claims(more=claimed.more)
         return claimed
 
     def _are_few(self, registration: Registration, rotation: TenantRotation) -> bool:
@@ -94,13 +94,13 @@ class Claiming:
         )
         facts = answer[0]
         self._require_registration(registration, facts)
-        rotation.looked_for_due_jobs(facts, due_from, self._monotonic())
+        rotation.note_due_look(facts, due_from, self._monotonic())
         if not facts["all_free"]:
-            rotation.few.guessed_wrong(self._monotonic())
+            rotation.few.note_wrong_guess(self._monotonic())
             return None
-        rotation.few.guessed_right()
+        rotation.few.note_right_guess()
         found = sorted([row for row in answer if row["id"] is not None], key=_place)
-        self._positions.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        self._positions.note_claims((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         # A row that another claimer holds, or that changed meanwhile, was passed over.
         more = len(found) < facts["waiting"] or len(found) == limit
         return Claimed(await self._reader.read(found, registration.worker), more, rotation.next_due)
@@ -141,13 +141,13 @@ class Claiming:
         facts, sharing = answer[0], answer[0]["tenants_sharing"] or 0
         found = sorted([row for row in answer if row["id"] is not None], key=_place)
         if len(found) == limit or self._positions.slow:
-            self._positions.full_claim_took(ended - began, touched=max(1, limit + sharing), now=ended)
-        self._positions.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+            self._positions.note_full_claim(ended - began, touched=max(1, limit + sharing), now=ended)
+        self._positions.note_claims((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         if not sharing:
             return Step([], busy=False, filled=False, tried=False)
-        rotation.had_turns_up_to(facts["last_served"])
+        rotation.note_turns(facts["last_served"])
         # One that changed between being seen and being locked is missed: there is more.
-        filled = sharing > limit or facts["picked"] > len(found) or _filled(found, limit // sharing)
+        filled = sharing > limit or facts["picked"] > len(found) or _is_filled(found, limit // sharing)
         step = Step(found, busy=False, filled=filled, tried=True)
         if lanes and len(found) < limit:
             capped = [tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant)]
@@ -165,7 +165,7 @@ class Claiming:
         answer = await self._ask_once(registration, rotation, limit, due_from, even_if_due=False)
         if rotation.behind:
             await self._link.fetch(
-                "fleet/promote", limit=PROMOTED_AT_ONCE, due_from=due_from, **rows.served(registration)
+                "fleet/promote", limit=PROMOTED_AT_ONCE, due_from=due_from, **rows.subscription_columns(registration)
             )
             answer = await self._ask_once(registration, rotation, limit, due_from, even_if_due=True)
         facts = answer[0]
@@ -192,15 +192,15 @@ class Claiming:
             limit=limit,
             even_if_due=even_if_due,
             due_from=due_from,
-            **rows.served(registration),
+            **rows.subscription_columns(registration),
         )
         facts = answer[0]
         self._require_registration(registration, facts)
-        rotation.looked_for_due_jobs(facts, due_from, self._monotonic())
+        rotation.note_due_look(facts, due_from, self._monotonic())
         idle = not facts["tenants_sharing"]
         full = facts["tenants_seen"] == most
         if even_if_due or not rotation.behind:
-            rotation.went(way, last=facts["last_tenant"], full=full, around=facts["around"], idle=idle)
+            rotation.note_range(way, last=facts["last_tenant"], full=full, around=facts["around"], idle=idle)
         return answer
 
     # -------------------------------------------------------------------------------------- from remembered lanes
@@ -209,7 +209,7 @@ class Claiming:
         if rotation.exhausted or rotation.may_look(self._monotonic()):
             began = self._monotonic()
             _, lanes = await self._ask(registration, rotation, 0)
-            rotation.looked(lanes, began=began, ended=self._monotonic())
+            rotation.note_look(lanes, began=began, ended=self._monotonic())
         tenants = rotation.take(limit)
         if not tenants:
             return Step([], busy=False, filled=False, tried=False)
@@ -224,12 +224,12 @@ class Claiming:
         found, busy, marked = await self._claim_from(registration, lanes, share, limit)
         ended = self._monotonic()
         if marked and len(found) == limit:
-            self._positions.positioned_claim_took(ended - began, touched=limit + len(tenants), now=ended)
+            self._positions.note_positioned_claim(ended - began, touched=limit + len(tenants), now=ended)
         elif len(found) < limit:
-            self._positions.fell_short()
+            self._positions.note_shortfall()
         given = Counter(row["tenant_id"] for row in found)
         rotation.keep(lanes for lanes in tenants if given[lanes[0].tenant] >= share)
-        return Step(found, busy=busy, filled=_filled(found, share), tried=True)
+        return Step(found, busy=busy, filled=_is_filled(found, share), tried=True)
 
     async def _claim_from(
         self, registration: Registration, lanes: Sequence[Lane], share: int, limit: int
@@ -247,7 +247,7 @@ class Claiming:
         # One that changed between being seen and being locked is missed: there is more.
         busy = busy or any(row["chosen"] > len(found) for row in found)
         found.sort(key=_place)
-        self._positions.claimed((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        self._positions.note_claims((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
         return found, busy, marked
 
     async def _claim_ranges(
@@ -311,6 +311,6 @@ class Step:
 _place = itemgetter("turn", "priority", "seq")
 
 
-def _filled(found: Sequence[Record], share: int) -> bool:
+def _is_filled(found: Sequence[Record], share: int) -> bool:
     """Returns whether some tenant filled its share."""
     return any(given >= share for given in Counter(row["tenant_id"] for row in found).values())

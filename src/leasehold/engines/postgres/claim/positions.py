@@ -71,7 +71,7 @@ class ClaimPositions:
             ranges += [LaneRange(lane, *begin, end) for begin, end in zip(begins, ends, strict=True)]
         return ranges
 
-    def claimed(self, positions: Iterable[tuple[str, str, int, int]]) -> None:
+    def note_claims(self, positions: Iterable[tuple[str, str, int, int]]) -> None:
         """Notes (definition, tenant, priority, seq) of claimed jobs, in order. A position may go down again."""
         if len(self._seqs) > self.MANY_LANES:
             self._seqs.clear()
@@ -79,7 +79,7 @@ class ClaimPositions:
             self._seqs.setdefault((definition, tenant), {})[priority] = seq
             self._count += 1
 
-    def full_claim_took(self, seconds: float, *, touched: int, now: float) -> None:
+    def note_full_claim(self, seconds: float, *, touched: int, now: float) -> None:
         """Notes the time of a full claim, compared by each job and tenant touched. Only for claims that filled their
         limit.
         """
@@ -96,14 +96,14 @@ class ClaimPositions:
                 self._trials_left = self.TRIAL
                 self._marked.clear()
 
-    def positioned_claim_took(self, seconds: float, *, touched: int, now: float) -> None:
+    def note_positioned_claim(self, seconds: float, *, touched: int, now: float) -> None:
         self._marked.append(seconds / touched)
         if self._trials_left:
             self._trials_left -= 1
             if not self._trials_left:
                 self._judge(median(self._full), touched, now)
 
-    def fell_short(self) -> None:
+    def note_shortfall(self) -> None:
         """Ends a trial: a claim by positions did not fill its limit, so there is nothing to compare."""
         if self._trials_left:
             self._trials_left = 0
@@ -145,7 +145,7 @@ class DueMark:
         """Returns where the next look begins; None: at the first job that is not promoted."""
         return None if now >= self._full_look_from else self._promoted_to
 
-    def looked(self, since: datetime | None, at: datetime, seconds: float, now: float, *, behind: bool) -> None:
+    def note_look(self, since: datetime | None, at: datetime, seconds: float, now: float, *, behind: bool) -> None:
         if since is None:
             pause = max(0.0, seconds - self.CHEAP) * (1 / SHARE_OF_TIME - 1)
             self._full_look_from = now + min(pause, self.LONGEST)
@@ -171,13 +171,13 @@ class FewJobs:
     def likely(self, now: float) -> bool:
         return self._likely and now >= self._not_before
 
-    def claimed(self, *, more: bool) -> None:
+    def note_claims(self, *, more: bool) -> None:
         self._likely = not more
 
-    def guessed_right(self) -> None:
+    def note_right_guess(self) -> None:
         self._pause = self.PAUSE
 
-    def guessed_wrong(self, now: float) -> None:
+    def note_wrong_guess(self, now: float) -> None:
         self._likely, self._not_before = False, now + self._pause
         self._pause = min(2 * self._pause, self.LONGEST_PAUSE)
 
@@ -205,10 +205,10 @@ class HeartbeatLooks:
         thorough = now >= self._thorough_from
         return thorough, None if thorough else self._none_overdue_at
 
-    def thorough_took(self, seconds: float, *, dead_rows: int, now: float) -> None:
+    def note_thorough_look(self, seconds: float, *, dead_rows: int, now: float) -> None:
         if dead_rows >= self.MANY_DEAD_ROWS:
             pause = max(0.0, seconds - self.CHEAP) / self.SHARE_OF_TIME
             self._thorough_from = now + min(pause, self.LONGEST)
 
-    def none_was_overdue(self, at: datetime) -> None:
+    def note_none_overdue(self, at: datetime) -> None:
         self._none_overdue_at = at

@@ -44,7 +44,7 @@ class ClaimReader:
         """
         version = row["definition"], row["version"]
         if (definition := self._versions.get(version)) is None:
-            definition, why = definition_rows.gone(*version)
+            definition, why = definition_rows.missing_definition(*version)
         else:
             why = self._unusable.get(version, "")
         claim = rows.claim(row, worker, definition)

@@ -60,7 +60,7 @@ class TenantRotation:
         most = max(SMALLEST_PIECE, PIECE // max(1, definitions))
         return most if self._goes_on or not limit else min(most, max(limit, SMALLEST_PIECE))
 
-    def went(self, way: ScanRange, *, last: str | None, full: bool, around: bool, idle: bool) -> None:
+    def note_range(self, way: ScanRange, *, last: str | None, full: bool, around: bool, idle: bool) -> None:
         """Notes a look: `full`, there may be tenants behind the last one; `idle`, none of these had a job to claim.
 
         Only a rotation that has come round idle, in however many pieces, shows that there is nothing to claim.
@@ -68,18 +68,18 @@ class TenantRotation:
         self.whole = not full
         self._goes_on = ScanRange(last or "", way.until, around) if full and idle else None
 
-    def looked_for_due_jobs(self, facts: Record, due_from: datetime | None, now: float) -> None:
+    def note_due_look(self, facts: Record, due_from: datetime | None, now: float) -> None:
         self.next_due = facts["next_due"]
         self.behind = self.next_due is not None and self.next_due <= timedelta()
-        self.due_mark.looked(due_from, facts["looked_at"], facts["seconds"], now, behind=self.behind)
+        self.due_mark.note_look(due_from, facts["looked_at"], facts["seconds"], now, behind=self.behind)
 
-    def had_turns_up_to(self, tenant: str) -> None:
+    def note_turns(self, tenant: str) -> None:
         self._last = tenant
 
     def may_look(self, now: float) -> bool:
         return now >= self._next_look
 
-    def looked(self, lanes: Sequence[Lane], *, began: float, ended: float) -> None:
+    def note_look(self, lanes: Sequence[Lane], *, began: float, ended: float) -> None:
         """Takes these lanes as the next ones, in this order."""
         self._next_look = ended + (ended - began) * (1 / SHARE_OF_TIME - 1)
         self._to_come = deque(tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant))

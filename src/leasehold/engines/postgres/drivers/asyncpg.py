@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AsyncpgCaller(Caller):
-    described = "an asyncpg connection"
+    description = "an asyncpg connection"
     blocking = False
     begin = "async with connection.transaction(): …"
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
-from leasehold.engines.postgres.errors import translated_for_caller
+from leasehold.engines.postgres.errors import translate_for_caller
 from leasehold.errors import InvalidInput
 from leasehold.model.job import EnqueueResult
 from leasehold.store import Prepared
@@ -18,7 +18,7 @@ from leasehold.store import Prepared
 class Caller:
     """A connection or session that is not ours. It is never committed, rolled back or closed here."""
 
-    described: ClassVar[str]
+    description: ClassVar[str]
     blocking: ClassVar[bool]
     begin: ClassVar[str]
     """The code by which its users begin a transaction."""
@@ -35,15 +35,15 @@ class Caller:
 
     def place(self, prepared: Prepared) -> Sequence[EnqueueResult]:
         call = _call(prepared)
-        with translated_for_caller(call.schema):
+        with translate_for_caller(call.schema):
             rows = self._fetch(call)
-        return call.answered(rows)
+        return call.read_answer(rows)
 
     async def aplace(self, prepared: Prepared) -> Sequence[EnqueueResult]:
         call = _call(prepared)
-        with translated_for_caller(call.schema):
+        with translate_for_caller(call.schema):
             rows = await self._afetch(call)
-        return call.answered(rows)
+        return call.read_answer(rows)
 
     def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
         raise NotImplementedError

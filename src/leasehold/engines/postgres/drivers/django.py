@@ -7,7 +7,7 @@ from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 
 
 class DjangoCaller(Caller):
-    described = "a Django connection"
+    description = "a Django connection"
     blocking = True
     begin = "with transaction.atomic(): …"
 

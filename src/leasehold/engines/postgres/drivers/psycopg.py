@@ -9,7 +9,7 @@ from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 
 
 class PsycopgCaller(Caller):
-    described = "a psycopg connection"
+    description = "a psycopg connection"
     blocking = True
     begin = "with connection.transaction(): …"
 
@@ -25,7 +25,7 @@ class PsycopgCaller(Caller):
 
 
 class AsyncPsycopgCaller(Caller):
-    described = "an async psycopg connection"
+    description = "an async psycopg connection"
     blocking = False
     begin = "async with connection.transaction(): …"
 

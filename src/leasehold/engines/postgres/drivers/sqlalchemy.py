@@ -10,7 +10,7 @@ from leasehold.errors import InvalidInput
 
 
 class ConnectionCaller(Caller):
-    described = "a SQLAlchemy connection"
+    description = "a SQLAlchemy connection"
     blocking = True
     begin = "with connection.begin(): …"
 
@@ -28,7 +28,7 @@ class ConnectionCaller(Caller):
 class SessionCaller(ConnectionCaller):
     """A session: `connection()` joins its transaction, and begins it where it had not begun. It flushes nothing."""
 
-    described = "a SQLAlchemy session"
+    description = "a SQLAlchemy session"
     begin = "with session.begin(): …"
 
     def _connection(self) -> Any:
@@ -36,7 +36,7 @@ class SessionCaller(ConnectionCaller):
 
 
 class AsyncConnectionCaller(Caller):
-    described = "an async SQLAlchemy connection"
+    description = "an async SQLAlchemy connection"
     blocking = False
     begin = "async with connection.begin(): …"
 
@@ -52,7 +52,7 @@ class AsyncConnectionCaller(Caller):
 
 
 class AsyncSessionCaller(AsyncConnectionCaller):
-    described = "an async SQLAlchemy session"
+    description = "an async SQLAlchemy session"
     begin = "async with session.begin(): …"
 
     async def acommits_at_once(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from leasehold.cli.target import ended_when_imported, load_app
+from leasehold.cli.target import end_of_import, load_app
 from leasehold.errors import CannotLoad, LeaseholdError
 from leasehold.operations import views
 from leasehold.runtime.process import end_with_stdin
@@ -23,12 +23,12 @@ class App:
     home: str
 
 
-async def described(target: str) -> App:
+async def describe_app(target: str) -> App:
     process = await asyncio.create_subprocess_exec(
         *(
             sys.executable,
             "-c",
-            "import sys; from leasehold.cli.described_app import describe; describe(sys.argv[1])",
+            "import sys; from leasehold.cli.app_description import describe; describe(sys.argv[1])",
             target,
         ),
         stdin=asyncio.subprocess.PIPE,
@@ -43,7 +43,7 @@ async def described(target: str) -> App:
             process.kill()
             await process.wait()
     if not answer:
-        raise ended_when_imported(target, code)
+        raise end_of_import(target, code)
     told = orjson.loads(answer)
     if error := told.get("error"):
         raise CannotLoad(error["message"], fix=error["fix"], code=error["code"])
