@@ -158,7 +158,7 @@ async def test_a_dry_run_shows_the_same_and_changes_nothing(
 def test_a_plan_knows_new_different_and_same() -> None:
     same, changed, new = Definition("same"), Definition("changed", backoff=Steps(1)), Definition("new")
     known = [Registered(same, 3, True), Registered(Definition("changed", timeout=timedelta(1)), 7, True)]
-    plan = {change.key: change for change in admin.planned([same, changed, new], known)}
+    plan = {change.key: change for change in admin.plan_sync([same, changed, new], known)}
     assert (plan["same"].version, plan["same"].fields, plan["same"].created) == (3, {}, False)
     assert (plan["changed"].version, set(plan["changed"].fields)) == (7, {"backoff", "timeout"})
     assert (plan["new"].version, plan["new"].created) == (0, True)

@@ -12,7 +12,7 @@ from leasehold.errors import EmbeddedError
 
 
 def test_the_wheel_is_preferred(new_home: Path, wheel: Path) -> None:
-    assert next(binaries.installed()).folder == (wheel / "pginstall" / "bin").resolve()
+    assert next(binaries.find_installed()).folder == (wheel / "pginstall" / "bin").resolve()
 
 
 def test_the_variable_decides_over_everything(
@@ -28,7 +28,7 @@ def test_the_variable_decides_over_everything(
 def test_without_a_wheel_the_newest_of_the_system_is_taken(
     new_home: Path, system_postgres: Path, no_wheel: None
 ) -> None:
-    assert next(binaries.installed()).folder == system_postgres.resolve()
+    assert next(binaries.find_installed()).folder == system_postgres.resolve()
 
 
 def test_a_wheel_that_does_not_run_here_is_passed_over(
@@ -40,7 +40,7 @@ def test_a_wheel_that_does_not_run_here_is_passed_over(
         (broken / program).write_bytes(b"\x7fELF of another machine")
         (broken / program).chmod(0o755)
     monkeypatch.setattr(binaries, "find_spec", lambda name: SimpleNamespace(submodule_search_locations=[tmp_path]))
-    assert next(binaries.installed()).folder == system_postgres.resolve()
+    assert next(binaries.find_installed()).folder == system_postgres.resolve()
 
 
 def test_without_wheel_and_packages_initdb_of_the_path_is_used(
@@ -49,7 +49,7 @@ def test_without_wheel_and_packages_initdb_of_the_path_is_used(
     (tmp_path / "initdb").symlink_to(system_postgres / "initdb")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(binaries, "SYSTEM_FOLDER", tmp_path / "none")
-    assert [found.folder for found in binaries.installed()] == [system_postgres.resolve()]
+    assert [found.folder for found in binaries.find_installed()] == [system_postgres.resolve()]
 
 
 def test_without_any_the_message_says_how_to_get_one(
@@ -93,7 +93,7 @@ def test_data_of_a_major_version_nobody_has_is_left_as_it_is(new_home: Path) -> 
     with pytest.raises(EmbeddedError) as refused:
         embedded.start(new_home)
     message = str(refused.value)
-    found = next(binaries.installed())
+    found = next(binaries.find_installed())
     assert f"The data in {data} was made by Postgres 9" in message
     assert f"{found.version} in {found.folder}" in message
     for way_out in ("Install Postgres 9", "LEASEHOLD_POSTGRES_BIN", "dump", "delete", "Nothing was changed"):

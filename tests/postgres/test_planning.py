@@ -18,7 +18,7 @@ from tests.postgres.race_tools import Raw, postgres
 from tests.store.bench import ACME, DAY, EMAIL, REPORT
 from tests.store.wake_listener import fall_asleep, listening
 
-from leasehold.embedded.binaries import VARIABLE, installed
+from leasehold.embedded.binaries import VARIABLE, find_installed
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
 from leasehold.engines.postgres.rows import subscription_columns
@@ -236,7 +236,7 @@ STEPS: list[Step] = [
 @pytest.fixture(scope="module")
 def older_server() -> Iterator[str]:
     """The URL of a database with the schema, on the oldest server that is installed."""
-    older = [each for each in installed() if each.version < FIRST_THAT_KEEPS_PLANS_OF_FUNCTIONS]
+    older = [each for each in find_installed() if each.version < FIRST_THAT_KEEPS_PLANS_OF_FUNCTIONS]
     if not older:
         pytest.skip("no PostgreSQL before 18 is installed: from 18 on, plans of functions are kept")
     oldest = min(older, key=lambda each: each.version)

@@ -156,7 +156,7 @@ def test_of_signals_that_come_together_only_ctrl_c_counts_twice(
     monkeypatch.setattr(process._Stop, "_call_on_loop", lambda _, call: call())
     stop, counted = process._Stop(worker), list[int]()
     for number, _ in told:
-        stop.told(number)
+        stop.request_stop(number)
         counted.append(worker.stop.call_count)
     assert counted == stops
 

@@ -44,11 +44,11 @@ def ask(
 ) -> T:
     """Opens the app for the length of one question, and returns its answer."""
 
-    async def asked() -> T:
+    async def ask_store() -> T:
         async with require_database(Leasehold(url, schema=schema), may_create=may_create).open() as app:
             return await question(app)
 
-    return run(asked())
+    return run(ask_store())
 
 
 def read_tenant(tenant: str | None) -> TenantId | None:

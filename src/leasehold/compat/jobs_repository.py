@@ -149,14 +149,14 @@ class JobsRepository:
         """
         registration = self._registration()
         if not (await self._store.renew(registration, tuple(self._open_ledger().held), self._lease)).alive:
-            raise _lost(f"worker {registration.worker} was evicted: nothing was called for a whole lease.")
+            raise _loss(f"worker {registration.worker} was evicted: nothing was called for a whole lease.")
 
     async def _mark(self, claim: Claim, outcome: Outcome) -> None:
         verdict = decide(outcome, claim, random())
         fenced = await self._store.finish([(claim, verdict)])
         self._open_ledger().remove_held(claim)
         if fenced and not await was_written(self._store, claim, verdict):
-            raise _lost(f"job {claim.job} try {claim.tries} lost its lease.")
+            raise _loss(f"job {claim.job} try {claim.tries} lost its lease.")
         await self._store.renew(self._registration(), tuple(self._open_ledger().held), self._lease)
 
     @property
@@ -217,7 +217,7 @@ def _lease(given: Duration) -> timedelta:
     return lease
 
 
-def _lost(happened: str) -> RegistrationLost:
+def _loss(happened: str) -> RegistrationLost:
     return RegistrationLost(
         f"{happened} Nothing was written.", fix="Others have its jobs: drop them, and open it again."
     )

@@ -59,10 +59,10 @@ def start(home: Path | str = ".leasehold", *, settings: Mapping[str, str] | None
 
 def psql() -> str:
     """Returns the path of a psql: the one in PATH, else one that came with an installed Postgres."""
-    from leasehold.embedded.binaries import installed
+    from leasehold.embedded.binaries import find_installed
 
     beside_servers = (
-        str(found.folder / "psql") for found in installed() if os.access(found.folder / "psql", os.X_OK)
+        str(found.folder / "psql") for found in find_installed() if os.access(found.folder / "psql", os.X_OK)
     )
     found = shutil.which("psql") or next(beside_servers, None)
     if found is None:

@@ -30,7 +30,7 @@ def choose(data: Path) -> Binaries:
     """Returns the first Postgres found; for existing data, the first of the same major version."""
     wanted = version_of(data)
     found = []
-    for candidate in installed():
+    for candidate in find_installed():
         if wanted in (None, candidate.version):
             return candidate
         found.append(candidate)
@@ -61,7 +61,7 @@ def version_of(data: Path) -> int | None:
         ) from problem
 
 
-def installed() -> Iterator[Binaries]:
+def find_installed() -> Iterator[Binaries]:
     """Yields only the Postgres of the environment variable; without it, every known one, best first."""
     named = os.environ.get(VARIABLE)
     if named:

@@ -91,7 +91,7 @@ class Server:
 
 def start_server(home: Path, settings: Mapping[str, str]) -> Server:
     """Joins the running server of the home, or starts a guard for it."""
-    settings = checked(settings)
+    settings = check_settings(settings)
     with readable_refusals(home):
         place = prepare_home(home)
         with only_starter(place):
@@ -103,7 +103,7 @@ def start_server(home: Path, settings: Mapping[str, str]) -> Server:
                 raise
 
 
-def checked(settings: Mapping[str, str]) -> dict[str, str]:
+def check_settings(settings: Mapping[str, str]) -> dict[str, str]:
     for name, value in settings.items():
         is_name = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name)
         if not is_name or name.lower() in OUR_SETTINGS or (name.lower() == "port" and not value.isdecimal()):

@@ -35,7 +35,7 @@ class Scope:
             )
 
     @staticmethod
-    def stored(kind: ScopeKind, key: str) -> "Scope":
+    def of_row(kind: ScopeKind, key: str) -> "Scope":
         """Makes the scope of a stored row, unchecked: a table may contain a key that no new scope can have."""
         scope = object.__new__(Scope)
         object.__setattr__(scope, "kind", kind)

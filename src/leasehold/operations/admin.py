@@ -32,10 +32,10 @@ async def set_active(store: Administration, key: str, active: bool) -> Registere
 
 async def sync(store: Administration, found: Sequence[Definition], *, dry_run: bool) -> Sequence[Change]:
     """Registers the definitions of the code; with `dry_run`, only returns the changes."""
-    return planned(found, await store.definitions()) if dry_run else await store.sync_definitions(found)
+    return plan_sync(found, await store.definitions()) if dry_run else await store.sync_definitions(found)
 
 
-def planned(found: Sequence[Definition], known: Sequence[Registered]) -> list[Change]:
+def plan_sync(found: Sequence[Definition], known: Sequence[Registered]) -> list[Change]:
     """Returns the changes of a sync; versions are those that are current before it, 0 for a new definition."""
     before = {registered.definition.key: registered for registered in known}
     return [

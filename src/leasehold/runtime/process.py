@@ -173,7 +173,7 @@ class _Stop:
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
-    def told(self, number: int) -> None:
+    def request_stop(self, number: int) -> None:
         now = time.monotonic()
         if not self._requests.add(number, now):
             return
@@ -196,7 +196,7 @@ class _Stop:
         while True:
             left = None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
             if select.select([self._read], [], [], left)[0]:
-                self.told(os.read(self._read, 1)[0])
+                self.request_stop(os.read(self._read, 1)[0])
             elif left is not None:
                 _end_by_force(f"it has not ended within {FORCED_END:g} s of the end of the grace")
 

@@ -138,7 +138,7 @@ class CrashKit:
 
     def run(self) -> Crashes:
         with tempfile.TemporaryDirectory(prefix="leasehold-crashes-") as folder:
-            first = self._stopped_at(None, Path(folder))
+            first = self._run_until(None, Path(folder))
             if not first.seen:
                 raise InvalidInput(
                     f"an undisturbed run of {first.definition} made no effect that could be seen (the job is "
@@ -147,7 +147,7 @@ class CrashKit:
                     "files, or name the functions that make the effects.",
                 )
             found = [
-                self._judge(boundary, first, self._stopped_at(boundary, Path(folder)))
+                self._judge(boundary, first, self._run_until(boundary, Path(folder)))
                 for boundary in boundaries_of(first.calls, first.moments)
             ]
         return Crashes(first.definition, self._tenant, first.seen, found)
@@ -155,7 +155,7 @@ class CrashKit:
     def _judge(self, boundary: Boundary, first: "_Run", run: "_Run") -> Crash:
         return Crash(boundary, run.reached, run.seen, first.seen, run.status, run.tries)
 
-    def _stopped_at(self, boundary: Boundary | None, folder: Path) -> "_Run":
+    def _run_until(self, boundary: Boundary | None, folder: Path) -> "_Run":
         """Runs one job from its enqueue to its end, with one stop on the way."""
         ledger = Ledger(folder / f"{self._number}.jsonl")
         job = self._make_job(self._number)

@@ -70,7 +70,7 @@ class Drain:
             if isinstance(event, JobEnded | JobGivenBack | JobDiscarded):
                 loop.call_soon(worker.wake)  # to look once more: it may have gone to sleep while this one ran
 
-        def looked(claimed: Claimed, was_running: int) -> None:
+        def note_look(claimed: Claimed, was_running: int) -> None:
             """Ignores a look that began while jobs ran, or held others back: it is out of date."""
             nothing_left = not (claimed.claims or claimed.more or was_running or worker.running)
             if not quiet.done() and (nothing_left or self._runs > self._max_jobs):
@@ -78,7 +78,7 @@ class Drain:
 
         async def open_watched() -> Store:
             store = await self._engine.open()
-            return cast(Store, _Watched(store, lambda: worker.running, looked))
+            return cast(Store, _Watched(store, lambda: worker.running, note_look))
 
         worker = Worker(open_watched, self._app.handlers, self._settings, observe)
         return worker

@@ -91,13 +91,13 @@ def complaint(expected: Expectation, wanted: int | None, found: int, jobs: Seque
         head = f"no job was enqueued of {expected}."
     else:
         head = f"{wanted} job{'s were' if wanted != 1 else ' was'} expected of {expected}; there {_are(found)}."
-    parts = [head, listed(jobs)]
+    parts = [head, list_jobs(jobs)]
     if jobs and found < (wanted or 1):
         parts.append(_near_misses(expected, jobs))
     return "\n\n".join(part for part in parts if part)
 
 
-def listed(jobs: Sequence[JobRecord]) -> str:
+def list_jobs(jobs: Sequence[JobRecord]) -> str:
     """Returns all enqueued jobs as a table."""
     if not jobs:
         return "Nothing was enqueued at all."

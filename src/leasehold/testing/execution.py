@@ -43,21 +43,21 @@ class Execution:
         try:
             payload = self._payload()
             if not self._handler.is_async:
-                return _returned(self._handler.call(self._job, payload))
+                return _result(self._handler.call(self._job, payload))
             # With a loop factory, the runner leaves the thread's current loop as it is.
             with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-                return _returned(runner.run(self._handler.call(self._job, payload)))
+                return _result(runner.run(self._handler.call(self._job, payload)))
         except Exception as error:
-            return _raised(error)
+            return _error(error)
 
     async def arun(self) -> Ran:
         try:
             payload = self._payload()
             if self._handler.is_async:
-                return _returned(await self._handler.call(self._job, payload))
-            return _returned(await asyncio.to_thread(self._handler.call, self._job, payload))
+                return _result(await self._handler.call(self._job, payload))
+            return _result(await asyncio.to_thread(self._handler.call, self._job, payload))
         except Exception as error:
-            return _raised(error)
+            return _error(error)
 
     def _payload(self) -> Any:
         payload = payloads.decode(self._claim.payload)
@@ -107,7 +107,7 @@ def refuse_to_block(twin: str) -> None:
     )
 
 
-def _returned(result: Any) -> Ran:
+def _result(result: Any) -> Ran:
     outcome = outcome_of_result(result)
     if isinstance(outcome, Raised):
         try:
@@ -117,5 +117,5 @@ def _returned(result: Any) -> Ran:
     return Ran(outcome)
 
 
-def _raised(error: Exception) -> Ran:
+def _error(error: Exception) -> Ran:
     return Ran(outcome_of_error(error), error)

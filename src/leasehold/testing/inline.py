@@ -48,7 +48,7 @@ class _RunAtOnce:
     def after(self, store: AppStore, jobs: Iterable[Enqueued[Any]], transaction: Caller | None, twin: str) -> None:
         if not (transaction is None or transaction.commits_at_once() or _warn()):
             return
-        for job in _created(jobs):
+        for job in _only_created(jobs):
             turn = _Turn(self._app, job)
             while execution := store.call(turn.begin, twin):
                 ran = execution.run()
@@ -58,7 +58,7 @@ class _RunAtOnce:
     async def aafter(self, store: AppStore, jobs: Iterable[Enqueued[Any]], transaction: Caller | None) -> None:
         if not (transaction is None or await transaction.acommits_at_once() or _warn()):
             return
-        for job in _created(jobs):
+        for job in _only_created(jobs):
             turn = _Turn(self._app, job)
             while execution := await store.acall(turn.begin):
                 ran = await execution.arun()
@@ -116,7 +116,7 @@ def _warn() -> bool:
     return False
 
 
-def _created(jobs: Iterable[Enqueued[Any]]) -> Iterator[Enqueued[Any]]:
+def _only_created(jobs: Iterable[Enqueued[Any]]) -> Iterator[Enqueued[Any]]:
     return (job for job in jobs if job.created)
 
 

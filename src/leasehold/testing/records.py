@@ -14,7 +14,7 @@ from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import Attempt, JobRecord
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Filter
-from leasehold.testing.enqueued import Expectation, complaint, listed
+from leasehold.testing.enqueued import Expectation, complaint, list_jobs
 from leasehold.testing.process import PATIENCE
 from leasehold.worker import Handlers
 
@@ -101,7 +101,7 @@ class JobRecords:
         if found := self.jobs(definition, tenant=tenant):
             of = "" if definition is None else f" of {key_of(definition)}"
             to = "" if tenant is None else f" for tenant {tenant}"
-            raise AssertionError(f"no job{of}{to} was expected.\n\n{listed(found)}")
+            raise AssertionError(f"no job{of}{to} was expected.\n\n{list_jobs(found)}")
 
     def wait_for(self, job: Which, within: Duration = PATIENCE) -> JobRecord:
         """Waits until the job has ended, and returns it; is woken, does not poll."""

@@ -146,10 +146,10 @@ class HandlerTransaction(Generic[C]):
             await self.roll_back()
             if not isinstance(error, Exception):
                 raise
-            return _raised(error)
+            return _failure_of(error)
         if refusal is not None:
             await self.roll_back()
-            return await self._explained(refusal)
+            return await self._explain(refusal)
         return await self._commit(outcome)
 
     def end_in_thread(self, outcome: Outcome) -> None:
@@ -177,7 +177,7 @@ class HandlerTransaction(Generic[C]):
 
     async def _finish(self, outcome: Succeeded) -> FinishAnswer | None:
         """Writes the finish into the transaction. Returns None if it may be committed."""
-        await self._asked_of_the_worker(self._context.write_lines(self._claim))
+        await self._ask_on_loop(self._context.write_lines(self._claim))
         if not self._context.holds():
             return FinishAnswer.FENCED
         reach("before_finish_within")
@@ -194,7 +194,7 @@ class HandlerTransaction(Generic[C]):
             if not isinstance(error, Exception):
                 raise
             self.committed = await self._was_committed()
-            return outcome if self.committed else _raised(error)
+            return outcome if self.committed else _failure_of(error)
         reach("after_commit")
         self.committed = True
         return outcome
@@ -202,11 +202,11 @@ class HandlerTransaction(Generic[C]):
     async def _was_committed(self) -> bool:
         """Asks the database. If it can't be asked now, the ordinary finish meets the same fence."""
         with suppress(LeaseholdError):
-            job = await self._asked_of_the_worker(self._looked_up())
+            job = await self._ask_on_loop(self._look_up())
             return job is not None and job.status.final and _is_of(self._claim, job)
         return False
 
-    async def _explained(self, refusal: FinishAnswer) -> Outcome | None:
+    async def _explain(self, refusal: FinishAnswer) -> Outcome | None:
         if refusal is FinishAnswer.ENDED:
             return Raised(
                 "transaction_ended",
@@ -215,9 +215,9 @@ class HandlerTransaction(Generic[C]):
                 final=True,
             )
         try:
-            job = await self._asked_of_the_worker(self._looked_up())
+            job = await self._ask_on_loop(self._look_up())
         except LeaseholdError as error:
-            return _raised(error)
+            return _failure_of(error)
         if job is not None and not job.status.final and _is_of(self._claim, job) and self._context.holds():
             return Raised(
                 "transaction_elsewhere",
@@ -237,18 +237,18 @@ class HandlerTransaction(Generic[C]):
             self.ending = not self._job._given_up
         return self.ending
 
-    async def _looked_up(self) -> Any:
+    async def _look_up(self) -> Any:
         return await self._context.store.tenant(self._claim.tenant).get(self._claim.job)
 
     async def _patiently(self, asked: Any) -> Any:
         return await self._context.in_time(asked) if isawaitable(asked) else asked
 
-    async def _asked_of_the_worker(self, asked: Awaitable[T]) -> T:
+    async def _ask_on_loop(self, asked: Awaitable[T]) -> T:
         """Asks on the worker's loop; a handler's thread blocks until the answer, and so never suspends."""
         patient: Awaitable[T] = self._context.in_time(asked)
         if not self._is_its_thread():
             return await patient
-        return asyncio.run_coroutine_threadsafe(_awaited(patient), self._context.loop).result()
+        return asyncio.run_coroutine_threadsafe(_await(patient), self._context.loop).result()
 
     def _is_its_thread(self) -> bool:
         return self._job._in_thread and not _on_a_loop()
@@ -283,7 +283,7 @@ async def _within(seconds: float, asked: Any) -> None:
             await asked
 
 
-async def _awaited(asked: Awaitable[T]) -> T:
+async def _await(asked: Awaitable[T]) -> T:
     return await asked
 
 
@@ -294,5 +294,5 @@ def _on_a_loop() -> bool:
     return False
 
 
-def _raised(error: BaseException) -> Raised:
+def _failure_of(error: BaseException) -> Raised:
     return Raised(type(error).__name__, message_of(error))

@@ -82,7 +82,7 @@ class BulkTransaction:
         key, due = piece.jobs[0].definition, found[0]["due"]
         before = self._dues.get(key, due)
         self._dues[key] = None if before is None else min(due, before)
-        return piece.placed()
+        return piece.results()
 
     async def _wake(self, _kind: object, failure: BaseException | None, _trace: Any) -> None:
         if failure is None and self._dues:

@@ -144,7 +144,7 @@ async def _clock(database: Database) -> Finding:
 
 async def _workers(database: Database) -> Finding:
     (fleet,) = await database.fetch("doctor/workers", most=COUNTED_RUNNING)
-    waiting = f"ready jobs of {_named(fleet['waiting'])}" if fleet["waiting"] else ""
+    waiting = f"ready jobs of {_list_names(fleet['waiting'])}" if fleet["waiting"] else ""
     start = "Start one: leasehold worker TARGET"
     if not fleet["workers"]:
         text = f"none lives, and {waiting} wait" if waiting else "none lives"
@@ -153,7 +153,7 @@ async def _workers(database: Database) -> Finding:
     text = f"{fleet['workers']} live, {slots}, {fleet['running']} running"
     if not fleet["unserved"]:
         return Finding("workers", Severity.OK, text)
-    unserved = f"none of them serves {_named(fleet['unserved'])}" + (f"; {waiting} wait" if waiting else "")
+    unserved = f"none of them serves {_list_names(fleet['unserved'])}" + (f"; {waiting} wait" if waiting else "")
     fix = f"{start}, with handlers for them. Unused ones: leasehold definitions deactivate KEY."
     return Finding("workers", Severity.WARNING, f"{text}; {unserved}", fix=fix)
 
@@ -173,7 +173,7 @@ async def _snapshots(database: Database) -> Finding:
     )
 
 
-def _named(definitions: Sequence[str]) -> str:
+def _list_names(definitions: Sequence[str]) -> str:
     more = len(definitions) - SHOWN_DEFINITIONS
     shown = ", ".join(definitions[:SHOWN_DEFINITIONS])
     return f"{shown} and {more} more" if more > 0 else shown

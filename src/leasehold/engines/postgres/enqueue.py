@@ -122,7 +122,7 @@ class PostgresEnqueue:
                 if await self._database.fetch_on(
                     connection, "tenant/enqueue_plain_jobs", tenant=self._tenant, wakes=True, **plain.columns()
                 ):
-                    return plain.placed()
+                    return plain.results()
                 return await self._enqueue_any(plain.jobs, connection)
 
     async def _enqueue_any(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from leasehold.engines.postgres.plain_jobs import encoded
+from leasehold.engines.postgres.plain_jobs import encode_payloads
 from leasehold.engines.postgres.statements import Statement
 from leasehold.errors import DuplicateJob, InvalidInput, LeaseholdError
 from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within
@@ -66,7 +66,7 @@ class EnqueueCall:
 
 
 def enqueue_call(statement: Statement, schema: str, tenant: TenantId, jobs: Sequence[NewJob]) -> EnqueueCall:
-    payloads = encoded(jobs)
+    payloads = encode_payloads(jobs)
     document = orjson.dumps([dict(_fields(job, text)) for job, text in zip(jobs, payloads, strict=True)]).decode()
     return EnqueueCall(statement, tenant, document, len(jobs), schema)
 

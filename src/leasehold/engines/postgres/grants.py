@@ -26,11 +26,11 @@ def create_roles_script(schema: str, roles: RoleNames) -> str:
 def _script(file: str, schema: str, roles: RoleNames) -> str:
     names = {part: role_name(name) for part, name in roles.by_part().items()} | {"schema": schema_name(schema)}
 
-    def quoted(match: re.Match[str]) -> str:
+    def quote(match: re.Match[str]) -> str:
         name = names[match[2]]
         return quote_identifier(name) if match[1] == '"' else quote_literal(name)
 
-    return _PLACEHOLDER.sub(quoted, render((files(__package__) / file).read_text("utf-8"), schema))
+    return _PLACEHOLDER.sub(quote, render((files(__package__) / file).read_text("utf-8"), schema))
 
 
 def role_name(text: str) -> str:

@@ -111,7 +111,7 @@ async def migrate(url: str, schema: str = "leasehold", tell: Callable[[str], Non
             migration
             for migration in migrations(database.schema)
             if await patience.with_locks(
-                f"migration {migration.title}", partial(_applied, database, connection, migration)
+                f"migration {migration.title}", partial(_apply, database, connection, migration)
             )
         ]
     finally:
@@ -135,8 +135,8 @@ def steps(schema: str = "leasehold") -> list[MigrationStep]:
             MigrationStep(
                 opening=_opening(database),
                 lock_limit=_lock_limit(),
-                applied=applied.written({"version": values["version"]}),
-                script=f"{migration.text.rstrip()}\n\n{record.written(values)};\n",
+                applied=applied.fill_in({"version": values["version"]}),
+                script=f"{migration.text.rstrip()}\n\n{record.fill_in(values)};\n",
             )
         )
     return found
@@ -157,7 +157,7 @@ async def _open(database: Database, connection: OwnConnection) -> None:
         await connection.execute(f"{_lock_limit()}\n\n{_opening(database)}")
 
 
-async def _applied(database: Database, connection: OwnConnection, migration: Migration) -> bool:
+async def _apply(database: Database, connection: OwnConnection, migration: Migration) -> bool:
     async with database.transaction(connection):
         await locks.limit_waits(database, connection, LOCK_TIMEOUT)
         await database.fetch_on(connection, "ledger/lock")

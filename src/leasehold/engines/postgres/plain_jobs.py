@@ -28,7 +28,7 @@ _DEFAULTS = _options(NewJob(definition=""))
 MAX_SIZE = 16 * 1024 * 1024
 
 
-def encoded(jobs: Sequence[NewJob]) -> list[str]:
+def encode_payloads(jobs: Sequence[NewJob]) -> list[str]:
     """Returns their payloads as JSON. If one of several is refused, the error has its number."""
     try:
         return [payload.encode(job.payload) for job in jobs]
@@ -64,7 +64,7 @@ class PlainJobs:
             return None
         if len(jobs) > 1 and not all(map(_all_but_payload(first).__eq__, map(_all_but_payload, jobs))):
             return None
-        return PlainJobs(jobs, [JobId(str(uuid7())) for _ in jobs], encoded(jobs))
+        return PlainJobs(jobs, [JobId(str(uuid7())) for _ in jobs], encode_payloads(jobs))
 
     @property
     def too_large(self) -> bool:
@@ -93,5 +93,5 @@ class PlainJobs:
         shared["source"] = shared["source"].value
         return {"ids": ",".join(self.ids), "payloads": "\n".join(self.payloads), **shared}
 
-    def placed(self) -> AllCreated:
+    def results(self) -> AllCreated:
         return AllCreated(self.ids)

@@ -72,11 +72,11 @@ class Pool:
         self._waiting.append(turn)
         try:
             async with asyncio.timeout(self._patience):
-                await self._given(turn)
+                await self._wait_for_turn(turn)
         except TimeoutError as error:
             raise TimeoutError(f"no connection of the pool became free within {self._patience:g} s") from error
 
-    async def _given(self, turn: asyncio.Future[None]) -> None:
+    async def _wait_for_turn(self, turn: asyncio.Future[None]) -> None:
         try:
             await turn
         except asyncio.CancelledError:

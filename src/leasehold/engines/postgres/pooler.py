@@ -70,7 +70,7 @@ class ConnectionOpener:
         lift = self._statements["session/without_transaction_timeout"]
         ask = self._statements["session/is_direct"]
         try:
-            is_direct = await connection.execute(f"{lift.written(pid)};{ask.written(pid)}") == "SELECT 1"
+            is_direct = await connection.execute(f"{lift.fill_in(pid)};{ask.fill_in(pid)}") == "SELECT 1"
         except BaseException:
             connection.terminate()
             raise
@@ -79,5 +79,5 @@ class ConnectionOpener:
         return is_direct
 
     def _begin_within(self, limit: float | None) -> str:
-        limits = self._statements["session/limits"].written({"milliseconds": str(milliseconds(limit))})
+        limits = self._statements["session/limits"].fill_in({"milliseconds": str(milliseconds(limit))})
         return f"{self._statements['session/begin'].text};{limits}"

@@ -204,7 +204,7 @@ def _json(text: str, name: str, unreadable: list[str]) -> Any:
 
 
 def lane(row: Record, definition: str, tenant: TenantId) -> LaneState:
-    scopes = (Scope.stored(ScopeKind.DEFINITION, definition), Scope.stored(ScopeKind.TENANT, tenant))
+    scopes = (Scope.of_row(ScopeKind.DEFINITION, definition), Scope.of_row(ScopeKind.TENANT, tenant))
     return LaneState(row["active"], row["workers"], tuple(_scope_state(row, scope) for scope in scopes))
 
 
@@ -214,7 +214,7 @@ def _scope_state(row: Record, scope: Scope) -> ScopeState:
 
 
 def scope(row: Record) -> ScopeRecord:
-    of = Scope.stored(ScopeKind(row["kind"]), row["key"])
+    of = Scope.of_row(ScopeKind(row["kind"]), row["key"])
     return ScopeRecord(of, row["max_running"], row["pause_reason"], row["paused_until"])
 
 

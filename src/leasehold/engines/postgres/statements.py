@@ -58,7 +58,7 @@ class Statement:
             raise TypeError(f"{self.name} takes {sorted(self.parameters)}, not {sorted(values)}")
         return [values[name] for name in self.parameters]
 
-    def written(self, values: Mapping[str, str]) -> str:
+    def fill_in(self, values: Mapping[str, str]) -> str:
         """Returns the text with these values in it, each written as SQL: for messages that take no parameters."""
         text = self.text
         for number, value in enumerate(self.arguments(values), 1):

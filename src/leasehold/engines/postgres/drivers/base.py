@@ -118,7 +118,7 @@ class AsyncDriver:
         await self.connection.close()
 
 
-def named(value: str | None) -> dict[str, str]:
+def parameters_of(value: str | None) -> dict[str, str]:
     return {} if value is None else {"value": value}
 
 

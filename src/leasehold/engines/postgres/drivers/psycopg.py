@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller, named
+from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller, parameters_of
 from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 
 
@@ -48,7 +48,7 @@ def _commits_at_once(connection: Any) -> bool:
 class PsycopgDriver(BlockingDriver):
     def ask(self, statement: str, value: str | None) -> str | None:
         cursor = self.connection.cursor(row_factory=_tuple_row())
-        answer: str | None = cursor.execute(_with_name(statement), named(value) or None).fetchone()[0]
+        answer: str | None = cursor.execute(_with_name(statement), parameters_of(value) or None).fetchone()[0]
         return answer
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class PsycopgDriver(BlockingDriver):
 class AsyncPsycopgDriver(AsyncDriver):
     async def ask(self, statement: str, value: str | None) -> str | None:
         cursor = self.connection.cursor(row_factory=_tuple_row())
-        await cursor.execute(_with_name(statement), named(value) or None)
+        await cursor.execute(_with_name(statement), parameters_of(value) or None)
         answer: str | None = (await cursor.fetchone())[0]
         return answer
 

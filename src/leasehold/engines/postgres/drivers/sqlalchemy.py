@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller, named, not_postgres
+from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller, not_postgres, parameters_of
 from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 from leasehold.errors import InvalidInput
 
@@ -83,7 +83,7 @@ class SqlAlchemyDriver(BlockingDriver):
             flush()
 
     def ask(self, statement: str, value: str | None) -> str | None:
-        answer: str | None = self.connection.execute(_with_name(statement), named(value)).scalar_one()
+        answer: str | None = self.connection.execute(_with_name(statement), parameters_of(value)).scalar_one()
         return answer
 
 
@@ -98,7 +98,7 @@ class AsyncSqlAlchemyDriver(AsyncDriver):
             await flush()
 
     async def ask(self, statement: str, value: str | None) -> str | None:
-        answer: str | None = (await self.connection.execute(_with_name(statement), named(value))).scalar_one()
+        answer: str | None = (await self.connection.execute(_with_name(statement), parameters_of(value))).scalar_one()
         return answer
 
 
