@@ -137,7 +137,7 @@ def test_a_bound_job_is_validated_once(
     def validate(*_: object) -> Any:
         raise AssertionError("a bound job was validated a second time")
 
-    monkeypatch.setattr(Arguments, "filled", validate)
+    monkeypatch.setattr(Arguments, "fill_defaults", validate)
     acme = app.tenant("acme").options(priority=7, dedupe_key="k")
     assert acme.enqueue_many([bind(1)]).created == 1
     assert payloads(app) == [{"number": 1, "text": "none"}]

@@ -259,7 +259,7 @@ HUGE: list[tuple[Any, Any]] = [
 def test_a_huge_result_is_not_dumped(hint: Any, huge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     returns = ReturnType.of("report", hint)
     assert returns is not None
-    monkeypatch.setattr(ReturnType, "_dumped", lambda *_, **__: pytest.fail("it was dumped as a whole"))
+    monkeypatch.setattr(ReturnType, "_dump", lambda *_, **__: pytest.fail("it was dumped as a whole"))
     written = returns.write(huge)
     with pytest.raises(PayloadInvalid, match="far more than 262,144 bytes of JSON"):
         encode_result(written)
