@@ -109,7 +109,7 @@ class Database:
 
     async def fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
         """Plans the statement once for each connection: its plan is good whenever it was made."""
-        statement = self._statements[name]
+        statement = self.statement(name)
         if not self._opener.pooled or connection.is_in_transaction():
             return await connection.fetch(statement.text, *statement.arguments(values))
         async with self.transaction(connection):

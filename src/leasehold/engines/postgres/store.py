@@ -16,11 +16,11 @@ from leasehold.engines.postgres.administration import PostgresAdministration
 from leasehold.engines.postgres.claim.claim import Claiming
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
 from leasehold.engines.postgres.claim.reader import ClaimReader
-from leasehold.engines.postgres.database import ONE_PLAN, Database, Link
+from leasehold.engines.postgres.database import Database, Link
 from leasehold.engines.postgres.enqueue import KnownTenants
 from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
+from leasehold.engines.postgres.links import Links
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
-from leasehold.engines.postgres.upkeep import UpkeepLink
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
@@ -46,7 +46,7 @@ LONGEST_LINE = 10_000
 
 
 class PostgresStore(PostgresAdministration):
-    """An open engine. It has separate links, so that claiming, finishing and heartbeats don't wait for each other.
+    """An open engine.
 
     A claim commits asynchronously: after a database crash an attempt number may be handed out again, even to the same
     worker. But each claim statement of a process has its own number, which is part of the fence. A claim of a
@@ -60,26 +60,24 @@ class PostgresStore(PostgresAdministration):
         self,
         database: Database,
         *,
+        links: Links | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(database)
-        self._claimer = Link(database, ONE_PLAN | {"synchronous_commit": "off"}, tells_of_loss=True)
-        self._finisher = Link(database, ONE_PLAN)
-        self._heart = Link(database, ONE_PLAN)
-        self._upkeep = UpkeepLink(database)
+        self._links = links or Links.of(database)
         self._results = results.Results(database)
         self._lent = LentConnections(database)
         self._known_tenants = KnownTenants(monotonic)
         self._reader = ClaimReader(database)
         self._monotonic = monotonic
         self._looks: dict[WorkerId, HeartbeatLooks] = {}
-        self._claiming = Claiming(database, self._claimer, self._reader, monotonic)
+        self._claiming = Claiming(database, self._links.claim, self._reader, monotonic)
 
     def tenant(self, tenant: TenantId) -> PostgresTenantJobs:
         return PostgresTenantJobs(self._database, tenant, self._results, self._known_tenants)
 
     async def close(self) -> None:
-        parts = (self._results, self._lent, self._claimer, self._finisher, self._heart, self._upkeep, self._database)
+        parts = (self._results, self._lent, self._links, self._database)
         await asyncio.gather(*(part.close() for part in parts))
 
     # ------------------------------------------------------------------------------------------------------
@@ -111,7 +109,7 @@ class PostgresStore(PostgresAdministration):
     ) -> Renewal:
         looks = self._looks.setdefault(registration.worker, HeartbeatLooks())
         thorough, due_from = looks.begin(self._monotonic())
-        (row,) = await self._heart.fetch(
+        (row,) = await self._links.heartbeat.fetch(
             "fleet/renew",
             worker=registration.worker,
             lease=lease,
@@ -147,10 +145,10 @@ class PostgresStore(PostgresAdministration):
         await self._database.fetch("fleet/leave", worker=registration.worker)
 
     async def evict(self, limit: int) -> Sequence[Claim]:
-        return await self._reader.read(await self._upkeep.fetch("fleet/evict", limit=limit))
+        return await self._reader.read(await self._links.upkeep.fetch("fleet/evict", limit=limit))
 
     async def held(self, registration: Registration) -> Sequence[Claim]:
-        return await self._reader.read(await self._finisher.fetch("fleet/held", worker=registration.worker))
+        return await self._reader.read(await self._links.finish.fetch("fleet/held", worker=registration.worker))
 
     async def workers(self) -> Sequence[WorkerRecord]:
         return [rows.worker(row) for row in await self._database.fetch("fleet/workers")]
@@ -160,21 +158,21 @@ class PostgresStore(PostgresAdministration):
     async def claim(self, registration: Registration, limit: int) -> Claimed:
         claimed = await self._claiming.claim(registration, limit)
         if any(claim.definition.durable_claims for claim in claimed.claims):
-            await self._claimer.fetch("fleet/flush_claims")
+            await self._links.claim.fetch("fleet/flush_claims")
         return claimed
 
     async def prepare_to_sleep(self, registration: Registration, limit: int = 1) -> Claimed:
         served = rows.subscription_columns(registration)
-        (sleep,) = await self._claimer.fetch("fleet/sleep", worker=registration.worker, **served)
-        ((quiet,),) = await self._claimer.fetch("fleet/may_sleep", definitions=registration.serves.definitions)
+        (sleep,) = await self._links.claim.fetch("fleet/sleep", worker=registration.worker, **served)
+        ((quiet,),) = await self._links.claim.fetch("fleet/may_sleep", definitions=registration.serves.definitions)
         self._claiming.read_all_future_jobs(registration)
         claimed = await self.claim(registration, limit)
         if claimed.claims:
-            await self._claimer.fetch("fleet/cancel_sleep", worker=registration.worker)
+            await self._links.claim.fetch("fleet/cancel_sleep", worker=registration.worker)
         elif not quiet:
             return Claimed((), True, claimed.next_due)
         elif not claimed.more and claimed.next_due is not None:
-            await self._claimer.fetch("fleet/set_wake_time", sleep=sleep["id"], next_due=claimed.next_due)
+            await self._links.claim.fetch("fleet/set_wake_time", sleep=sleep["id"], next_due=claimed.next_due)
         return claimed
 
     def wakes(self, registration: Registration) -> AsyncGenerator[Wake | DueWork, None]:
@@ -182,12 +180,12 @@ class PostgresStore(PostgresAdministration):
 
     async def wake_another(self, registration: Registration) -> None:
         served = rows.subscription_columns(registration)
-        await self._claimer.fetch("fleet/wake_another", worker=registration.worker, **served)
+        await self._links.claim.fetch("fleet/wake_another", worker=registration.worker, **served)
 
     # --------------------------------------------------------------------------------------------------- finishing
 
     async def finish(self, done: Sequence[tuple[Claim, Verdict]], *, reclaimed: bool = False) -> frozenset[Claim]:
-        link = self._upkeep if reclaimed else self._finisher
+        link = self._links.upkeep if reclaimed else self._links.finish
         ended: list[tuple[Claim, Verdict]] = []
         again: list[tuple[Claim, Verdict]] = []
         # In the order of the key, in which cancels lock, too: batches that cross would wait for each other.
@@ -212,7 +210,7 @@ class PostgresStore(PostgresAdministration):
         return frozenset().union(*[await self.append_log([each]) for each in lines])
 
     async def _append(self, lines: Sequence[tuple[Claim, LogLine]]) -> frozenset[Claim]:
-        held = await self._finisher.fetch(
+        held = await self._links.finish.fetch(
             "fleet/append_log",
             **rows.fences(claim for claim, _ in lines),
             workers=[claim.worker for claim, _ in lines],
@@ -232,7 +230,7 @@ class PostgresStore(PostgresAdministration):
         return handler_transaction(self._database, self._lent, claim, given)
 
     async def prune(self, limit: int) -> int:
-        return await self._upkeep.prune(limit)
+        return await self._links.upkeep.prune(limit)
 
 
 async def _requeue(link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:
