@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from math import inf
 from random import random
 from typing import Any
@@ -93,6 +94,13 @@ async def wait_for_first(*waits: Awaitable[Any]) -> None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await cancel_all(tasks)
+
+
+async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
+    """Waits without asyncio.wait_for, which until Python 3.12 swallows a cancel that comes with the event."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 async def cancel_all(tasks: Sequence[asyncio.Future[Any]]) -> None:

@@ -1,8 +1,6 @@
 """A tenant's jobs in Postgres. One method adds the tenant to every statement, and no statement here lacks it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from time import monotonic
 from typing import Any, TypeVar
@@ -20,6 +18,7 @@ from leasehold.model.definition import Registered
 from leasehold.model.duration import Duration, as_duration, read_duration
 from leasehold.model.job import Attempt, JobId, JobRecord, LogLine, TenantId, job_id
 from leasehold.model.status import Status
+from leasehold.runtime.supervise import wait_at_most
 from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
 
 # A job may move from one table to the other while a statement looks for it; then the store asks again. Each time
@@ -79,7 +78,7 @@ class PostgresTenantJobs(PostgresEnqueue):
             left = until - monotonic()
             if left <= 0:
                 return None
-            await _wait_for(round_, min(left, RESULT_FALLBACK.total_seconds()))
+            await wait_at_most(round_, min(left, RESULT_FALLBACK.total_seconds()))
             await self._results.listen()
 
     async def _ask_to_be_told(self, job: JobId) -> None:
@@ -140,10 +139,3 @@ def _problems_of_move(delay: Any, priority: Any) -> Iterator[str]:
         yield from problems_of_duration("delay", delay)
     if priority is not None:
         yield from problems_of_integer("priority", priority, MIN_PRIORITY, MAX_PRIORITY, ", lower runs first")
-
-
-async def _wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Waits without asyncio.wait_for, which until Python 3.12 swallows a cancel that comes with the event."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
