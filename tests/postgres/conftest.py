@@ -8,10 +8,19 @@ from tests.cli.terminal import CommandLine
 from tests.conftest import Clock
 from tests.postgres.race_tools import GATED_CLOCK, Connections, Gate, Raw
 from tests.postgres.roles import Roles, granted_roles
+from tests.postgres_parts import StoreInParts, open_parts
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 
 from leasehold.engines import engine_for
 from leasehold.store import Store
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[StoreInParts]:
+    """An open store on this test's database; the test has its parts in hand."""
+    opened = await open_parts(database_url)
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture
@@ -20,7 +29,7 @@ async def open_stores(database_url: str) -> AsyncIterator[Callable[[int], Awaita
     async with AsyncExitStack() as stack:
 
         async def opened(count: int) -> list[Store]:
-            stores = [await engine_for(database_url).open() for _ in range(count)]
+            stores: list[Store] = [await open_parts(database_url) for _ in range(count)]
             for store in stores:
                 stack.push_async_callback(store.close)
             return stores

@@ -82,9 +82,10 @@ class Node:
             yield from child
 
     def __str__(self) -> str:
-        return "\n".join(self._lines(0))
+        return "\n".join(self.lines(0))
 
-    def _lines(self, depth: int) -> Iterator[str]:
+    def lines(self, depth: int) -> Iterator[str]:
+        """Yields one line for each node, indented."""
         facts = self.facts
         names = [facts[fact] for fact in ("Subplan Name", "Relation Name", "Index Name", "CTE Name") if fact in facts]
         conditions = [f"{fact}: {facts[fact]}" for fact in ("Index Cond", "Recheck Cond", "Filter") if fact in facts]
@@ -92,7 +93,7 @@ class Node:
         told = f"{head}  rows={self.rows_read} buffers={self.buffers}"
         yield "  " * depth + "  ".join((told, *conditions))
         for child in self.children:
-            yield from child._lines(depth + 1)
+            yield from child.lines(depth + 1)
 
 
 @dataclass(frozen=True)

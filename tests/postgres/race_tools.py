@@ -9,17 +9,15 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 from tests.conftest import eventually
+from tests.postgres_parts import StoreInParts
 from tests.store.wake_listener import WakeListener
 
-from leasehold.engines.postgres.database import ONE_PLAN, Link
 from leasehold.engines.postgres.statements import statements
-from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.job import JobId
 from leasehold.store import Registration, Store, Wake
 
@@ -75,36 +73,18 @@ class Gate:
         await self._connection.execute("select pg_advisory_unlock($1)", GATE)
 
 
-class SteppedLink(Link):
-    """Calls `after` with the name of each statement that has just been answered."""
-
-    after: Callable[[str], Awaitable[object]]
-
-    async def fetch(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
-        answer = await super().fetch(name, **values)
-        await self.after(name)
-        return answer
-
-
 def stepped(store: Store, after: Callable[[str], Awaitable[object]]) -> None:
     """From now on `after` is awaited between any two statements by which this store claims and settles."""
-    engine = postgres(store)
-    if not isinstance(engine._claimer, SteppedLink):
-        assert engine._claimer._connection is None, "it has claimed before: its connection would be left open"
-        engine._claimer = SteppedLink(engine._database, ONE_PLAN | {"synchronous_commit": "off"})
-        engine._claiming._link = engine._claimer
-    engine._claimer.after = after
+    parts_of(store).links.claim.after = after
 
 
 def with_statement(store: Store, name: str, text: str) -> None:
     """This store alone uses another text for a statement: for tests that show what a part of the engine is for."""
-    database = postgres(store)._database
-    changed = replace(database.statement(name), text=text)
-    database._statements = {**database._statements, name: changed}
+    parts_of(store).database.texts[name] = text
 
 
-def postgres(store: Store) -> PostgresStore:
-    assert isinstance(store, PostgresStore)
+def parts_of(store: Store) -> StoreInParts:
+    assert isinstance(store, StoreInParts)
     return store
 
 

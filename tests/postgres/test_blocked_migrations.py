@@ -10,7 +10,7 @@ from tests.postgres.race_tools import Connections, Raw, task
 from tests.postgres.roles import SCHEMA, Roles
 from tests.store.bench import Bench
 
-from leasehold.engines.postgres import migrate
+from leasehold.engines.postgres import locks, migrate
 from leasehold.engines.postgres.migrate import Migration, migrations
 from leasehold.errors import SchemaMismatch
 
@@ -99,13 +99,16 @@ async def test_a_migration_whose_turn_never_comes_gives_up(
 async def test_a_migration_waits_for_a_turn_taken_between_two(
     next_migration: None, connections: Connections, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stranger, opened, told = await connections.open(), migrate._open, list[str]()
+    stranger, limit_waits, told = await connections.open(), locks.limit_waits, list[str]()
+    turn = ["select pg_advisory_lock(hashtextextended('leasehold:migrate', 0))"]
 
-    async def taken_then(*arguments: Any) -> None:
-        await opened(*arguments)
-        await stranger.execute("select pg_advisory_lock(hashtextextended('leasehold:migrate', 0))")
+    async def after_the_turn_was_taken(*arguments: Any) -> None:
+        """The ledger is there; the first migration begins."""
+        if turn:
+            await stranger.execute(turn.pop())
+        await limit_waits(*arguments)
 
-    monkeypatch.setattr(migrate, "_open", taken_then)
+    monkeypatch.setattr(locks, "limit_waits", after_the_turn_was_taken)
     async with task(migrate.migrate(database_url, "leasehold", told.append)) as migrating:
         await eventually(lambda: _is_true(bool(told)), what="the first refused lock")
         await stranger.execute("select pg_advisory_unlock_all()")

@@ -6,7 +6,7 @@ from contextlib import suppress
 import asyncpg
 import pytest
 from tests.conftest import PATIENCE
-from tests.postgres.race_tools import SOON, Connections, Raw, blocked, postgres
+from tests.postgres.race_tools import SOON, Connections, Raw, blocked, parts_of
 from tests.store.bench import ACME, HOUR, Bench, keyed
 
 from leasehold.engines import engine_for
@@ -19,9 +19,9 @@ from leasehold.store import Store
 
 async def terminate(observer: Raw, store: Store) -> None:
     """Ends the session by which this store claims, as a crash of the server does."""
-    link = postgres(store)._claimer._connection
-    assert link is not None
-    await observer.execute("select pg_terminate_backend($1, 5000)", link.get_server_pid())
+    async with parts_of(store).links.claim.session() as session:
+        pid = session.get_server_pid()
+    await observer.execute("select pg_terminate_backend($1, 5000)", pid)
 
 
 async def test_a_heartbeat_does_not_wait_behind_waiting_enqueues(
@@ -64,9 +64,8 @@ async def test_a_closed_store_opens_no_connection_for_late_callers(bench: Bench,
 async def test_a_worker_stopped_in_a_capped_claim_frees_the_scope(bench: Bench) -> None:
     """It is stopped between the scope's lock and the claim. The server ends such a session after a while."""
     await bench.store.claim(await bench.worker(), 1)
-    link = postgres(bench.store)._claimer._connection
-    assert link is not None
-    assert await link.fetchval("show idle_in_transaction_session_timeout") != "0"
+    async with parts_of(bench.store).links.claim.session() as session:
+        assert await session.fetchval("show idle_in_transaction_session_timeout") != "0"
 
 
 async def test_an_unsendable_value_is_not_an_unreachable_database(bench: Bench) -> None:
@@ -78,16 +77,19 @@ async def test_an_unsendable_value_is_not_an_unreachable_database(bench: Bench) 
 
 async def test_a_session_that_ends_means_an_unreachable_database(bench: Bench, observer: Raw) -> None:
     """Also between the server's last word and the end of the connection, when the driver has errors of its own."""
-    link = postgres(bench.store)._upkeep
+    link = parts_of(bench.store).links.upkeep
+
+    async def pid() -> int:
+        async with link.session() as session:
+            return session.get_server_pid()
+
     for moment in range(60):
-        await bench.store.evict(1)
-        session = link._connection
-        assert session is not None
-        ending = asyncio.create_task(observer.execute("select pg_terminate_backend($1)", session.get_server_pid()))
+        ended = await pid()
+        ending = asyncio.create_task(observer.execute("select pg_terminate_backend($1)", ended))
         for _ in range(moment):
             await asyncio.sleep(0)
         with suppress(Unreachable):
-            while link._connection is session:
+            while await pid() == ended:
                 await bench.store.evict(1)
         await ending
 
@@ -121,16 +123,15 @@ async def test_a_database_that_is_not_there_is_said_in_our_words(database_url: s
 
 
 async def test_a_server_without_room_for_more_is_one_to_come_back_to(bench: Bench) -> None:
-    with pytest.raises(Unreachable), postgres(bench.store)._database.translate_errors():
+    with pytest.raises(Unreachable), parts_of(bench.store).database.translate_errors():
         raise asyncpg.TooManyConnectionsError("sorry, too many clients already")
 
 
 async def test_claims_use_read_committed_under_any_preset(bench: Bench, observer: Raw) -> None:
     await observer.execute("set default_transaction_isolation = 'repeatable read'")
     await bench.store.claim(await bench.worker(), 1)
-    link = postgres(bench.store)._claimer._connection
-    assert link is not None
-    assert await link.fetchval("show default_transaction_isolation") == "read committed"
+    async with parts_of(bench.store).links.claim.session() as session:
+        assert await session.fetchval("show default_transaction_isolation") == "read committed"
 
 
 async def test_a_claim_promotes_a_bounded_number(bench: Bench, observer: Raw) -> None:

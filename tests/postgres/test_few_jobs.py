@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, postgres, stepped
+from tests.postgres.race_tools import Connections, Raw, parts_of, stepped
 from tests.postgres.test_claims_at_once import OpenStores
 from tests.postgres.test_sleep import INTERLEAVINGS, Night, Producer, enqueue
 from tests.store.bench import ACME, DAY, HOUR, OTHER, Bench
 from tests.store.wake_listener import listening
 
-from leasehold.engines.postgres.claim.positions import FewJobs
+from leasehold.engines.postgres.claim.positions import ClaimPositions, FewJobs
 from leasehold.errors import RegistrationLost
 from leasehold.model.job import JobId, NewJob
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
@@ -29,7 +29,7 @@ class Idle:
         self._bench, self.registration = bench, registration
         self.now = 1_000.0
         self.statements: list[str] = []
-        postgres(bench.store)._claiming._monotonic = lambda: self.now
+        parts_of(bench.store).monotonic = lambda: self.now
         stepped(bench.store, self._after)
 
     async def _after(self, statement: str) -> None:
@@ -151,9 +151,8 @@ async def test_a_wrong_guess_is_not_repeated_for_a_second(bench: Bench, idle: Id
     assert idle.statements == [ALL], "the second wrong guess counts for twice as long"
 
 
-async def test_while_full_claims_are_slow_there_is_no_guess(bench: Bench, idle: Idle) -> None:
-    marks = postgres(bench.store)._claiming._positions
-    marks._full_allowed_from = idle.now + 1
+async def test_while_full_claims_are_slow_there_is_no_guess(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClaimPositions, "full_claim_is_due", lambda *_: False)
     await idle.claim()
     assert FEW not in idle.statements
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, postgres
+from tests.postgres.race_tools import Connections, Raw, parts_of
 from tests.postgres.roles import Roles
 from tests.store.bench import EMAIL, REPORT, Bench
 
@@ -45,7 +45,7 @@ async def test_a_sync_without_changes_sends_one_statement(bench: Bench) -> None:
     """Under the lock it was BEGIN, the lock, the definitions, and COMMIT."""
     await bench.store.sync_definitions([REPORT])
     sent: list[str] = []
-    async with postgres(bench.store)._database.connection() as connection:
+    async with parts_of(bench.store).database.connection() as connection:
         connection.add_query_logger(lambda record: sent.append(record.query))
     await bench.store.sync_definitions([REPORT])
     await asyncio.sleep(0)  # the driver calls its loggers in the next turn of the loop
@@ -74,7 +74,7 @@ async def test_a_sync_succeeds_once_the_lock_is_free(bench: Bench, stranger: Raw
 
 async def test_a_sync_that_got_no_lock_looks_again(bench: Bench, stranger: Raw, observer: Raw) -> None:
     """When a fleet starts, another process that had the lock may have written the same."""
-    database = postgres(bench.store)._database
+    database = parts_of(bench.store).database
     fetch_on = database.fetch_on
 
     async def another_writes(connection: Any, name: str, /, **values: Any) -> list[Any]:
@@ -89,7 +89,7 @@ async def test_a_sync_that_got_no_lock_looks_again(bench: Bench, stranger: Raw, 
 
 async def test_only_the_wait_for_the_lock_has_the_short_limit(bench: Bench) -> None:
     """A table that a migration holds for a while is waited for as ever."""
-    database = postgres(bench.store)._database
+    database = parts_of(bench.store).database
     fetch_on, limits = database.fetch_on, []
 
     async def noting(connection: Any, name: str, /, **values: Any) -> list[Any]:

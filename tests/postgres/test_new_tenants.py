@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.postgres.race_tools import Connections, Raw, postgres
+from tests.postgres.race_tools import Connections, Raw, parts_of
 from tests.store.bench import Bench, keyed
 
 from leasehold.model.job import NewJob, TenantId, tenant_id
@@ -59,8 +59,7 @@ async def test_many_enqueues_look_once_for_a_row_that_is_held(
 
 async def test_a_row_whose_creator_rolled_back_is_added_later(bench: Bench, creator: Raw, observer: Raw) -> None:
     now = 0.0
-    known = postgres(bench.store)._known_tenants
-    known._monotonic = lambda: now
+    parts_of(bench.store).monotonic = lambda: now
     await bench.store.tenant(NEW).enqueue([PLAIN])
     await creator.execute("rollback")
     assert not await _has_row(observer, NEW)
@@ -72,7 +71,7 @@ async def test_a_row_whose_creator_rolled_back_is_added_later(bench: Bench, crea
 @pytest.fixture
 def looks(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts the statements that the store sends by its pool, by name."""
-    database, counts = postgres(store)._database, Counter[str]()
+    database, counts = parts_of(store).database, Counter[str]()
     fetch = database.fetch
 
     async def counted(name: str, /, **values: Any) -> list[asyncpg.Record]:

@@ -10,13 +10,13 @@ from typing import Any
 import asyncpg
 import orjson
 import pytest
-from tests.postgres.race_tools import Connections, Raw, postgres
+from tests.postgres.race_tools import Connections, Raw, parts_of
+from tests.postgres_parts import StoreInParts
 from tests.store.bench import ACME, DAY, HOUR, LEASE, SECOND, Bench
 
 from leasehold.engines.postgres.claim import claim as claiming
 from leasehold.engines.postgres.claim.positions import DueMark, HeartbeatLooks
 from leasehold.engines.postgres.database import Link
-from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
 from leasehold.model.outcome import Succeeded
@@ -59,7 +59,7 @@ async def test_a_late_commit_with_a_past_due_time_is_claimed(
 ) -> None:
     monkeypatch.setattr(DueMark, "CHEAP", -1.0)
     now = [1000.0]
-    postgres(bench.store)._claiming._monotonic = lambda: now[0]
+    parts_of(bench.store).monotonic = lambda: now[0]
     producer = await connections.open()
     async with producer.transaction():
         (late,) = await bench.jobs.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
@@ -74,7 +74,7 @@ async def test_a_worker_that_goes_to_sleep_claims_a_job_that_committed_late(
     bench: Bench, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DueMark, "CHEAP", -1.0)
-    postgres(bench.store)._claiming._monotonic = lambda: 1000.0
+    parts_of(bench.store).monotonic = lambda: 1000.0
     producer = await connections.open()
     async with producer.transaction():
         (late,) = await bench.jobs.enqueue([NewJob(definition="report", delay=SECOND)], within=producer)
@@ -246,30 +246,30 @@ def make_thorough_heartbeats_rare(bench: Bench, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(HeartbeatLooks, "CHEAP", -1.0)
     monkeypatch.setattr(HeartbeatLooks, "MANY_DEAD_ROWS", 0)
     now = [1000.0]
-    monkeypatch.setattr(postgres(bench.store), "_monotonic", lambda: now[0])
+    parts_of(bench.store).monotonic = lambda: now[0]
     return now
 
 
 def reading(store: Store, index: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The buffers that each claim statement reads by this index, from now on."""
-    engine = postgres(store)
-    return _explaining(engine, engine._claimer, "fleet/claim_next_tenants", (index,), monkeypatch)
+    engine = parts_of(store)
+    return _explaining(engine, engine.links.claim, "fleet/claim_next_tenants", (index,), monkeypatch)
 
 
 def reading_of_heartbeats(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    engine = postgres(store)
-    return _explaining(engine, engine._heart, "fleet/renew", ("jobs_running", "jobs_future"), monkeypatch)
+    engine = parts_of(store)
+    return _explaining(engine, engine.links.heartbeat, "fleet/renew", ("jobs_running", "jobs_future"), monkeypatch)
 
 
 def _explaining(
-    engine: PostgresStore, link: Link, statement_name: str, indexes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    engine: StoreInParts, link: Link, statement_name: str, indexes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> list[int]:
     found: list[int] = []
     fetch: Callable[..., Any] = link.fetch
 
     async def explained(name: str, /, **values: Any) -> list[asyncpg.Record]:
         if name == statement_name:
-            statement = engine._database.statement(name)
+            statement = engine.database.statement(name)
             async with link.session() as connection:
                 transaction = connection.transaction()
                 await transaction.start()

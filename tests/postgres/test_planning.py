@@ -8,13 +8,14 @@ cluster of their own from the oldest PostgreSQL that is installed, and are skipp
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from unittest import mock
 
 import asyncpg
 import pytest
 from tests.postgres.crashes import own_server
-from tests.postgres.race_tools import Raw, postgres
+from tests.postgres.race_tools import Raw, parts_of
+from tests.postgres_parts import open_parts
 from tests.store.bench import ACME, DAY, EMAIL, REPORT
 from tests.store.wake_listener import fall_asleep, listening
 
@@ -186,9 +187,9 @@ async def heartbeat_of_an_idle_worker(hot: Hot) -> None:
 async def heartbeat_of_a_busy_worker(hot: Hot) -> None:
     await hot.jobs.enqueue([JOB])
     claims = await hot.claim()
-    looks = postgres(hot.store)._looks.setdefault(hot.registration.worker, HeartbeatLooks())
-    looks._thorough_from = float("inf")
-    await hot.store.renew(hot.registration, claims, DAY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HeartbeatLooks, "begin", lambda *_: (False, datetime.now(UTC)))
+        await hot.store.renew(hot.registration, claims, DAY)
     await hot.store.finish([(claim, SUCCEEDED) for claim in claims])
 
 
@@ -202,9 +203,7 @@ async def log_lines(hot: Hot) -> None:
 async def pass_a_wake_on(hot: Hot) -> None:
     """A second worker begins to sleep, and is woken by the first for a job that is there."""
     await hot.jobs.enqueue([JOB])
-    await postgres(hot.store)._claimer.fetch(
-        "fleet/sleep", worker=hot.second.worker, **subscription_columns(hot.second)
-    )
+    await parts_of(hot.store).links.claim.fetch("fleet/sleep", worker=hot.second.worker, **subscription_columns(hot.second))
     await hot.store.wake_another(hot.registration)
     assert not await hot.sql.fetchval("select count(*) from leasehold.sleepers")
     await hot.run()
@@ -260,7 +259,7 @@ async def sql(older_server: str) -> AsyncIterator[Raw]:
 async def hot(older_server: str, sql: Raw) -> AsyncIterator[Hot]:
     await engine_for(older_server).prepare()
     async with AsyncExitStack() as stack:
-        store = await engine_for(older_server).open()
+        store = await open_parts(older_server)
         stack.push_async_callback(store.close)
         await store.sync_definitions([REPORT, EMAIL])
         registrations = [

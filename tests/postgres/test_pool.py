@@ -7,8 +7,8 @@ import pytest
 from tests.conftest import eventually
 from tests.postgres.race_tools import Raw
 
+from leasehold.engines.postgres import pool
 from leasehold.engines.postgres.database import POOL_SIZE, Database
-from leasehold.engines.postgres.pool import Pool
 
 SESSIONS = """
     select count(*) from pg_stat_activity where datname = current_database() and application_name = 'leasehold'
@@ -20,11 +20,6 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     database = Database(database_url, "leasehold")
     yield database
     await database.close()
-
-
-def pool_of(database: Database) -> Pool:
-    assert database._pool is not None
-    return database._pool
 
 
 async def test_the_same_connection_serves_one_caller_after_the_other(database: Database) -> None:
@@ -104,18 +99,18 @@ async def test_a_lost_connection_makes_room_for_another(database: Database, obse
     await _used(database)
 
 
-async def test_superfluous_connections_are_closed(database: Database, observer: Raw) -> None:
+async def test_superfluous_connections_are_closed(
+    database: Database, observer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "IDLE", 0.05)
     loans = [database.connection() for _ in range(4)]
     for loan in loans:
         await loan.__aenter__()
     for loan in loans:
         await loan.__aexit__(None, None, None)
-    pool = pool_of(database)
-    pool._close_the_unused()  # begins to look at who is not needed
-    await _used(database)
-    pool._close_the_unused()
 
     async def one_is_left() -> bool:
+        await _used(database)
         return bool(await observer.fetchval(SESSIONS) == 1)
 
     await eventually(one_is_left, what="one session")

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 from tests.lossy_proxies import through_a_pooler
-from tests.postgres.race_tools import Connections, Raw, blocked, postgres
+from tests.postgres.race_tools import Connections, Raw, blocked, parts_of
+from tests.postgres_parts import open_parts
 from tests.store.bench import ACME, HOUR
 
-from leasehold.engines import engine_for
 from leasehold.engines.postgres.connections import options_for
 from leasehold.engines.postgres.database import Database
 from leasehold.errors import Unreachable
@@ -51,17 +51,17 @@ async def pooled_url(database_url: str, presets: None) -> AsyncIterator[str]:
 
 async def show(store: Store, name: str) -> set[str]:
     """Returns the settings of each kind of connection of a store."""
-    engine = postgres(store)
-    listener = await engine._database.listener.connect()
+    engine = parts_of(store)
+    listener = await engine.database.listener.connect()
     try:
-        async with engine._database.connection() as pooled, engine._finisher.session() as link:
+        async with engine.database.connection() as pooled, engine.links.finish.session() as link:
             return {str(await each.fetchval(f"show {name}")) for each in (pooled, link, listener)}
     finally:
         await listener.close()
 
 
 async def test_a_database_that_prefers_serializable_is_not_followed(database_url: str, presets: None) -> None:
-    store = await engine_for(database_url).open()
+    store = await open_parts(database_url)
     try:
         assert await show(store, "transaction_isolation") == {"read committed"}
     finally:
@@ -75,7 +75,7 @@ async def test_a_time_limit_of_the_database_is_not_ours(
     if await observer.fetchval("select current_setting($1, true)", name) is None:
         pytest.skip(f"this server has no {name}")
     await preset(name, "1h")
-    store = await engine_for(database_url).open()
+    store = await open_parts(database_url)
     try:
         assert await show(store, name) == {"0"}
     finally:
@@ -117,7 +117,7 @@ async def test_presets_do_not_reach_through_a_pooler(pooled_url: str) -> None:
 
 
 async def test_cancels_at_once_succeed_where_serializable_is_preset(database_url: str, presets: None) -> None:
-    store = await engine_for(database_url).open()
+    store = await open_parts(database_url)
     try:
         await store.sync_definitions([Definition("report")])
         placed = await store.tenant(ACME).enqueue([NewJob(definition="report") for _ in range(40)])
@@ -157,7 +157,7 @@ async def test_a_server_that_can_not_write_costs_a_pool_one_call(store: Store, p
     """Also if the pool has many connections to it."""
     await store.sync_definitions([Definition("report")])
     await _begun_again_as(store, observer, preset, "on")
-    async with postgres(store)._database.connection(), postgres(store)._database.connection():
+    async with parts_of(store).database.connection(), parts_of(store).database.connection():
         pass
     with pytest.raises(Unreachable):
         await store.tenant(ACME).enqueue([NewJob(definition="report")])
@@ -168,12 +168,11 @@ async def test_a_server_that_can_not_write_costs_a_pool_one_call(store: Store, p
 async def _begun_again_as(store: Store, observer: Raw, preset: Preset, value: str) -> None:
     """From now on every session of this store is one of a server that can't write, or can."""
     await preset("default_transaction_read_only", value)
-    engine = postgres(store)
-    for part in (engine._claimer, engine._finisher, engine._heart):
+    engine = parts_of(store)
+    for part in (engine.links.claim, engine.links.finish, engine.links.heartbeat):
         await part.close()
-    pool = engine._database._pool
-    assert pool is not None
-    pool.terminate()
+    async with engine.database.connection() as connection:
+        connection.terminate()
 
 
 async def test_a_statement_that_is_canceled_can_be_tried_again(
@@ -197,7 +196,7 @@ async def test_a_statement_that_is_canceled_can_be_tried_again(
 
 
 async def test_a_lock_that_is_not_to_be_had_means_try_again(store: Store) -> None:
-    with pytest.raises(Unreachable), postgres(store)._database.translate_errors():
+    with pytest.raises(Unreachable), parts_of(store).database.translate_errors():
         raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")
 
 

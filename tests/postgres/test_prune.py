@@ -1,7 +1,7 @@
 """Pruning: jobs whose retention is over go in batches, however many there are."""
 
 import pytest
-from tests.postgres.race_tools import Raw, postgres
+from tests.postgres.race_tools import Raw, parts_of
 from tests.store.bench import DAY, HOUR, Bench
 
 from leasehold.engines.postgres import upkeep
@@ -39,7 +39,7 @@ async def test_a_job_stays_while_any_of_its_lines_stays(bench: Bench, observer: 
     await bench.succeed(claim)
     await bench.succeeded()
     await bench.move_clock(31 * DAY)
-    ((pruned,),) = await postgres(bench.store)._upkeep.fetch("fleet/prune", limit=100)
+    ((pruned,),) = await parts_of(bench.store).links.upkeep.fetch("fleet/prune", limit=100)
     assert pruned == 1
     assert await bench.texts(claim) == ["said"]
 

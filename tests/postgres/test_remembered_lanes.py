@@ -7,9 +7,10 @@ what the test says: the store measures by a clock that each of its statements mo
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.postgres.race_tools import postgres, stepped
+from tests.postgres.race_tools import parts_of, stepped
 from tests.store.bench import ACME, LEASE, OTHER, Bench
 
+from leasehold.engines.postgres.claim.positions import ClaimPositions
 from leasehold.errors import RegistrationLost
 from leasehold.model.job import Claim, JobId, NewJob, TenantId
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
@@ -30,10 +31,7 @@ class Steered:
         self.now = 0.0
         self.full_claims_take = 0.01
         self.statements: list[str] = []
-        claiming = postgres(bench.store)._claiming
-        claiming._monotonic = lambda: self.now
-        self.marks = claiming._positions
-        self.marks.MANY_CLAIMED = 1
+        parts_of(bench.store).monotonic = lambda: self.now
         stepped(bench.store, self._after)
 
     async def _after(self, statement: str) -> None:
@@ -65,14 +63,15 @@ class Steered:
         self.full_claims_take = 1.0
         for _ in range(10):
             await self.claim()
-            if self.marks.slow:
+            if self.statements.count(BY_MARKS) == ClaimPositions.TRIAL:
                 return
         pytest.fail("claims are still full ones")
 
 
 @pytest.fixture
-async def steered(bench: Bench) -> Steered:
+async def steered(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Steered:
     """Goes by marks. Many reports of acme and emails of another tenant are left."""
+    monkeypatch.setattr(ClaimPositions, "MANY_CLAIMED", 1)
     await bench.enqueue_many(30, "report")
     await bench.store.tenant(OTHER).enqueue([NewJob(definition="email")] * 30)
     worker = Steered(bench, await bench.join(tenants=(ACME, OTHER), lease=LEASE))
@@ -200,7 +199,6 @@ async def test_full_claims_are_back_when_they_are_fast(steered: Steered) -> None
     for _ in range(2):
         steered.now += FULL_AGAIN
         await steered.claim()
-    assert not steered.marks.slow
     steered.statements.clear()
     await steered.tenants_of(4)
     assert set(steered.statements) == {FULL}

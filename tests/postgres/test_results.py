@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, eventually
-from tests.postgres.race_tools import postgres
+from tests.postgres.race_tools import parts_of
 from tests.store.bench import HOUR, Bench
 
-from leasehold.engines.postgres.tenant import _wait_for
+from leasehold.engines.postgres.results import Results
 from leasehold.model.job import JobId
 from leasehold.model.outcome import Succeeded
 
@@ -18,7 +18,7 @@ WAITING = 40
 
 async def test_callers_that_wait_at_once_look_by_one_statement(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ended job wakes all waiting callers. If each looked by itself, n waits would take n² statements."""
-    database, looks = postgres(bench.store)._database, list[set[JobId]]()
+    database, looks = parts_of(bench.store).database, list[set[JobId]]()
     fetch = database.fetch
 
     async def noted(name: str, /, **values: Any) -> Any:
@@ -46,14 +46,15 @@ async def test_a_caller_that_gives_up_leaves_no_deaf_connection(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Later callers would look every five seconds, and receive nothing."""
-    results, asked = postgres(bench.store)._results, asyncio.Event()
+    database, asked = parts_of(bench.store).database, asyncio.Event()
+    results = Results(database)
 
     async def hangs(*_: object, **__: object) -> None:
         asked.set()
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(results._database, "fetch", hangs)
+        patch.setattr(database, "fetch", hangs)
         first = asyncio.create_task(results.listen())
         await asked.wait()
         first.cancel()
@@ -61,28 +62,17 @@ async def test_a_caller_that_gives_up_leaves_no_deaf_connection(
             await first
     claim = await bench.running()
     assert await bench.jobs.wait_until_final(claim.job, timedelta()) is None
+    await results.listen()
     heard = results.round()
     await bench.succeed(claim)
     async with asyncio.timeout(PATIENCE.total_seconds()):
         await heard.wait()
-
-
-@pytest.mark.parametrize("turns", range(4))
-async def test_a_waiting_caller_canceled_at_an_end_is_canceled(turns: int) -> None:
-    end = asyncio.Event()
-    waits = asyncio.create_task(_wait_for(end, HOUR.total_seconds()))
-    await asyncio.sleep(0)
-    end.set()
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    if waits.cancel():
-        with pytest.raises(asyncio.CancelledError):
-            await waits
+    await results.close()
 
 
 async def test_an_error_of_a_look_is_everybodys(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = await bench.enqueue_many(3)
-    database = postgres(bench.store)._database
+    database = parts_of(bench.store).database
     fetch = database.fetch
 
     async def fails(name: str, /, **values: Any) -> Any:

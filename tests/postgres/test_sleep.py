@@ -5,15 +5,18 @@ back after the same one, a later one, or when the worker has gone through. Every
 """
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from itertools import combinations_with_replacement
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, heard_so_far, postgres, stepped, with_statement
+from tests.postgres.race_tools import Connections, Raw, heard_so_far, parts_of, stepped, with_statement
 from tests.store.bench import ACME, DAY, HOUR, Bench
 from tests.store.wake_listener import WakeListener, listening
 
+from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.link import Link
 from leasehold.model.job import JobId, NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
 from leasehold.model.outcome import Succeeded, decide
@@ -178,6 +181,18 @@ async def test_no_job_is_slept_through_when_producers_roll_back(
             assert not await night.sleeps_through(producers), f"round {number}: no worker came"
 
 
+class LinkOn(Link):
+    """A link whose one connection is the test's, which is in a transaction of the test."""
+
+    def __init__(self, connection: Raw, database: Database) -> None:
+        super().__init__(database, {})
+        self._given = connection
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        yield self._given
+
+
 @pytest.mark.parametrize(
     "scope", [Scope(ScopeKind.TENANT, ACME), Scope(ScopeKind.DEFINITION, "report")], ids=["tenant", "definition"]
 )
@@ -187,7 +202,7 @@ async def test_no_finish_that_frees_a_capped_scope_is_slept_through(
     """The one job that the cap lets run is finished, in a transaction that begins and ends at these steps."""
     busy, connection = await bench.join(store=second_store), await connections.open()
     await bench.store.limit(scope, Limits(max_running=1))
-    postgres(second_store)._finisher._connection = connection  # type: ignore[assignment]
+    parts_of(second_store).links.finish = LinkOn(connection, parts_of(second_store).database)
 
     async def finish(connection: Raw) -> JobId:
         assert not await second_store.finish([(running, decide(Succeeded(), running, jitter=0))])

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.postgres.race_tools import Connections, Raw, T, postgres
+from tests.postgres.race_tools import Connections, Raw, T, parts_of
+from tests.postgres_parts import open_parts
 from tests.store.bench import ACME, Bench, keyed
 from tests.worker.proxy import Proxy
 
 from leasehold import Job, Leasehold
-from leasehold.engines import engine_for
 from leasehold.engines.postgres import handler_transaction
 from leasehold.engines.postgres.database import POOL_SIZE, Database
 from leasehold.errors import Unreachable
@@ -35,7 +35,7 @@ async def proxy(database_url: str) -> AsyncIterator[Proxy]:
 async def far(store: Store, proxy: Proxy) -> AsyncIterator[Store]:
     """A store behind the proxy, whose statements may take 0.5 s; its pool has a connection."""
     await store.sync_definitions([Definition("report")])
-    far = await at_last(lambda: engine_for(proxy.url).open(statement_timeout=SHORT))
+    far = await at_last(lambda: open_parts(proxy.url, SHORT))
     await at_last(lambda: far.tenant(ACME).counts(1))
     yield far
     await far.close()
@@ -101,7 +101,7 @@ async def test_a_bulk_on_a_dead_connection_ends(far: Store, proxy: Proxy) -> Non
 
 
 async def test_a_caller_that_finds_the_pool_empty_gives_up(far: Store) -> None:
-    loans = [postgres(far)._database.connection() for _ in range(POOL_SIZE)]
+    loans = [parts_of(far).database.connection() for _ in range(POOL_SIZE)]
     for loan in loans:
         await at_last(loan.__aenter__)
     with pytest.raises(Unreachable, match="no connection of the pool became free"):
@@ -174,15 +174,17 @@ async def begun_and_rolled_back(store: Store, claim: Claim) -> None:
     await transaction.rollback()
 
 
-async def test_every_connection_has_keepalives(far: Store) -> None:
-    engine = postgres(far)
-    listener = await at_last(engine._database.listener.connect)
-    lent = await at_last(engine._lent.acquire)
+async def test_every_connection_has_keepalives(far: Store, bench: Bench) -> None:
+    engine = parts_of(far)
+    listener = await at_last(engine.database.listener.connect)
+    handlers = far.transaction(await bench.running(), None)
+    await at_last(handlers.begin)
     try:
-        async with engine._database.connection() as pooled, engine._heart.session() as link:
-            assert [_keepalive(each) for each in (pooled, link, listener, lent)] == 4 * [(1, 30_000)]
+        async with engine.database.connection() as pooled, engine.links.heartbeat.session() as link:
+            connections = (pooled, link, listener, handlers.connection)
+            assert [_keepalive(each) for each in connections] == 4 * [(1, 30_000)]
     finally:
-        await engine._lent.release(lent)
+        await handlers.rollback()
         await listener.close()
 
 
@@ -191,7 +193,7 @@ async def test_the_server_probes_our_connections_too(far: Store) -> None:
 
     On a unix socket the server shows 0, so this asks for the value that the session was opened with.
     """
-    async with postgres(far)._database.connection() as connection:
+    async with parts_of(far).database.connection() as connection:
         asked = "select reset_val from pg_settings where name = 'tcp_keepalives_idle'"
         assert await connection.fetchval(asked) == "15"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import eventually
-from tests.postgres.race_tools import Connections, Gate, Raw, blocked, postgres, task
+from tests.postgres.race_tools import Connections, Gate, Raw, blocked, parts_of, task
 from tests.store.bench import DAY, SECOND, Bench
 
 from leasehold.engines.postgres import upkeep
@@ -66,13 +66,15 @@ async def test_a_finish_does_not_wait_for_a_reclaimed_job(
     assert await bench.status(own.job) is Status.SUCCEEDED
 
 
-async def test_an_idle_upkeep_connection_is_closed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_upkeep_connection_is_closed(
+    bench: Bench, observer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(upkeep, "IDLE", 0.01)
-    link = postgres(bench.store)._upkeep
-    await bench.store.prune(1)
+    async with parts_of(bench.store).links.upkeep.session() as session:
+        pid = session.get_server_pid()
 
     async def closed() -> bool:
-        return link._connection is None
+        return not await observer.fetchval("select count(*) from pg_stat_activity where pid = $1", pid)
 
     await eventually(closed, what="the end of the idle connection")
     assert await bench.store.prune(1) == 0

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 from tests.conftest import PATIENCE, eventually
+from tests.postgres_parts import open_parts
 
-from leasehold.engines import engine_for
 from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, JobRecord, LogLine, NewJob, TenantId, tenant_id
 from leasehold.model.status import AttemptStatus, Status
@@ -76,9 +75,8 @@ class Doors:
         self.statements: list[str] = []
 
     async def __call__(self) -> Store:
-        store = await engine_for(self._url).open()
-        assert isinstance(store, PostgresStore)
-        self._count_statements(store._database)
+        store = await open_parts(self._url)
+        self._count_statements(store.database)
         for verb, step_in in self._stepped_in:
             setattr(store, verb, self._counted(verb, step_in(getattr(store, verb))))
         return store

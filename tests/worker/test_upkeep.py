@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.conftest import Clock, eventually
+from tests.postgres_parts import StoreInParts
 from tests.worker.shop import ACME, HOUR, SHORT, Doors, Shop, StepIn, Verb, only, raising, session_of
 
-from leasehold.engines.postgres.store import PostgresStore
 from leasehold.errors import Unreachable
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition, Retention
@@ -79,15 +79,15 @@ class LostReply:
 
     def __call__(self, claim: Verb) -> Verb:
         store = claim.__self__  # type: ignore[attr-defined]
-        assert isinstance(store, PostgresStore)
+        assert isinstance(store, StoreInParts)
 
         async def verb(*arguments: Any) -> Any:
             claimed = await claim(*arguments)
             if self.lost or not claimed.claims:
                 return claimed
             self.lost = [claim.job for claim in claimed.claims]
-            assert store._claimer._connection is not None
-            store._claimer._connection.terminate()
+            async with store.links.claim.session() as session:
+                session.terminate()
             raise Unreachable("the connection broke before the reply came", fix="")
 
         return verb
