@@ -2,6 +2,7 @@
 
 import sys
 import textwrap
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.cli.terminal import CommandLine
 
 from leasehold import Job, Leasehold
 from leasehold.cli import worker as command
+from leasehold.telemetry import Observer
 from leasehold.worker import Worker, WorkerSettings
 from leasehold.worker.wake import WakeChain
 
@@ -64,19 +66,23 @@ async def test_the_fallback_reaches_a_worker_in_this_process(
 async def test_the_fallback_reaches_the_worker_of_the_command(
     leasehold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Worker] = []
+    made, make_worker = list[WorkerSettings](), Leasehold.make_worker
 
-    def serve(make: object, *_: object) -> int:
-        assert callable(make)
-        made.append(make())
+    def noted(app: Leasehold, url: str, settings: WorkerSettings, observe: Observer) -> Worker:
+        made.append(settings)
+        return make_worker(app, url, settings, observe)
+
+    def serve(make: Callable[[], Worker], *_: object) -> int:
+        make()
         return 0
 
+    monkeypatch.setattr(Leasehold, "make_worker", noted)
     monkeypatch.setattr(command, "serve", serve)
     monkeypatch.setattr(command, "leave", sys.exit)  # which ends the process at once otherwise
     file = tmp_path / "app.py"
     file.write_text(textwrap.dedent(APP))
     answer = await leasehold("worker", f"{file}:app", LEASEHOLD_FALLBACK="7s")
-    assert (answer.code, [worker._settings.fallback for worker in made]) == (0, [SEVEN]), answer.err
+    assert (answer.code, [settings.fallback for settings in made]) == (0, [SEVEN]), answer.err
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     RootModel,
+    TypeAdapter,
     field_serializer,
     field_validator,
     model_serializer,
@@ -259,7 +260,7 @@ HUGE: list[tuple[Any, Any]] = [
 def test_a_huge_result_is_not_dumped(hint: Any, huge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     returns = ReturnType.of("report", hint)
     assert returns is not None
-    monkeypatch.setattr(ReturnType, "_dump", lambda *_, **__: pytest.fail("it was dumped as a whole"))
+    monkeypatch.setattr(TypeAdapter, "dump_python", lambda *_, **__: pytest.fail("it was dumped as a whole"))
     written = returns.write(huge)
     with pytest.raises(PayloadInvalid, match="far more than 262,144 bytes of JSON"):
         encode_result(written)

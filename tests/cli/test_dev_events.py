@@ -391,9 +391,10 @@ def test_a_job_that_stays_in_sight_is_not_announced_again() -> None:
 
 
 def test_its_memory_is_bounded() -> None:
-    feed = EventFeed()
-    feed.remember(record(number) for number in range(REMEMBERED + 100))
-    assert len(feed._shown) == REMEMBERED
+    feed = Feed()
+    feed.know(record(number) for number in range(REMEMBERED + 100))
+    assert len(list(feed.seen([record(0)]))) == 1
+    assert list(feed.seen([record(REMEMBERED)])) == []
 
 
 # For machines

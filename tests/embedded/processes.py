@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from leasehold.embedded.guard.plan import Plan
 from leasehold.embedded.places import mark_of
+from leasehold.embedded.server import wait_until_ready
 
 T = TypeVar("T")
 QUICK = {"fsync": "off"}  # these tests kill processes, not machines
@@ -147,6 +149,13 @@ def processes_of(home: Path) -> dict[int, str]:
             if f"{home}/" in command or f"{home} " in command or command.startswith(title):
                 found[int(entry.name)] = command.strip()
     return found
+
+
+def plan_of(home: Path) -> Plan:
+    """Returns the plan of the server that runs in this home."""
+    running = wait_until_ready(home)
+    assert running is not None, f"no guard runs in {home}"
+    return running[0]
 
 
 def guard_of(home: Path) -> int:

@@ -16,6 +16,7 @@ from tests.embedded.processes import (
     kept,
     kill,
     no_process_of,
+    plan_of,
     query,
 )
 
@@ -172,9 +173,9 @@ def is_busy(url: str) -> bool:
 
 def test_the_log_shows_a_postmaster_that_was_ready_for_a_moment(home: Path) -> None:
     """After SIGQUIT postgres removes its pid file; without its log the guard would count a failed start."""
-    with embedded.postgres(home, settings=QUICK) as server:
+    with embedded.postgres(home, settings=QUICK):
         guard = Guard.__new__(Guard)
-        guard.plan = server._plan
+        guard.plan = plan_of(home)
         guard.postgres = subprocess.Popen(["true"])
         guard.postgres.wait()
         guard.log_began = 0

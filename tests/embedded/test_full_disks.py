@@ -21,6 +21,7 @@ from tests.embedded.processes import (
     kept,
     kill,
     no_process_of,
+    plan_of,
     query,
 )
 
@@ -103,7 +104,7 @@ def test_a_stuck_postmaster_is_replaced(home: Path) -> None:
     with embedded.postgres(home, settings=QUICK) as server:
         keep(server.url, "word")
         before = server.postmaster_pid()
-        wal_writer = processes.vital_process(server._plan)
+        wal_writer = processes.vital_process(plan_of(home))
         assert wal_writer
         os.kill(before, signal.SIGSTOP)  # so that it does not start its WAL writer again
         os.kill(wal_writer, signal.SIGKILL)
@@ -113,9 +114,10 @@ def test_a_stuck_postmaster_is_replaced(home: Path) -> None:
 
 
 def test_a_server_that_runs_has_a_vital_process(home: Path) -> None:
-    with embedded.postgres(home, settings=QUICK) as server:
-        found = eventually(lambda: processes.vital_process(server._plan) or 0)
-        assert processes.title_of(found).startswith(f"postgres: {server._plan.cluster_name}: walwriter")
+    with embedded.postgres(home, settings=QUICK):
+        plan = plan_of(home)
+        found = eventually(lambda: processes.vital_process(plan) or 0)
+        assert processes.title_of(found).startswith(f"postgres: {plan.cluster_name}: walwriter")
 
 
 @pytest.mark.parametrize(("vital", "verdict"), [(None, True), (1, False)])

@@ -1,6 +1,6 @@
 """`engine_for` alone looks at a URL: a second engine is one module, and everything above it stays as it is."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import NoReturn
 
@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from leasehold import Leasehold
-from leasehold.engine import Finding, Login, SchemaStatus
-from leasehold.engines import _ENGINES, engine_for, register_engine
+from leasehold.engine import Finding, SchemaStatus
+from leasehold.engines import engine_for, register_engine
 from leasehold.errors import InvalidInput
 from leasehold.store import Abilities, Caller, Store
 
@@ -51,10 +51,9 @@ class MemoryEngine:
 
 
 @pytest.fixture
-def memory() -> Iterator[None]:
+def memory() -> None:
+    """The scheme stays registered to the end of the run: no other test has such a URL."""
     register_engine("memory", MemoryEngine)
-    yield
-    del _ENGINES["memory"]
 
 
 @pytest.mark.usefixtures("memory")

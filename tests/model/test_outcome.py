@@ -130,11 +130,9 @@ def test_a_crash_names_the_worker_that_was_not_heard_of() -> None:
     assert "host-7:4711" in error
 
 
-@pytest.mark.parametrize(("outcome", "_attempt", "_code"), COSTLY)
+@pytest.mark.parametrize("outcome", [outcome for outcome, _, _ in COSTLY], ids=repr)
 @pytest.mark.parametrize("max_attempts", [1, 2, 5])
-def test_max_attempts_is_the_number_of_executions_the_first_included(
-    outcome: Outcome, _attempt: AttemptStatus, _code: str, max_attempts: int
-) -> None:
+def test_max_attempts_counts_all_executions(outcome: Outcome, max_attempts: int) -> None:
     claim, executions = a_claim(max_attempts=max_attempts), 1
     while (verdict := judge(outcome, claim)).status is Status.QUEUED:
         claim, executions = next_claim(claim, verdict), executions + 1
@@ -142,8 +140,8 @@ def test_max_attempts_is_the_number_of_executions_the_first_included(
     assert executions == max_attempts
 
 
-@pytest.mark.parametrize(("outcome", "_attempt", "_code"), COSTLY)
-def test_error_timeout_and_crash_use_one_attempt_up(outcome: Outcome, _attempt: AttemptStatus, _code: str) -> None:
+@pytest.mark.parametrize("outcome", [outcome for outcome, _, _ in COSTLY], ids=repr)
+def test_error_timeout_and_crash_use_one_attempt_up(outcome: Outcome) -> None:
     assert judge(outcome).free_attempts == 0
 
 

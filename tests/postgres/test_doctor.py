@@ -59,7 +59,7 @@ async def test_nothing_is_written(database_url: str, observer: Raw) -> None:
 
 
 async def test_a_missing_database_can_not_be_examined(database_url: str) -> None:
-    nowhere = urlsplit(database_url)._replace(netloc="leasehold@127.0.0.1:1", query="").geturl()
+    nowhere = f"postgresql://leasehold@127.0.0.1:1{urlsplit(database_url).path}"
     with pytest.raises(Unreachable):
         await findings(nowhere)
 

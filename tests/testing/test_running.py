@@ -1,5 +1,7 @@
 """Plain calls, inline, drained with a moved clock, and with injected failures."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -18,6 +20,7 @@ from tests.testing.shop import (
 from leasehold import Fail, InvalidInput, Job, Leasehold, PayloadInvalid, Snooze, Status
 from leasehold.errors import BlockingCall, UnknownDefinition
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.store import Store
 from leasehold.testing import QueueTester
 
 acme = app.tenant("acme")
@@ -173,10 +176,18 @@ async def test_on_a_loop_a_drain_is_awaited(leasehold: QueueTester) -> None:
     assert await leasehold.adrain(advance=True) == 1
 
 
+def on_the_store(change: Callable[[Store], Awaitable[None]]) -> None:
+    async def open_and_change() -> None:
+        async with app.open():
+            await change(app.store)
+
+    asyncio.run(open_and_change())
+
+
 def test_a_drain_ends_though_something_is_held_back(leasehold: QueueTester) -> None:
     acme.enqueue(sync_folder, provider_id="p_9")
     app.tenant("globex").enqueue(sync_folder, provider_id="p_9")
-    leasehold._ask(lambda opened: opened.store.pause(Scope(ScopeKind.TENANT, "acme"), Pause("moving")))
+    on_the_store(lambda store: store.pause(Scope(ScopeKind.TENANT, "acme"), Pause("moving")))
     assert leasehold.drain(advance=True) == 1
     assert [job.status for job in leasehold.jobs()] == ["queued", "succeeded"]
 
@@ -189,7 +200,7 @@ def test_a_drain_that_would_go_on_for_ever_is_stopped(leasehold: QueueTester) ->
 
 def test_with_more_slots_jobs_run_side_by_side(leasehold: QueueTester) -> None:
     acme.enqueue_many(send_invoice.bind(number) for number in range(100))
-    leasehold._ask(lambda opened: opened.store.limit(Scope(ScopeKind.TENANT, "acme"), Limits(max_running=2)))
+    on_the_store(lambda store: store.limit(Scope(ScopeKind.TENANT, "acme"), Limits(max_running=2)))
     assert leasehold.drain(slots=10) == 100
 
 

@@ -195,17 +195,17 @@ class _Blocking(Driver):
         super().__init__(url)
         self._thread = ThreadPoolExecutor(max_workers=1)
 
-    async def _call(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    async def call(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *arguments, **named))
 
     async def open(self, *, autocommit: bool = False) -> None:
-        await self._call(self._open, autocommit)
+        await self.call(self._open, autocommit)
 
     @abstractmethod
     def _open(self, autocommit: bool) -> None: ...
 
     async def close(self) -> None:
-        await self._call(self._close)
+        await self.call(self._close)
         self._thread.shutdown()
 
     def _close(self) -> None:
@@ -215,25 +215,25 @@ class _Blocking(Driver):
         pass
 
     async def commit(self) -> None:
-        await self._call(self.passed.commit)
+        await self.call(self.passed.commit)
 
     async def rollback(self) -> None:
-        await self._call(self.passed.rollback)
+        await self.call(self.passed.rollback)
 
     async def execute(self, statement: str) -> None:
-        await self._call(self._execute, statement)
+        await self.call(self._execute, statement)
 
     @abstractmethod
     def _execute(self, statement: str) -> None: ...
 
     async def enqueue(self, handle: Tenant, *jobs: NewJob, **how: Any) -> list[Enqueued[Any]]:
-        return list(await self._call(self._enqueue, handle, jobs, how))
+        return list(await self.call(self._enqueue, handle, jobs, how))
 
     def _enqueue(self, handle: Tenant, jobs: tuple[NewJob, ...], how: dict[str, Any]) -> list[Enqueued[Any]]:
         return list(handle.within(self.passed, **how).enqueue_many(jobs))
 
     async def enqueue_until(self, handle: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
-        await self._call(handle.within(self.passed, atomic=False).enqueue_many, failing(job, fails_at), chunk=chunk)
+        await self.call(handle.within(self.passed, atomic=False).enqueue_many, failing(job, fails_at), chunk=chunk)
 
 
 class Psycopg(_Blocking):
@@ -299,7 +299,7 @@ class Django(_Blocking):
         self.passed = ConnectionHandler({"default": database})["default"]
 
     async def begin(self) -> None:
-        await self._call(self.passed.set_autocommit, False)
+        await self.call(self.passed.set_autocommit, False)
 
     def _execute(self, statement: str) -> None:
         with self.passed.cursor() as cursor:

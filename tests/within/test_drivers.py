@@ -238,7 +238,7 @@ async def test_a_transaction_on_an_autocommit_connection_is_one(database_url: st
             with driver.passed.transaction(force_rollback=True):
                 acme.within(driver.passed).enqueue_many([job])
 
-        await driver._call(within_a_block)
+        await driver.call(within_a_block)
     finally:
         await driver.close()
     assert (await acme.jobs.counts(10))[Status.QUEUED] == 1

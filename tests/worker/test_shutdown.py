@@ -2,10 +2,7 @@
 
 import os
 import signal
-from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 from tests.conftest import eventually
@@ -14,8 +11,6 @@ from tests.worker.shop import SAMPLE_HANDLERS, Process, Processes, Shop
 
 from leasehold.model.job import JobId
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.runtime import process
-from leasehold.worker import Worker
 
 GIVEN_BACK, SUCCEEDED = AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 # One stuck handler is too many for a worker with one slot, and a coroutine has a moment to end after its cancel.
@@ -124,41 +119,6 @@ async def test_a_second_signal_ends_the_grace(shop: Shop, processes: Processes) 
     await eventually(ended, what="an end without waiting for the grace")
     assert await worker.code() == 0
     assert await given_back(shop, job)
-
-
-INT, TERM = signal.SIGINT, signal.SIGTERM
-
-
-@pytest.mark.parametrize(
-    ("told", "stops"),
-    [
-        ([(TERM, 0.0), (TERM, 0.9), (TERM, 2.0)], [1, 1, 2]),
-        ([(INT, 0.0), (TERM, 0.05), (INT, 0.3), (TERM, 0.35)], [1, 1, 2, 2]),
-        ([(INT, 0.0), (INT, 0.05), (INT, 0.3)], [1, 1, 2]),
-        ([(TERM, 0.0), (INT, 0.5), (INT, 0.8)], [1, 1, 2]),
-        ([(INT, 0.0), (TERM, 3.0), (INT, 10.0), (TERM, 13.0)], [1, 1, 2, 2]),
-        ([(INT, 0.0), (TERM, 60.0)], [1, 2]),
-    ],
-    ids=[
-        "a group and its parent",
-        "two Ctrl-C in a second",
-        "a Ctrl-C that is passed on",
-        "a stop and two Ctrl-C",
-        "two Ctrl-C that a slow parent passes on",
-        "one after the other",
-    ],
-)
-def test_of_signals_that_come_together_only_ctrl_c_counts_twice(
-    monkeypatch: pytest.MonkeyPatch, told: list[tuple[signal.Signals, float]], stops: list[int]
-) -> None:
-    worker, moments = Mock(spec=Worker, grace=timedelta()), iter([100.0 + moment for _, moment in told])
-    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: next(moments)))
-    monkeypatch.setattr(process._Stop, "_call_on_loop", lambda _, call: call())
-    stop, counted = process._Stop(worker), list[int]()
-    for number, _ in told:
-        stop.request_stop(number)
-        counted.append(worker.stop.call_count)
-    assert counted == stops
 
 
 # Handlers that can't be stopped

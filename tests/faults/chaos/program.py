@@ -11,12 +11,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from tests.faults.chaos.history import Event, History
+from tests.postgres_parts import ReplacedStatements
 
 from leasehold import faults
 from leasehold.engines.postgres.database import Database
@@ -166,12 +167,11 @@ def make_worker(setup: Setup) -> Worker:
 
     async def open_witnessed() -> Store:
         (await schema_status(setup.url, SCHEMA)).require_usable()
-        database = Database(setup.url, SCHEMA)
+        database = ReplacedStatements(setup.url, SCHEMA)
         if setup.mutant:
-            finish = database.statement("fleet/finish")
-            assert FENCE in finish.text
-            without = replace(finish, text=finish.text.replace(FENCE, ""))
-            database._statements = {**database._statements, "fleet/finish": without}
+            finish = database.statement("fleet/finish").text
+            assert FENCE in finish
+            database.texts["fleet/finish"] = finish.replace(FENCE, "")
         return WitnessedStore(database, history, registrations)
 
     return Worker(open_witnessed, handlers_for(history), setup.settings)
