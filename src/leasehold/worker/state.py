@@ -13,7 +13,8 @@ class WorkerState:
     """A snapshot of a worker. Without a registration `worker` is None, and there are no claims.
 
     `at_rest`: nothing is claimed, and all claim loops wait for a wake or a timer. `fallback` is how often the worker
-    looks for work without a wake. `heard_at` is the monotonic time of the last notification.
+    looks for work without a wake. `heard_at` is the monotonic time of the last notification. `stuck` is the number of
+    handlers that still run although their attempts are over.
     """
 
     worker: WorkerId | None = None
@@ -23,3 +24,4 @@ class WorkerState:
     fallback: timedelta | None = None
     heard_at: float = float("-inf")
     deputy_is_set: bool = False
+    stuck: int = 0

@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
 
@@ -41,6 +42,7 @@ class Worker:
     it joins again and stops the jobs that ran under the old one, since other workers may have them now. A handler
     that can't be stopped is left behind, with a warning in the log; if more than slots + 100 are, the worker drains
     and `run` raises TooManyStuck. `observe` is called with each event (leasehold.telemetry), on the loop of `run`.
+    `session` has the stages of the current registration; it is None while there is none.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class Worker:
         self._failure: TooManyStuck | None = None
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
-        self._session: WorkerSession | None = None
+        self.session: WorkerSession | None = None
         self.joined = asyncio.Event()
 
     def stop(self) -> None:
@@ -80,12 +82,13 @@ class Worker:
 
     def wake(self) -> None:
         """Looks for work now, as after a wake. Not needed for correctness."""
-        if self._session is not None:
-            self._session.chain.wake()
+        if self.session is not None:
+            self.session.chain.wake()
 
     def state(self) -> WorkerState:
         """Returns a snapshot of what the worker is doing, for tests and for people."""
-        return WorkerState() if self._session is None else self._session.state()
+        state = WorkerState() if self.session is None else self.session.state()
+        return replace(state, stuck=len(self._stuck))
 
     @property
     def grace(self) -> timedelta:
@@ -94,7 +97,7 @@ class Worker:
     @property
     def running(self) -> int:
         """How many jobs it has claimed and not finished."""
-        return 0 if self._session is None else self._session.ledger.count
+        return 0 if self.session is None else self.session.ledger.count
 
     async def run(self) -> None:
         policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
@@ -146,11 +149,11 @@ class Worker:
                 self._stuck,
                 self._outage,
             )
-            self._session = session
+            self.session = session
             self.joined.set()
             await session.serve(self._stopping, self._at_once)
         finally:
-            self._session = None
+            self.session = None
             try:
                 await asyncio.wait_for(store.close(), 5)
             except (LeaseholdError, TimeoutError) as error:
