@@ -221,8 +221,8 @@ class Shop:
 
 def session_of(worker: Worker) -> WorkerSession:
     """Returns the session of a worker that has joined, for tests that interfere with one of its stages."""
-    assert worker._session is not None
-    return worker._session
+    assert worker.session is not None
+    return worker.session
 
 
 def heartbeats() -> int:

@@ -1,9 +1,9 @@
 """Claims without an attempt: the worker holds them, whatever happens next."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.conftest import PATIENCE, eventually
@@ -96,13 +96,16 @@ async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, sign
     async with shop.working(only(endless), grace=HOUR) as worker:
         first, session = await claimed(shop, worker)
         second = await late.claim()
+        acquire, ends_claiming = session.ledger.claiming.acquire, asyncio.Event()
+
+        def noted() -> Awaitable[Literal[True]]:
+            ends_claiming.set()
+            return acquire()
+
+        session.ledger.claiming.acquire = noted  # type: ignore[method-assign, assignment]
         for _ in range(signals):
             worker.stop()
-
-        async def claims_no_more() -> bool:
-            return bool(session.ledger.claiming._waiters)
-
-        await eventually(claims_no_more, what="the end of the claiming")
+        await asyncio.wait_for(ends_claiming.wait(), PATIENCE.total_seconds())
         late.answer.set()
         assert (await shop.waits_again(second)).free_attempts == 1
         if signals == 1:
@@ -201,12 +204,12 @@ async def test_one_that_can_not_be_started_is_given_back_and_tried_again(
 
     def fail_once(starter: AttemptStarter) -> None:
         if failures:
-            starter._ledger.held.popleft()
+            session_of(worker).ledger.held.popleft()
             raise failures.pop()
         start_next(starter)
 
     monkeypatch.setattr(AttemptStarter, "start_next", fail_once)
-    async with shop.working(only(report)):
+    async with shop.working(only(report)) as worker:
         job = await shop.enqueue()
         await shop.ended(job)
     assert await shop.history(job) == [GIVEN_BACK, SUCCEEDED]
@@ -215,10 +218,13 @@ async def test_one_that_can_not_be_started_is_given_back_and_tried_again(
 async def test_the_heartbeat_after_a_rest_knows_the_first_job(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or it would take the lease of an idle worker, thrice as long, and so would be missed thrice as late."""
     known: list[list[str]] = []
-    monkeypatch.setattr(
-        Heartbeat, "hurry_after_a_rest", lambda beat: known.append([claim.job for claim in beat._hooks.held()])
-    )
-    async with shop.working(only(report)):
+
+    def noted(_: Heartbeat) -> None:
+        claims = worker.state().claims
+        known.append([claim.job for claim, state in claims.items() if state is not ClaimState.HELD])
+
+    monkeypatch.setattr(Heartbeat, "hurry_after_a_rest", noted)
+    async with shop.working(only(report)) as worker:
         job = await shop.enqueue()
         await shop.ended(job)
     assert known == [[job]]

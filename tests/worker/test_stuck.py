@@ -18,7 +18,7 @@ from leasehold.model.status import AttemptStatus, Status
 from leasehold.telemetry import Event
 from leasehold.worker import Handlers, Job, Worker, attempt, worker
 from leasehold.worker.attempt import Attempt
-from leasehold.worker.stuck import TooManyStuck
+from leasehold.worker.stuck import StuckHandlers, TooManyStuck
 
 Payload = dict[str, Any]
 QUICKLY = timedelta(milliseconds=100)
@@ -117,11 +117,11 @@ async def test_the_late_result_of_an_abandoned_coroutine_is_ignored(shop: Shop, 
     async with shop.working(handlers) as worker:
         job = await shop.enqueue()
         await shop.ended(job)
-        assert len(worker._stuck) == 1
+        assert worker.state().stuck == 1
         await stuck.end()
 
         async def counted_no_more() -> bool:
-            return not worker._stuck
+            return not worker.state().stuck
 
         await eventually(counted_no_more, what="the end of the stuck handler")
     record = await shop.job(job)
@@ -194,21 +194,16 @@ async def test_a_worker_ends_when_too_many_handlers_are_stuck(
 
 
 async def test_what_still_runs_when_too_many_are_stuck_may_end(
-    shop: Shop, stuck: Stuck, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, stuck: Stuck, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Claiming ends at once, but a good handler has the grace."""
     monkeypatch.setattr(worker, "MOST_STUCK", -2)
-    too_many = asyncio.Event()
-    give_up = Worker._give_up
 
-    def noted(self: Worker) -> None:
-        give_up(self)
-        too_many.set()
-
-    monkeypatch.setattr(Worker, "_give_up", noted)
+    async def has_given_up() -> bool:
+        return "claims nothing more" in caplog.text
 
     async def good(job: Job, payload: Payload) -> None:
-        await too_many.wait()
+        await eventually(has_given_up, what="the worker that gives up")
 
     handlers = only(stuck.swallow, "stuck", timeout=QUICKLY, max_attempts=1)
     handlers.add(Definition("good"))(good)
@@ -242,7 +237,7 @@ async def test_a_job_that_waits_for_a_thread_does_not_time_out(
     def good(job: Job, payload: Payload) -> None: ...
 
     handlers = both(stuck.block, good, timeout=QUICKLY, max_attempts=1)
-    monkeypatch.setattr(Worker, "_give_up", lambda _: None)
+    monkeypatch.setattr(worker, "StuckHandlers", lambda *_: StuckHandlers())  # of which there may be any number
     async with shop.working(handlers, slots=1):
         assert (await shop.ended(await shop.enqueue("stuck"))).status is Status.DEAD_LETTER
         job = await shop.enqueue("good")

@@ -11,11 +11,13 @@ from typing import Annotated, Any, TypeVar
 import pytest
 from pydantic import Field, TypeAdapter
 from tests.conftest import eventually
+from tests.model.claims import a_claim
 from tests.worker.shop import ACME, SHORT, Shop, Verb, only, raising
 
 from leasehold.errors import CannotListen, Unreachable
 from leasehold.model.backoff import Steps
 from leasehold.model.job import LineKind
+from leasehold.model.outcome import Succeeded, decide
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Subscription, WorkerFacts
 from leasehold.telemetry import (
@@ -32,7 +34,7 @@ from leasehold.telemetry import (
     WorkerListening,
     WorkerRegistrationLost,
 )
-from leasehold.worker import Fail, Job, Snooze
+from leasehold.worker import Fail, Job, Snooze, events
 from leasehold.worker.events import EventReporter
 
 Payload = dict[str, Any]
@@ -329,23 +331,23 @@ async def test_an_observer_that_raises_does_no_harm_and_is_logged_once(
 
 
 async def test_without_an_observer_no_event_is_made(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(self: EventReporter, event: Event) -> None:
-        raise AssertionError(event)
-
-    monkeypatch.setattr(EventReporter, "_tell", never)
-    async with shop.working(only(done)) as worker:
+    made: list[object] = []
+    for kind in (DefinitionChanged, WorkerJoined, WorkerLeft, JobStarted, JobSaid, JobEnded):
+        monkeypatch.setattr(events, kind.__name__, lambda **fields: made.append(fields))
+    async with shop.working(only(done)):
         assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
-        assert worker._events._began == {}
+    assert made == []
 
 
-async def test_nothing_is_remembered_of_what_is_over(shop: Shop, heard: Heard) -> None:
-    async with shop.working(only(done), observe=heard) as worker:
-        await shop.all_ended(await shop.enqueue_many(20))
-
-        async def forgotten() -> bool:
-            return worker._events._began == {}
-
-        await eventually(forgotten, what="the end of its memory")
+def test_the_start_of_an_attempt_is_forgotten_with_its_end() -> None:
+    heard: list[Event] = []
+    reporter, claims = EventReporter(heard.append), [a_claim(attempt=1), a_claim(attempt=2)]
+    for claim in claims:
+        reporter.started(claim)
+    reporter.ended(claims[0], Succeeded(), decide(Succeeded(), claims[0], jitter=0))
+    for _ in range(2):
+        reporter.forgotten(claims)
+    assert [event.event for event in heard] == ["job.started", "job.started", "job.ended", "job.discarded"]
 
 
 # JSON
