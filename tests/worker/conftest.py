@@ -1,13 +1,17 @@
 """Fixtures for tests with workers, in this process or in processes of their own."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
-from tests.worker.shop import Processes, Raw, Shop, heartbeats
+from sqlalchemy import Engine, create_engine
+from tests.worker.far_worker import TASK, Seen
+from tests.worker.proxy import Proxy
+from tests.worker.shop import ACME, Processes, Raw, Shop, heartbeats
 
-from leasehold.store import Store
+from leasehold.store import Store, TenantJobs
 
 
 @pytest.fixture
@@ -30,3 +34,41 @@ async def processes(database_url: str, tmp_path: Path) -> AsyncIterator[Processe
     started = Processes(database_url, tmp_path)
     yield started
     await started.clear_up()
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+async def proxy(database_url: str) -> AsyncIterator[Proxy]:
+    async with Proxy(database_url).open() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def door(store: Store) -> TenantJobs:
+    await store.sync_definitions([TASK])
+    return store.tenant(ACME)
+
+
+@pytest.fixture
+async def ask(database_url: str) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+    """One value, asked of the database itself, past the proxy."""
+    connection = await asyncpg.connect(database_url)
+    yield connection.fetchval
+    await connection.close()
+
+
+@pytest.fixture
+async def effects_table(observer: Raw) -> None:
+    """The table that handlers write their effects into."""
+    await observer.execute("create table public.effects (job text not null, attempt text not null)")
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    engine = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://", 1))
+    yield engine
+    engine.dispose()

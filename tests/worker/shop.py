@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import asyncpg
 import pytest
@@ -27,6 +27,7 @@ from tests.conftest import PATIENCE, eventually
 from tests.postgres_parts import open_parts
 
 from leasehold.engines.postgres.database import Database
+from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, JobRecord, LogLine, NewJob, TenantId, tenant_id
 from leasehold.model.status import AttemptStatus, Status
@@ -50,8 +51,22 @@ SHORT = Leases(busy=timedelta(seconds=1.5), idle=timedelta(seconds=3))
 # No timer helps: what is not woken hangs, and the test fails.
 SETTINGS = WorkerSettings(fallback=HOUR, grace=timedelta(seconds=20))
 
+Payload = dict[str, Any]
+AT_ONCE = Steps(0)
+QUICKLY = timedelta(milliseconds=100)
+
 Verb = Callable[..., Any]
 StepIn = Callable[[Verb], Verb]
+
+
+async def for_ever() -> NoReturn:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def wait_for(event: threading.Event) -> None:
+    """Blocks a handler in a thread until the test sets the event."""
+    assert event.wait(3 * PATIENCE.total_seconds()), "the test never let its handler go on"
 
 
 def only(call: Call, key: str = "report", **fields: Any) -> Handlers:

@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 from tests.conftest import eventually
+from tests.worker.far_worker import Seen, at_work, ended, enqueue
+from tests.worker.proxy import Proxy
 from tests.worker.shop import Shop, only
 
 from leasehold.model.backoff import Steps
@@ -14,6 +16,7 @@ from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, JobId, LogLine
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
+from leasehold.store import TenantJobs
 from leasehold.worker import Job, RetryLater, Snooze
 from leasehold.worker.upkeep import reclaim_orphans
 
@@ -180,3 +183,17 @@ async def test_a_worker_starts_beside_a_definition_that_it_cannot_read(shop: Sho
     job = await shop.enqueue()
     async with shop.working(only(handler)):
         assert (await shop.ended(job)).status is Status.SUCCEEDED
+
+
+async def test_a_finish_whose_reply_was_lost_is_known_to_be_ours(
+    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with at_work(proxy.url, seen):
+        proxy.swallow(b"by attempt 1")
+        (record,) = await ended(door, [await enqueue(door)])
+        # A job after it goes through the same finisher, which has settled the first by then.
+        await ended(door, [await enqueue(door)])
+    assert proxy.swallowed == 1
+    assert (record.status, record.attempt, record.result) == (Status.SUCCEEDED, 1, "by attempt 1")
+    assert len(seen.started) == 2
+    assert "LH-4001" not in caplog.text

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from time import monotonic
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.worker.proxy import Proxy
-from tests.worker.shop import HOUR, Doors, Shop, Verb, only, session_of
+from tests.worker.shop import HOUR, SHORT, Doors, Shop, Verb, only, session_of
 
+from leasehold.model.backoff import Steps
 from leasehold.model.job import Claim, JobId, WorkerId
-from leasehold.model.status import Status
+from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Claimed, Registration, Renewal, Subscription
 from leasehold.worker import Job
 from leasehold.worker.heartbeat import Heartbeat, HeartbeatHooks, Leases
@@ -312,3 +314,25 @@ async def test_one_that_can_not_begin_says_so_and_stops_nobody(monkeypatch: pyte
         await asyncio.to_thread(heart.start)
         await asyncio.to_thread(heart.stop)
     assert said == ["too many open files"]
+
+
+Payload = dict[str, Any]
+CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
+
+
+async def test_a_handler_that_blocks_the_loop_keeps_its_lease(shop: Shop) -> None:
+    """The heartbeat has a thread of its own. The other worker would evict it, by its own heartbeat."""
+    ran = 0
+
+    async def report(job: Job, payload: Payload) -> int:
+        nonlocal ran
+        ran += 1
+        time.sleep(3 * SHORT.busy.total_seconds())  # noqa: ASYNC251 - this is what it is about
+        return job.attempt
+
+    handlers = only(report, backoff=Steps(0))
+    async with shop.working(handlers, leases=SHORT), shop.working(handlers, leases=SHORT):
+        job = await shop.enqueue()
+        assert (await shop.ended(job)).result == 1
+    assert ran == 1
+    assert await shop.history(job) == [SUCCEEDED]

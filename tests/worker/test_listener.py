@@ -1,14 +1,17 @@
-"""Where LISTEN succeeds and nothing ever arrives, as behind a pooler in transaction mode."""
+"""The listener: a connection that is lost, or through which nothing arrives, and the fallback meanwhile."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.conftest import eventually
 from tests.lossy_proxies import through_a_pooler, without_notifications
+from tests.worker.far_worker import Seen, asleep, at_work, began, ended, enqueue
+from tests.worker.proxy import Proxy
 from tests.worker.shop import ACME, Doors, Shop, only
 
 from leasehold.engines import engine_for
@@ -16,7 +19,7 @@ from leasehold.errors import CannotListen
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
 from leasehold.model.status import Status
-from leasehold.store import Store, Subscription, Wake, WorkerFacts
+from leasehold.store import Store, Subscription, TenantJobs, Wake, WorkerFacts
 from leasehold.worker import Job, Worker
 
 
@@ -115,3 +118,101 @@ async def test_a_worker_that_could_not_listen_tries_again(
 
 async def _listens(worker: Worker) -> bool:
     return worker.state().listens
+
+
+END_LISTENERS = """
+    select count(pg_terminate_backend(l.pid, 5000)) from pg_locks l join leasehold.workers w on true
+    where l.locktype = 'advisory' and l.granted
+      and (l.classid::bigint << 32 | l.objid::bigint) = leasehold.listener_key(w.id)
+"""
+
+
+async def test_jobs_enqueued_without_a_listener_are_found_later(
+    door: TenantJobs, database_url: str, seen: Seen, ask: Callable[..., Awaitable[Any]]
+) -> None:
+    async with at_work(database_url, seen):
+        for _ in range(5):
+            await asleep(ask)
+            assert await ask(END_LISTENERS) == 1
+            await ended(door, [await enqueue(door)])
+
+
+async def test_the_loss_of_a_listener_is_logged(
+    door: TenantJobs,
+    database_url: str,
+    seen: Seen,
+    ask: Callable[..., Awaitable[Any]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def said() -> list[str]:
+        return [text for entry in caplog.records if "the listener of" in (text := entry.getMessage())]
+
+    async def is_back() -> bool:
+        return len(said()) == 2
+
+    with caplog.at_level(logging.INFO, "leasehold.worker"):
+        async with at_work(database_url, seen):
+            await asleep(ask)
+            assert said() == []
+            await ask(END_LISTENERS)
+            await eventually(is_back, what="a listener that has a connection again")
+    assert ["lost its connection" in said()[0], "has a connection again" in said()[1]] == [True, True]
+
+
+async def test_jobs_enqueued_without_a_network_are_found_later(
+    door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
+) -> None:
+    async with at_work(proxy.url, seen) as worker:
+        await asleep(ask)
+        proxy.refuse()
+        job = await enqueue(door)
+        await asyncio.sleep(0.5)
+        assert seen.started == []
+        proxy.heal()
+        (record,) = await ended(door, [job])
+        assert worker.joined.is_set()
+    assert (record.status, record.attempt) == (Status.SUCCEEDED, 1)
+
+
+async def test_without_wakes_the_fallback_finds_what_there_is(
+    door: TenantJobs, database_url: str, seen: Seen
+) -> None:
+    async with at_work(database_url, seen, notify=False, fallback=timedelta(milliseconds=200)) as worker:
+        await worker.joined.wait()
+        for _ in range(3):
+            await ended(door, [await enqueue(door)])
+
+
+async def test_the_fallback_finds_what_no_wake_was_sent_for(
+    door: TenantJobs, database_url: str, seen: Seen, ask: Callable[..., Awaitable[Any]]
+) -> None:
+    await ask(
+        """
+        create or replace function leasehold.wake(definitions text[], tenants text[], dues timestamptz[])
+        returns integer language sql as 'select 0'
+        """
+    )
+    async with at_work(database_url, seen, fallback=timedelta(milliseconds=200)):
+        await asleep(ask)
+        await ended(door, [await enqueue(door)])
+
+
+async def test_jobs_that_come_due_start_in_time_and_in_order(door: TenantJobs, database_url: str, seen: Seen) -> None:
+    """So far apart that on a busy machine, too, each is claimed before the next is due."""
+    async with at_work(database_url, seen, grace=timedelta()) as worker:
+        await worker.joined.wait()
+        runs_on = await enqueue(door, seconds=60)
+        await began(seen, runs_on)
+        due = [await enqueue(door, delay=timedelta(seconds=seconds)) for seconds in (7, 1, 4)]
+        others = []
+        for _ in range(10):
+            others.append(await enqueue(door, seconds=0.3))
+            await asyncio.sleep(0.1)
+        records = await ended(door, due)
+        await ended(door, others)
+        assert runs_on not in seen.ended
+    for record in records:
+        assert record.started_at is not None
+        late = record.started_at - record.scheduled_for
+        assert timedelta() <= late < timedelta(seconds=3), f"{late} after its time"
+    assert [job for job in seen.started if job in due] == [due[1], due[2], due[0]]

@@ -1,15 +1,20 @@
-"""Which errors are an outage of the database, and which are the matter of one statement."""
+"""Outages: which errors are one, how a worker tells of it, and how it comes back."""
 
 import asyncio
 import logging
+from datetime import timedelta
 from time import monotonic
 
 import pytest
 from tests.conftest import PATIENCE, eventually
+from tests.worker.far_worker import Seen, at_work, began, ended, enqueue
+from tests.worker.proxy import Proxy
 from tests.worker.shop import SETTINGS, Shop, only
 
 from leasehold.engines.postgres import locks
 from leasehold.errors import Unreachable
+from leasehold.model.status import Status
+from leasehold.store import TenantJobs
 from leasehold.worker import Job, Worker
 from leasehold.worker.outage import Outage
 
@@ -74,3 +79,84 @@ async def test_a_worker_that_waits_for_a_lock_names_its_holder(
     (said,) = [message for message in caplog.messages if "LH-3005" in message]
     assert said.startswith("the database is there, but a lock is held, the worker waits for it: LH-3005")
     assert f"pid {shop.observer.get_server_pid()} (test, " in said
+
+
+async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
+    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = await enqueue(door)
+    proxy.refuse()
+    with caplog.at_level(logging.INFO, "leasehold.worker"):
+        async with at_work(proxy.url, seen):
+            await asyncio.sleep(3)
+            tries = proxy.accepted
+            said = [record for record in caplog.records if record.levelno >= logging.WARNING]
+            proxy.heal()
+            (record,) = await ended(door, [job])
+    assert record.status is Status.SUCCEEDED
+    assert 2 <= tries <= 12, f"{tries} connections tried in 3 s"
+    assert len(said) == 1, [record.getMessage() for record in said]
+    assert "the database is away" in said[0].getMessage()
+
+
+async def test_each_outage_is_told_and_begins_with_short_pauses(
+    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also the second one, after a session that ended by a lost registration."""
+    proxy.refuse()
+    with caplog.at_level(logging.WARNING, "leasehold.worker"):
+        async with at_work(proxy.url, seen, lease=timedelta(seconds=1)) as worker:
+            await asyncio.sleep(0.5)
+            proxy.heal()
+            await worker.joined.wait()
+            await ended(door, [await enqueue(door)])
+            proxy.refuse()
+
+            async def told_twice() -> bool:
+                return caplog.text.count("the database is away") == 2
+
+            await eventually(told_twice, timedelta(seconds=10), "a second message")
+            proxy.heal()
+            await ended(door, [await enqueue(door)])
+
+
+async def test_a_lost_database_is_told_once_and_so_is_its_return(
+    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Claims, finishes, listener and heartbeats each try again, and each of their tries was a line."""
+    with caplog.at_level(logging.INFO, "leasehold.worker"):
+        async with at_work(proxy.url, seen):
+            job = await enqueue(door, seconds=0.5)
+            await began(seen, job)
+            proxy.refuse()
+            before = proxy.accepted
+
+            async def many_tries() -> bool:
+                return proxy.accepted - before >= 10
+
+            await eventually(many_tries, what="ten tries to reach the database")
+            proxy.heal()
+            await ended(door, [job])
+
+            async def is_back() -> bool:
+                return "the database is back" in caplog.text
+
+            await eventually(is_back, what="word of its return")
+    away, back = (message for message in caplog.messages if "database" in message)
+    assert away.startswith("the database is away, the worker waits for it: LH-3001")
+    assert back.startswith("the database is back after ")
+
+
+async def test_reconnecting_is_not_a_storm(door: TenantJobs, proxy: Proxy, seen: Seen) -> None:
+    """Claims, finishes, listener, voice and heartbeats all try again: together fewer than 20 times a second."""
+    async with at_work(proxy.url, seen):
+        job = await enqueue(door, seconds=0.5)
+        await began(seen, job)
+        proxy.refuse()
+        before = proxy.accepted
+        await asyncio.sleep(3)
+        tries = proxy.accepted - before
+        proxy.heal()
+        (record,) = await ended(door, [job])
+    assert (record.status, record.attempt) == (Status.SUCCEEDED, 1)
+    assert 5 <= tries <= 60, f"{tries} connections tried in 3 s"

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -48,12 +48,6 @@ async def handlers(shop: Shop) -> Handlers:
 async def still(shop: Shop, handlers: Handlers) -> Registration:
     """A worker that stands still: it listens and sleeps, and does nothing when it is woken."""
     return await shop.store.join(Subscription(("report",)), WorkerFacts("still", 1), HOUR)
-
-
-@pytest.fixture
-async def proxy(database_url: str) -> AsyncIterator[Proxy]:
-    async with Proxy(database_url).open() as opened:
-        yield opened
 
 
 # A worker that stopped while asleep
