@@ -6,6 +6,8 @@ template database with the schema, and a clone of it for each test that asks:
     database_url   the URL of a fresh database that has the schema; dropped afterwards
     store          an open store on it; closed afterwards
     clock          `await clock.move(timedelta)` moves that database's clock, which is the engine's only one
+    observer       a connection that only looks
+    proxy          a way to the database that a test can cut
 
 A test that leaves a connection behind fails. Tests never sleep: they move the clock, wait for an event, or ask
 `await eventually(condition)`, which is imported: `from tests.conftest import eventually`.
@@ -16,8 +18,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
+import asyncpg
 import pytest
+from tests.proxy import Proxy
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.test_databases import CLOSING, DatabaseClock, TemplateDatabases
@@ -28,6 +33,10 @@ from leasehold.testing.server import databases
 OURS = [] if entry_points(group="pytest11", name="leasehold") else ["leasehold.testing.plugin"]
 pytest_plugins = ["pytester", *OURS]
 
+if TYPE_CHECKING:
+    Raw = asyncpg.Connection[asyncpg.Record]
+else:
+    Raw = asyncpg.Connection
 PATIENCE = timedelta(seconds=30)
 Clock = DatabaseClock
 
@@ -82,3 +91,18 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 def clock(database_url: str) -> Clock:
     """`await clock.move(timedelta(hours=1))` moves the clock of this test's database, and so of its store."""
     return Clock(database_url)
+
+
+@pytest.fixture
+async def observer(database_url: str) -> AsyncIterator[Raw]:
+    """A connection that only looks."""
+    connection: Raw = await asyncpg.connect(database_url, server_settings={"application_name": "test"})
+    yield connection
+    await connection.close(timeout=5)
+
+
+@pytest.fixture
+async def proxy(database_url: str) -> AsyncIterator[Proxy]:
+    """A way to this test's database that the test can cut, delay or heal."""
+    async with Proxy(database_url).open() as opened:
+        yield opened

@@ -13,13 +13,17 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
+from tests.store.bench import EngineUnderTest
 
+from leasehold.engines import engine_for
 from leasehold.engines.postgres import migrate
 from leasehold.engines.postgres.database import STATEMENT_TIMEOUT, Database
 from leasehold.engines.postgres.link import ONE_PLAN, Link
 from leasehold.engines.postgres.links import Links
 from leasehold.engines.postgres.statements import Statement
 from leasehold.engines.postgres.store import PostgresStore
+from leasehold.engines.postgres.test_databases import DatabaseClock
+from leasehold.store import Store
 
 
 async def _go_on(_statement: str) -> None: ...
@@ -77,3 +81,12 @@ async def open_parts(url: str, statement_timeout: timedelta | None = None) -> St
         await database.close()
         raise
     return StoreInParts(database)
+
+
+def engine_on(store: Store, url: str, clock: DatabaseClock) -> EngineUnderTest:
+    """A store on Postgres, and further ones on the same URL."""
+
+    async def open_again() -> Store:
+        return await engine_for(url).open()
+
+    return EngineUnderTest(store, open_again, clock.move)

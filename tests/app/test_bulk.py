@@ -177,7 +177,7 @@ def test_a_chunk_has_at_least_one_job(app: Leasehold, chunk: Any) -> None:
         app.tenant("acme").enqueue_many([], chunk=chunk)
 
 
-def test_a_database_made_anew_gets_its_definitions_again(
+def test_a_recreated_database_gets_its_definitions_again(
     app: Leasehold, bound: Callable[[int], NewJob], database_url: str
 ) -> None:
     app.tenant("acme").enqueue_many([bound(1)])

@@ -89,7 +89,7 @@ async def test_a_blocking_call_on_a_loop_is_refused_with_its_twin(app: Leasehold
     assert await rows(database_url) == 0
 
 
-def test_an_app_with_one_tenant_needs_no_door(database_url: str) -> None:
+def test_an_app_with_one_tenant_needs_no_handle(database_url: str) -> None:
     app = Leasehold(database_url, tenant="default")
     placed = app.enqueue(app.job(count_size), "p_9")
     assert placed.tenant == "default"
@@ -101,7 +101,7 @@ def test_an_app_without_a_tenant_says_what_to_write(app: Leasehold) -> None:
         app.enqueue(app.job(count_size), "p_9")
 
 
-def test_options_stay_with_the_door_they_were_said_on(app: Leasehold) -> None:
+def test_options_stay_with_the_handle_they_were_set_on(app: Leasehold) -> None:
     sized = app.job(count_size)
     acme = app.tenant("acme")
     later = acme.options(delay="5m", priority=10, correlation_id="order-7").options(max_attempts=2)
@@ -171,18 +171,18 @@ def test_by_key_another_process_s_definition_is_enqueued_and_checked(app: Leaseh
     other.close()
 
 
-def test_a_database_made_anew_gets_its_definitions_again(app: Leasehold, database_url: str) -> None:
+def test_a_recreated_database_gets_its_definitions_again(app: Leasehold, database_url: str) -> None:
     sized = app.job(count_size)
     app.tenant("acme").enqueue(sized, "p_9")
 
-    async def make_anew() -> None:
+    async def recreate() -> None:
         connection = await asyncpg.connect(database_url)
         try:
             await connection.execute("truncate leasehold.definitions, leasehold.definition_versions, leasehold.jobs")
         finally:
             await connection.close()
 
-    asyncio.run(make_anew())
+    asyncio.run(recreate())
     assert app.tenant("acme").enqueue(sized, "p_9").created
 
 
@@ -416,7 +416,7 @@ def test_by_key_the_payload_gets_the_handlers_defaults(app: Leasehold) -> None:
     assert app.tenant("acme").get(placed.id).payload == {"provider_id": "p", "path": "/", "extra": None}
 
 
-def test_configured_anew_the_next_call_goes_elsewhere(app: Leasehold, database_url: str) -> None:
+def test_after_another_configure_the_next_call_goes_elsewhere(app: Leasehold, database_url: str) -> None:
     sized = app.job(count_size)
     app.tenant("acme").enqueue(sized, "p")
     app.configure(schema="absent")

@@ -293,7 +293,7 @@ async def test_a_tick_of_other_than_a_number_of_jobs_is_refused(app: Leasehold, 
         await app.atick(max_jobs=count)
 
 
-async def test_whoever_dies_in_a_tick_leaves_nothing_but_a_lease(
+async def test_a_process_that_dies_in_a_tick_leaves_only_a_lease(
     app: Leasehold, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A platform froze it, heartbeat and all: nothing is given back, and after the lease the next tick takes over."""

@@ -1,5 +1,5 @@
 """Costs are counted on the worker tests' shop."""
 
-from tests.worker.conftest import observer, shop
+from tests.worker.conftest import shop
 
-__all__ = ["observer", "shop"]
+__all__ = ["shop"]

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from tests.conftest import DatabaseServer, eventually
-from tests.worker.shop import SHORT, Raw, Shop, only
+from tests.conftest import DatabaseServer, Raw, eventually
+from tests.worker.shop import SHORT, Shop, only
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.store import PostgresStore
@@ -170,7 +170,7 @@ async def test_a_drain_of_hundreds_of_jobs_costs_few_statements(
 ) -> None:
     await enqueue_for_each_tenant(shop.store, DRAINED // len(TENANTS))
     await commits.since_last(staying=OWN_SESSIONS)
-    async with shop.working(handlers, doors=meter, slots=200) as worker:
+    async with shop.working(handlers, stores=meter, slots=200) as worker:
         await shop.at_rest(worker)
     assert not await shop.observer.fetchval("select count(*) from leasehold.jobs")
     assert meter.statements.total() <= 0.03 * DRAINED
@@ -181,7 +181,7 @@ async def test_a_single_job_costs_an_idle_worker_at_most_seven_statements(
     shop: Shop, meter: Meter, handlers: Handlers
 ) -> None:
     costs = []
-    async with shop.working(handlers, doors=meter) as worker:
+    async with shop.working(handlers, stores=meter) as worker:
         await shop.at_rest(worker)
         for _ in range(10):
             meter.statements.clear()
@@ -195,7 +195,7 @@ async def test_a_single_job_costs_an_idle_worker_at_most_seven_statements(
 async def test_an_idle_worker_sends_its_heartbeat_and_nothing_else(
     shop: Shop, meter: Meter, handlers: Handlers
 ) -> None:
-    async with shop.working(handlers, doors=meter, leases=SHORT) as worker:
+    async with shop.working(handlers, stores=meter, leases=SHORT) as worker:
         await shop.at_rest(worker)
         meter.statements.clear()
 

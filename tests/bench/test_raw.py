@@ -7,8 +7,7 @@ import asyncpg
 from bench.systems.leasehold import PARTS
 from bench.systems.raw import Loop, RawProducer
 from bench.tape import Tape
-from tests.conftest import eventually
-from tests.worker.shop import Raw
+from tests.conftest import Raw, eventually
 
 from leasehold.engines.postgres.database import ONE_PLAN
 

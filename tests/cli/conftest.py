@@ -3,9 +3,9 @@
 import pytest
 from tests.cli.terminal import CommandLine
 from tests.conftest import Clock
-from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
+from tests.postgres_parts import engine_on
+from tests.store.bench import EMAIL, REPORT, Bench
 
-from leasehold.engines import engine_for
 from leasehold.model.definition import Definition
 from leasehold.store import Store
 
@@ -30,8 +30,4 @@ def leasehold(database_url: str) -> CommandLine:
 async def bench(store: Store, database_url: str, clock: Clock) -> Bench:
     """The tenant acme, workers for it, and the definitions report, email and order."""
     await store.sync_definitions([REPORT, EMAIL, ORDER])
-
-    async def open_again() -> Store:
-        return await engine_for(database_url).open()
-
-    return Bench(EngineUnderTest(store, open_again, clock.move))
+    return Bench(engine_on(store, database_url, clock))

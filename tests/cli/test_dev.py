@@ -19,7 +19,8 @@ import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.embedded.processes import no_process_of
 from tests.store.bench import LEASE
-from tests.worker.shop import ACME, Process
+from tests.tenant_kit import ACME
+from tests.worker.shop import Process
 
 from leasehold.cli.dev import Options, Supervisor
 from leasehold.cli.dev_workers import DevWorkers
@@ -131,17 +132,17 @@ async def started(tmp_path: Path, database_url: str) -> AsyncIterator[Start]:
 
 
 @pytest.fixture
-def door(store: Store) -> TenantJobs:
+def acme(store: Store) -> TenantJobs:
     return store.tenant(ACME)
 
 
-async def enqueue(door: TenantJobs, definition: str = "report", **fields: Any) -> JobId:
-    (placed,) = await door.enqueue([NewJob(definition=definition, **fields)])
+async def enqueue(acme: TenantJobs, definition: str = "report", **fields: Any) -> JobId:
+    (placed,) = await acme.enqueue([NewJob(definition=definition, **fields)])
     return placed.id
 
 
-async def ends(door: TenantJobs, job: JobId) -> JobRecord:
-    record = await door.wait_until_final(job, PATIENCE)
+async def ends(acme: TenantJobs, job: JobId) -> JobRecord:
+    record = await acme.wait_until_final(job, PATIENCE)
     assert record is not None
     return record
 
@@ -150,7 +151,7 @@ async def ends(door: TenantJobs, job: JobId) -> JobRecord:
 
 
 async def test_people_see_a_checklist_and_then_a_line_for_each_change(
-    tmp_path: Path, database_url: str, door: TenantJobs
+    tmp_path: Path, database_url: str, acme: TenantJobs
 ) -> None:
     (tmp_path / "app.py").write_text(APP)
     ours, theirs = pty.openpty()
@@ -166,7 +167,7 @@ async def test_people_see_a_checklist_and_then_a_line_for_each_change(
     screen = Screen(ours)
     try:
         await screen.shows("Ctrl-C quits")
-        job = await enqueue(door, payload={"number": 7})
+        job = await enqueue(acme, payload={"number": 7})
         await screen.shows(rf"✓ {job[-8:]} report acme")
     finally:
         os.killpg(process.pid, signal.SIGINT)
@@ -224,10 +225,10 @@ class Screen:
         os.close(self._terminal)
 
 
-async def test_machines_get_a_job_from_its_enqueue_to_its_end_as_json(started: Start, door: TenantJobs) -> None:
+async def test_machines_get_a_job_from_its_enqueue_to_its_end_as_json(started: Start, acme: TenantJobs) -> None:
     dev = started("--json")
     await dev.is_ready()
-    job = await enqueue(door, payload={"number": 3}, created_by="a test")
+    job = await enqueue(acme, payload={"number": 3}, created_by="a test")
     await dev.tells("job.ended", job=job, status="succeeded")
     told = [each["event"] for each in dev.news if each.get("job") == job]
     assert told == ["job.queued", "job.started", "job.logged", "job.ended"]
@@ -236,10 +237,10 @@ async def test_machines_get_a_job_from_its_enqueue_to_its_end_as_json(started: S
     assert dev.news[-1]["topic"] == "stopped"
 
 
-async def test_without_a_terminal_there_is_logfmt(started: Start, door: TenantJobs) -> None:
+async def test_without_a_terminal_there_is_logfmt(started: Start, acme: TenantJobs) -> None:
     dev = started()
     await dev.says("topic=watching")
-    job = await enqueue(door)
+    job = await enqueue(acme)
     await dev.says("event=job.ended")
     ended = next(line for line in dev.said.splitlines() if "event=job.ended" in line)
     assert f"job={job}" in ended
@@ -247,10 +248,10 @@ async def test_without_a_terminal_there_is_logfmt(started: Start, door: TenantJo
     await dev.stop()
 
 
-async def test_a_job_that_waits_for_its_time_is_shown(started: Start, door: TenantJobs) -> None:
+async def test_a_job_that_waits_for_its_time_is_shown(started: Start, acme: TenantJobs) -> None:
     dev = started("--json")
     await dev.is_ready()
-    job = await enqueue(door, delay=PATIENCE)
+    job = await enqueue(acme, delay=PATIENCE)
     assert (await dev.tells("job.queued", job=job))["state"] == "scheduled"
     await dev.stop()
 
@@ -265,14 +266,14 @@ async def test_several_workers_share_the_work(started: Start, store: Store) -> N
 
 
 async def test_a_job_that_another_worker_runs_is_shown_to_its_end(
-    started: Start, store: Store, door: TenantJobs, tmp_path: Path
+    started: Start, store: Store, acme: TenantJobs, tmp_path: Path
 ) -> None:
     (tmp_path / "app.py").write_text(NO_JOBS)
     dev = started("--json", "--no-reload")
     await store.sync_definitions([Definition("elsewhere")])
     other = await store.join(Subscription(("elsewhere",)), WorkerFacts("host", pid=1), LEASE)
     await dev.is_ready()
-    job = await enqueue(door, "elsewhere")
+    job = await enqueue(acme, "elsewhere")
     (claim,) = (await store.claim(other, 1)).claims
     await dev.tells("job.changed", job=job, state="running", worker=other.worker)
     await store.finish([(claim, decide(Succeeded(), claim, 0))])
@@ -318,7 +319,7 @@ async def test_a_url_that_can_not_be_used_is_an_error_and_no_traceback(started: 
 
 
 async def test_an_app_without_jobs_is_warned_of_until_it_has_some(
-    started: Start, door: TenantJobs, store: Store, tmp_path: Path
+    started: Start, acme: TenantJobs, store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "app.py").write_text(NO_JOBS)
     dev = started("--json")
@@ -326,8 +327,8 @@ async def test_an_app_without_jobs_is_warned_of_until_it_has_some(
     assert "app.py has no jobs: no worker was started." in (await dev.tells("dev.message", topic="no_jobs"))["text"]
     assert await store.workers() == []
     (tmp_path / "app.py").write_text(APP)
-    await dev.tells("dev.message", topic="ready")
-    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    await dev.tells("dev.said", topic="ready")
+    assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     await dev.stop()
 
 
@@ -335,30 +336,30 @@ async def test_an_app_without_jobs_is_warned_of_until_it_has_some(
 
 
 async def test_changed_code_is_run_without_a_restart_by_hand(
-    started: Start, door: TenantJobs, tmp_path: Path
+    started: Start, acme: TenantJobs, tmp_path: Path
 ) -> None:
     dev = started("--json")
     await dev.is_ready()
-    assert (await ends(door, await enqueue(door))).result == "first"
+    assert (await ends(acme, await enqueue(acme))).result == "first"
     (tmp_path / "app.py").write_text(APP.replace('"first"', '"second"'))
-    assert "app.py changed" in (await dev.tells("dev.message", topic="changed"))["text"]
-    await dev.tells("dev.message", topic="ready")
-    assert (await ends(door, await enqueue(door))).result == "second"
+    assert "app.py changed" in (await dev.tells("dev.said", topic="changed"))["text"]
+    await dev.tells("dev.said", topic="ready")
+    assert (await ends(acme, await enqueue(acme))).result == "second"
     await dev.stop()
 
 
 async def test_a_job_that_runs_while_the_code_changes_may_end(
-    started: Start, door: TenantJobs, tmp_path: Path
+    started: Start, acme: TenantJobs, tmp_path: Path
 ) -> None:
     dev = started("--json")
     await dev.is_ready()
-    job = await enqueue(door, "wait")
+    job = await enqueue(acme, "wait")
     await dev.tells("job.started", job=job)
     (tmp_path / "app.py").write_text(APP + "\n")
     await dev.tells("dev.message", topic="changed")
     (tmp_path / "go").touch()
-    await dev.tells("dev.message", topic="ready")
-    assert (await ends(door, job)).attempt == 1
+    await dev.tells("dev.said", topic="ready")
+    assert (await ends(acme, job)).attempt == 1
     await dev.stop()
 
 
@@ -381,7 +382,7 @@ async def test_a_folder_that_may_not_be_read_is_named_and_reload_goes_on(started
 
 
 async def test_broken_code_is_shown_with_its_line_until_it_is_mended(
-    started: Start, door: TenantJobs, tmp_path: Path
+    started: Start, acme: TenantJobs, tmp_path: Path
 ) -> None:
     dev = started("--json")
     await dev.is_ready()
@@ -390,20 +391,20 @@ async def test_broken_code_is_shown_with_its_line_until_it_is_mended(
     assert "No module named 'no_such_module'" in broken
     assert "app.py:1" in broken
     (tmp_path / "app.py").write_text(APP)
-    await dev.tells("dev.message", topic="ready")
-    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    await dev.tells("dev.said", topic="ready")
+    assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     await dev.stop()
 
 
 async def test_code_that_is_broken_from_the_start_is_waited_for(
-    started: Start, door: TenantJobs, tmp_path: Path
+    started: Start, acme: TenantJobs, tmp_path: Path
 ) -> None:
     (tmp_path / "app.py").write_text("def broken(:")
     dev = started("--json")
     assert "line 1" in (await dev.tells("dev.message", topic="broken"))["text"]
     (tmp_path / "app.py").write_text(APP)
     await dev.is_ready()
-    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     await dev.stop()
 
 
@@ -421,22 +422,22 @@ async def test_without_reload_broken_code_is_an_error(started: Start, tmp_path: 
     assert dev.news[-1]["error"]["code"] == "LH-5001"
 
 
-async def test_without_watchfiles_it_says_so_and_goes_on(started: Start, door: TenantJobs) -> None:
+async def test_without_watchfiles_it_says_so_and_goes_on(started: Start, acme: TenantJobs) -> None:
     dev = started("--json", prelude="import sys; sys.modules['watchfiles'] = None; ")
-    assert "pip install 'leasehold[dev]'" in (await dev.tells("dev.message", topic="watching"))["text"]
-    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    assert "pip install 'leasehold[dev]'" in (await dev.tells("dev.said", topic="watching"))["text"]
+    assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     await dev.stop()
 
 
 # Death
 
 
-async def test_a_worker_that_dies_is_begun_again(started: Start, door: TenantJobs) -> None:
+async def test_a_worker_that_dies_is_begun_again(started: Start, acme: TenantJobs) -> None:
     dev = started("--json")
     await dev.is_ready()
-    await enqueue(door, "die")
-    assert "ended with 9" in (await dev.tells("dev.message", topic="ended"))["text"]
-    assert (await ends(door, await enqueue(door))).status is Status.SUCCEEDED
+    await enqueue(acme, "die")
+    assert "ended with 9" in (await dev.tells("dev.said", topic="ended"))["text"]
+    assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     assert len({joined["pid"] for joined in dev.told("worker.joined")}) == 2
     await dev.stop()
 
@@ -444,54 +445,54 @@ async def test_a_worker_that_dies_is_begun_again(started: Start, door: TenantJob
 KILL_EVERY_SECOND = "import leasehold.cli.dev as dev; dev.uniform = lambda *_: 3600 if os.path.exists('go') else 1; "
 
 
-async def test_chaos_kills_and_the_job_still_succeeds(started: Start, door: TenantJobs, tmp_path: Path) -> None:
+async def test_chaos_kills_and_the_job_still_succeeds(started: Start, acme: TenantJobs, tmp_path: Path) -> None:
     dev = started("--json", "--chaos", "--workers", "1", prelude=KILL_EVERY_SECOND)
     await dev.is_ready()
-    job = await enqueue(door, "wait")
+    job = await enqueue(acme, "wait")
     await dev.tells("worker.killed", running=1)
     (tmp_path / "go").touch()
     reclaimed = await dev.tells("job.reclaimed", job=job)
     assert reclaimed["error_code"] == "lease_lost"
-    assert (await ends(door, job)).status is Status.SUCCEEDED
-    assert (await door.attempts(job))[0].status is AttemptStatus.CRASHED
+    assert (await ends(acme, job)).status is Status.SUCCEEDED
+    assert (await acme.attempts(job))[0].status is AttemptStatus.CRASHED
     await dev.stop()
     assert "killed" in dev.news[-1]["text"]
 
 
 async def test_ctrl_c_lets_a_running_job_end_and_leaves_nobody(
-    started: Start, door: TenantJobs, store: Store, tmp_path: Path
+    started: Start, acme: TenantJobs, store: Store, tmp_path: Path
 ) -> None:
     dev = started("--json")
     await dev.is_ready()
-    job = await enqueue(door, "wait")
+    job = await enqueue(acme, "wait")
     await dev.tells("job.started", job=job)
     dev.send_to_group(signal.SIGINT)
     await dev.tells("dev.message", topic="stopping")
     (tmp_path / "go").touch()
     assert await dev.code() == 0
     assert dev.family() == []
-    assert (await ends(door, job)).attempt == 1
+    assert (await ends(acme, job)).attempt == 1
     assert await store.workers() == []
 
 
-async def test_sigterm_to_it_alone_ends_its_workers_too(started: Start, door: TenantJobs) -> None:
+async def test_sigterm_to_it_alone_ends_its_workers_too(started: Start, acme: TenantJobs) -> None:
     dev = started("--json", prelude="import leasehold.cli.dev as dev; dev.GRACE = 0; ")
     await dev.is_ready()
-    job = await enqueue(door, "wait")
+    job = await enqueue(acme, "wait")
     await dev.tells("job.started", job=job)
     dev.send(signal.SIGTERM)
     assert await dev.code() == 0
     assert dev.family() == []
     assert len(dev.told("job.given_back", job=job)) == 1
-    record = await door.get(job)
+    record = await acme.get(job)
     assert record is not None
     assert (record.status, record.free_attempts) == (Status.QUEUED, 1)
 
 
-async def test_a_second_ctrl_c_within_a_second_gives_jobs_back(started: Start, door: TenantJobs) -> None:
+async def test_a_second_ctrl_c_within_a_second_gives_jobs_back(started: Start, acme: TenantJobs) -> None:
     dev = started("--json")
     await dev.is_ready()
-    job = await enqueue(door, "wait")
+    job = await enqueue(acme, "wait")
     await dev.tells("job.started", job=job)
     dev.send_to_group(signal.SIGINT)
     await dev.tells("dev.message", topic="stopping")
@@ -542,11 +543,11 @@ async def test_it_can_be_stopped_before_it_has_begun(started: Start) -> None:
     assert dev.family() == []
 
 
-async def test_kill_9_leaves_no_worker_behind(started: Start, door: TenantJobs) -> None:
+async def test_kill_9_leaves_no_worker_behind(started: Start, acme: TenantJobs) -> None:
     """A busy worker ends, too: no process is left to send a signal, but its stdin closes."""
     dev = started("--json", "--workers", "2")
     await dev.is_ready()
-    job = await enqueue(door, "wait")
+    job = await enqueue(acme, "wait")
     await dev.tells("job.started", job=job)
     assert len(dev.children()) == 2
     dev.send(signal.SIGKILL)
@@ -555,7 +556,7 @@ async def test_kill_9_leaves_no_worker_behind(started: Start, door: TenantJobs) 
         return dev.family() == []
 
     await eventually(nobody, what="the end of the workers")
-    record = await door.get(job)
+    record = await acme.get(job)
     assert record is not None
     assert record.status is Status.QUEUED, "it was not given back"
 

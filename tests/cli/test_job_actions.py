@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from tests.cli.terminal import NOWHERE, CommandLine
-from tests.store.bench import HOUR, OTHER, UNKNOWN_ID, Bench, keyed
+from tests.store.bench import UNKNOWN_ID, Bench, keyed
+from tests.tenant_kit import HOUR, OTHER
 
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
 from leasehold.errors import Unreachable

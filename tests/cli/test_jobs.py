@@ -7,7 +7,8 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.cli.terminal import CommandLine
-from tests.store.bench import ACME, HOUR, OTHER, UNKNOWN_ID, Bench
+from tests.store.bench import UNKNOWN_ID, Bench
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.job import JobId, LineKind, LogLine, NewJob
 from leasehold.model.limits import Pause, Scope, ScopeKind

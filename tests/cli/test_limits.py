@@ -3,7 +3,8 @@
 import asyncpg
 import pytest
 from tests.cli.terminal import CommandLine
-from tests.store.bench import ACME, HOUR, OTHER, Bench
+from tests.store.bench import Bench
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.job import NewJob
 

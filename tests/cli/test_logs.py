@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 from tests.cli.terminal import CommandLine
-from tests.store.bench import HOUR, UNKNOWN_ID, Bench
+from tests.store.bench import UNKNOWN_ID, Bench
+from tests.tenant_kit import HOUR
 
 from leasehold.engines.postgres import tenant
 from leasehold.model.job import Claim, LineKind, LogLine

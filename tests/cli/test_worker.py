@@ -14,8 +14,8 @@ import pytest
 from tests.cli.test_migrate import leasehold
 from tests.cli.test_processes import run
 from tests.conftest import eventually
-from tests.worker.proxy import Proxy
-from tests.worker.shop import ACME
+from tests.proxy import Proxy
+from tests.tenant_kit import ACME
 
 from leasehold.model.job import NewJob
 from leasehold.store import Store

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 from tests.cli.terminal import NOWHERE, CommandLine
-from tests.store.bench import DAY, Bench, all_jobs
+from tests.store.bench import Bench, all_jobs
+from tests.tenant_kit import DAY
 
 from leasehold.engine import Finding, Severity
 from leasehold.engines.postgres.engine import PostgresEngine

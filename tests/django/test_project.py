@@ -144,7 +144,7 @@ except PartlyEnqueued as partly: print(len(partly.placed))
     assert await asked(shop, "select count(*) from leasehold.jobs") == 4
 
 
-async def test_a_door_may_be_used_within_an_async_connection(shop: Shop) -> None:
+async def test_a_tenant_may_enqueue_within_an_async_connection(shop: Shop) -> None:
     shop.python(
         ORDER
         + f"""
@@ -215,7 +215,7 @@ async def test_a_projects_own_tests_write_nothing_where_workers_connect(shop: Sh
     assert await asked(shop, "select count(*) from leasehold.definitions") == 0
 
 
-def test_one_tenant_needs_no_door(shop: Shop, tmp_path: Path) -> None:
+def test_one_tenant_needs_no_handle(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text('from project.settings import *\nLEASEHOLD = {"TENANT": "default"}\n')
     code = ORDER + "print(app.enqueue(send_receipt, order=1).tenant)"
     said = shop.must(

@@ -155,7 +155,7 @@ def test_the_guard_is_out_of_the_terminals_reach(home: Path) -> None:
         assert os.getsid(guard_of(home)) != os.getsid(0)
 
 
-def test_a_home_taken_away_ends_its_server_and_can_be_begun_anew(home: Path) -> None:
+def test_a_home_taken_away_ends_its_server_and_can_be_reused(home: Path) -> None:
     lost = embedded.start(home, settings=QUICK)
     keep(lost.url, "word")
     home.rename(home.with_name("elsewhere"))

@@ -16,7 +16,7 @@ import asyncpg
 import httpx
 import pytest
 from tests.conftest import eventually
-from tests.worker.proxy import Proxy
+from tests.proxy import Proxy
 from tests.worker.shop import Process
 
 from leasehold.store import Store

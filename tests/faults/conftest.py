@@ -2,9 +2,9 @@
 
 import pytest
 from tests.cli.terminal import CommandLine
-from tests.worker.conftest import observer, processes
+from tests.worker.conftest import processes
 
-__all__ = ["observer", "processes"]
+__all__ = ["processes"]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ QUIET = "quiet"
 SETTLING = timedelta(seconds=30)
 
 Call = Callable[..., Awaitable[Any]]
-Door = Callable[[], Awaitable[None]]
+Entry = Callable[[], Awaitable[None]]
 
 
 @dataclass
@@ -61,29 +61,29 @@ class Run:
     wrong: list[str] = field(default_factory=list)
     latest: object = None
 
-    async def put(self, door: str, call: Call, *what: Any) -> None:
-        """Passes one value through a door. Only an error that blames the input counts as a refusal."""
-        self.counts[door] += 1
-        self.latest = (door, *what)
+    async def put(self, entry: str, call: Call, *what: Any) -> None:
+        """Passes one value through a entry. Only an error that blames the input counts as a refusal."""
+        self.counts[entry] += 1
+        self.latest = (entry, *what)
         try:
             await call(*what)
         except (InvalidInput, Conflict):
             self.counts["refused"] += 1
         except asyncpg.PostgresError as error:
             if not _blames_the_input(error):
-                self.fail(door, what, error)
+                self.fail(entry, what, error)
             self.counts["refused"] += 1
         except Exception as error:
-            self.fail(door, what, error)
+            self.fail(entry, what, error)
         else:
             self.counts["taken"] += 1
 
-    def fail(self, door: str, what: object, error: object) -> None:
+    def fail(self, entry: str, what: object, error: object) -> None:
         try:
             shown = f"{what!r:.200}"
         except Exception:
             shown = object.__repr__(what)
-        self.wrong.append(f"{door}: {shown}: {type(error).__name__}: {error!s:.300}")
+        self.wrong.append(f"{entry}: {shown}: {type(error).__name__}: {error!s:.300}")
 
     async def enqueue(self, tenant: TenantId, **values: Any) -> JobId:
         (placed,) = await self.store.tenant(tenant).enqueue([NewJob(**{"definition": "taken"} | values)])
@@ -124,11 +124,11 @@ class Run:
 
     async def bystander(self, tenant: TenantId, waits: Waits, over: Callable[[], bool]) -> None:
         """Enqueues one job after the other. The handler returns when it began: all processes share that clock."""
-        door = self.store.tenant(tenant)
+        handle = self.store.tenant(tenant)
         while not over():
             began = time.monotonic()
-            (placed,) = await door.enqueue([NewJob(definition="small")])
-            record = await door.wait_until_final(placed.id, PATIENCE)
+            (placed,) = await handle.enqueue([NewJob(definition="small")])
+            record = await handle.wait_until_final(placed.id, PATIENCE)
             assert record is not None, f"a job of {tenant} did not end within {PATIENCE}, after {self.latest!r:.300}"
             assert record.status is Status.SUCCEEDED, record
             waits.seconds.append(record.result - began)
@@ -150,19 +150,19 @@ class Run:
             finally:
                 over.set()
 
-    async def pass_doors(self, doors: dict[str, Door]) -> dict[str, Waits]:
-        """Passes each door in a phase of its own, and a quiet phase before each. Returns the waits of the phases."""
-        waits = {name: Waits() for name in (QUIET, *doors)}
-        for name, door in doors.items():
+    async def pass_entries(self, entries: dict[str, Entry]) -> dict[str, Waits]:
+        """Passes each entry in a phase of its own, and a quiet phase before each. Returns the waits of the phases."""
+        waits = {name: Waits() for name in (QUIET, *entries)}
+        for name, entry in entries.items():
             await self.quiet_phase(waits[QUIET])
             async with self.while_others_work(waits[name]):
-                await door()
+                await entry()
                 await self.all_settled()
         return waits
 
 
-def slow_doors(waits: dict[str, Waits]) -> list[str]:
-    """Returns the doors that made bystanders wait too long, and more often than in the quiet phases between."""
+def slow_entries(waits: dict[str, Waits]) -> list[str]:
+    """Returns the entries that made bystanders wait too long, and more often than in the quiet phases between."""
     return [name for name, each in waits.items() if each.share > waits[QUIET].share]
 
 

@@ -1,4 +1,4 @@
-"""The hostile values of the poison run, by the door that they go through."""
+"""The hostile values of the poison run, by the entry that they go through."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta

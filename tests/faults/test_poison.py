@@ -1,11 +1,11 @@
-"""The poison run: thousands of hostile values through every door, while two other tenants work.
+"""The poison run: thousands of hostile values through every entry, while two other tenants work.
 
 Every value is refused by an error that blames the input, or stored and then shown. No worker process ends. No job of
 the two bystanders (`calm` and `quiet`) waits more than a second from the call of enqueue to the start of its handler.
 
-Other programs may take the machine's cores, so a door is judged against quiet phases of the same run, one before each
-door: it fails if waits over a second are more frequent than in the quiet phases, twice in a row. A poisonous value
-delays others every time, a busy machine does not.
+Other programs may take the machine's cores, so an entry is judged against quiet phases of the same run, one before
+each entry: it fails if waits over a second are more frequent than in the quiet phases, twice in a row. A poisonous
+value delays others every time, a busy machine does not.
 """
 
 import sys
@@ -13,10 +13,11 @@ from signal import SIGTERM
 
 import pytest
 from tests.cli.terminal import CommandLine
+from tests.conftest import Raw
 from tests.faults import poison_app
-from tests.faults.poison_doors import APP, Doors
-from tests.faults.poison_run import QUIET, Run, Waits, slow_doors
-from tests.worker.shop import Processes, Raw
+from tests.faults.poison_entries import APP, Entries
+from tests.faults.poison_run import QUIET, Run, Waits, slow_entries
+from tests.worker.shop import Processes
 
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId
@@ -37,9 +38,9 @@ async def all_shown(run: Run, leasehold: CommandLine) -> None:
         if (cursor := page.next) is None:
             break
     for tenant, job in dict.fromkeys(run.jobs):
-        door = run.store.tenant(tenant)
-        for attempt in await door.attempts(job):
-            await door.lines(job, attempt.number)
+        handle = run.store.tenant(tenant)
+        for attempt in await handle.attempts(job):
+            await handle.lines(job, attempt.number)
     for tenant in {tenant for tenant, _ in run.jobs}:
         cursor = None
         while True:
@@ -54,30 +55,30 @@ async def all_shown(run: Run, leasehold: CommandLine) -> None:
         assert {job for _, job in run.jobs} <= ids, where
 
 
-async def test_hostile_values_through_every_door_disturb_no_other_tenant(
+async def test_hostile_values_through_every_entry_disturb_no_other_tenant(
     store: Store, observer: Raw, processes: Processes, leasehold: CommandLine, database_url: str
 ) -> None:
     run = Run(store)
-    doors = Doors(run, database_url, observer, leasehold, processes).all
+    entries = Entries(run, database_url, observer, leasehold, processes).all
     await store.sync_definitions([*poison_app.handlers.definitions, Definition("strange")])
     workers = [processes.worker("--slots", "10", handlers=APP) for _ in range(2)]
     await run.quiet_phase(Waits(), jobs=2)
     for worker in workers:
         await worker.says("10 slots")
-    first = await run.pass_doors(doors)
+    first = await run.pass_entries(entries)
     counts = dict(run.counts)
-    values = sum(run.counts[name] for name in doors)
+    values = sum(run.counts[name] for name in entries)
     ended = sum(record.status.final for record in run.settled.values())
     sys.stdout.write(f"\npoison: {values} values {counts}, {ended} of {len(run.settled)} jobs ended\n")
     sys.stdout.writelines(f"  {name}: {waits}\n" for name, waits in first.items())
     assert not run.wrong, f"{len(run.wrong)} values:\n" + "\n".join(run.wrong)
     await all_shown(run, leasehold)
-    assert all(run.counts[name] for name in doors)
+    assert all(run.counts[name] for name in entries)
     assert values >= LEAST_VALUES
-    if suspects := slow_doors(first):
-        second = await run.pass_doors({name: doors[name] for name in suspects})
+    if suspects := slow_entries(first):
+        second = await run.pass_entries({name: entries[name] for name in suspects})
         sys.stdout.writelines(f"  {name}, again: {waits}\n" for name, waits in second.items())
-        slow = {name: (first[name], second[name]) for name in slow_doors(second)}
+        slow = {name: (first[name], second[name]) for name in slow_entries(second)}
         assert not slow, f"{slow}; in the quiet phases {first[QUIET]} and {second[QUIET]}"
     assert not any(worker.ended for worker in workers)
     for worker in workers:

@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 from tests.conftest import eventually
 from tests.postgres.crashes import crash, own_server
-from tests.store.bench import ACME, REPORT, new_id
+from tests.store.bench import REPORT, new_id
+from tests.tenant_kit import ACME
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate
@@ -33,7 +34,7 @@ class Producers:
     """Producers enqueue without a pause, and repeat a call without an answer with the same id."""
 
     def __init__(self, store: Store) -> None:
-        self._door = store.tenant(ACME)
+        self._jobs = store.tenant(ACME)
         self.acknowledged: list[JobId] = []
         self.unanswered = 0
 
@@ -65,7 +66,7 @@ class Producers:
 
     async def _acknowledged(self, job: NewJob) -> bool:
         with suppress(Unreachable):
-            (placed,) = await self._door.enqueue([job])
+            (placed,) = await self._jobs.enqueue([job])
             self.acknowledged.append(placed.id)
             return True
         return False

@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import eventually
 from tests.postgres.crashes import crash, own_server
 from tests.postgres.test_lost_claims import SETTINGS
-from tests.store.bench import ACME, HOUR
+from tests.tenant_kit import ACME, HOUR
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate

@@ -22,7 +22,7 @@ HIDDEN = {
     "escape": "\x1b",
     "delete": "\x7f",
 }
-DOORS: dict[str, Callable[[str], object]] = {
+NAMES: dict[str, Callable[[str], object]] = {
     "tenant": tenant_id,
     "definition": lambda key: Definition(key).check_registrable(),
     "dedupe key": Dedupe,
@@ -30,7 +30,7 @@ DOORS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("character", HIDDEN.values(), ids=HIDDEN)
-@pytest.mark.parametrize("take", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("take", NAMES.values(), ids=NAMES)
 def test_a_hidden_character_is_refused_by_its_number(take: Callable[[str], object], character: str) -> None:
     with pytest.raises(InvalidInput, match=r"Nothing was") as refusal:
         take(f"ac{character}me")
@@ -40,7 +40,7 @@ def test_a_hidden_character_is_refused_by_its_number(take: Callable[[str], objec
 
 
 @pytest.mark.parametrize("text", ["acme", "Müller & Söhne", "שלום", "日本", "été", "a b", "🚀"])
-@pytest.mark.parametrize("take", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("take", NAMES.values(), ids=NAMES)
 def test_visible_text_of_any_script_is_taken(take: Callable[[str], object], text: str) -> None:
     take(text)
 

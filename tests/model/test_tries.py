@@ -30,7 +30,7 @@ def test_an_attempt_after_a_snooze_is_the_same_try() -> None:
     assert try_numbers(attempts(FAILED, SNOOZED, BACK, FAILED)) == {1: 1, 2: 2, 3: 2, 4: 2}
 
 
-def test_tries_are_counted_anew_after_a_retry_by_hand() -> None:
+def test_a_retry_by_hand_begins_the_count_of_tries_again() -> None:
     known = attempts(FAILED, FAILED, SNOOZED, FAILED)
 
     assert first_attempt(job(free=3), known) == 3

@@ -1,7 +1,8 @@
 """Finding a job by its id, or by the end of it."""
 
 import pytest
-from tests.store.bench import ACME, OTHER, UNKNOWN_ID, Bench
+from tests.store.bench import UNKNOWN_ID, Bench
+from tests.tenant_kit import ACME, OTHER
 
 from leasehold.errors import InvalidInput, UnknownJob
 from leasehold.model.job import JobId, NewJob, tenant_id

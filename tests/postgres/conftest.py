@@ -5,13 +5,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 from tests.cli.terminal import CommandLine
-from tests.conftest import Clock
-from tests.postgres.race_tools import GATED_CLOCK, Connections, Gate, Raw
+from tests.conftest import Clock, Raw
+from tests.postgres.race_tools import GATED_CLOCK, Connections, Gate
 from tests.postgres.roles import Roles, granted_roles
-from tests.postgres_parts import StoreInParts, open_parts
-from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
+from tests.postgres_parts import StoreInParts, engine_on, open_parts
+from tests.store.bench import EMAIL, REPORT, Bench
 
-from leasehold.engines import engine_for
 from leasehold.store import Store
 
 
@@ -50,12 +49,6 @@ async def connections(database_url: str) -> AsyncIterator[Connections]:
 
 
 @pytest.fixture
-async def observer(connections: Connections) -> Raw:
-    """A connection that only looks."""
-    return await connections.open()
-
-
-@pytest.fixture
 async def gate(connections: Connections) -> Gate:
     connection = await connections.open()
     await connection.execute(GATED_CLOCK)
@@ -64,11 +57,8 @@ async def gate(connections: Connections) -> Gate:
 
 @pytest.fixture
 async def bench(store: Store, database_url: str, clock: Clock) -> Bench:
-    async def open_again() -> Store:
-        return await engine_for(database_url).open()
-
     await store.sync_definitions([REPORT, EMAIL])
-    return Bench(EngineUnderTest(store, open_again, clock.move))
+    return Bench(engine_on(store, database_url, clock))
 
 
 @pytest.fixture

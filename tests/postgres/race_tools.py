@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import asyncpg
-from tests.conftest import eventually
+from tests.conftest import Raw, eventually
 from tests.postgres_parts import StoreInParts
 from tests.store.wake_listener import WakeListener
 
@@ -21,10 +21,6 @@ from leasehold.engines.postgres.statements import statements
 from leasehold.model.job import JobId
 from leasehold.store import Registration, Store, Wake
 
-if TYPE_CHECKING:
-    Raw = asyncpg.Connection[asyncpg.Record]
-else:
-    Raw = asyncpg.Connection
 T = TypeVar("T")
 
 GATE = 4711

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import asyncpg
 from tests.cli.terminal import Answer, run
-from tests.postgres.race_tools import Raw
+from tests.conftest import Raw
 
 from leasehold import Leasehold
 from leasehold.engine import RoleNames

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.conftest import eventually
-from tests.postgres.race_tools import Connections, Raw, task
+from tests.conftest import Raw, eventually
+from tests.postgres.race_tools import Connections, task
 from tests.postgres.roles import SCHEMA, Roles
 from tests.store.bench import Bench
 

@@ -4,8 +4,10 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.postgres.race_tools import Gate, Raw, blocked, task
-from tests.store.bench import ACME, DAY, Bench
+from tests.conftest import Raw
+from tests.postgres.race_tools import Gate, blocked, task
+from tests.store.bench import Bench
+from tests.tenant_kit import ACME, DAY
 
 from leasehold.model.job import Claim, JobId
 from leasehold.model.outcome import Canceled, Outcome, Raised, Released, Succeeded, decide

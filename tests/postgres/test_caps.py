@@ -6,9 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import pytest
-from tests.postgres.race_tools import Gate, Raw, at_once, running, task
-from tests.store.bench import ACME, OTHER, Bench
+from tests.conftest import Raw
+from tests.postgres.race_tools import Gate, at_once, running, task
+from tests.store.bench import Bench
 from tests.store.wake_listener import asleep
+from tests.tenant_kit import ACME, OTHER
 
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind

@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.postgres.race_tools import Gate, Raw, at_once, no_job_twice, task
-from tests.store.bench import ACME, Bench
+from tests.conftest import Raw
+from tests.postgres.race_tools import Gate, at_once, no_job_twice, task
+from tests.store.bench import Bench
+from tests.tenant_kit import ACME
 
 from leasehold.model.status import Status
 from leasehold.store import CancelAnswer, Store

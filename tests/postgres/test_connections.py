@@ -5,9 +5,10 @@ from contextlib import suppress
 
 import asyncpg
 import pytest
-from tests.conftest import PATIENCE
-from tests.postgres.race_tools import SOON, Connections, Raw, blocked, parts_of
-from tests.store.bench import ACME, HOUR, Bench, keyed
+from tests.conftest import PATIENCE, Raw
+from tests.postgres.race_tools import SOON, Connections, blocked, parts_of
+from tests.store.bench import Bench, keyed
+from tests.tenant_kit import ACME, HOUR
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.claim.claim import PROMOTED_AT_ONCE

@@ -1,7 +1,8 @@
 """Counted sleeps: a producer sees without a look that no worker sleeps, and never takes a sleeper for awake."""
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, heard_so_far, sleepers
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, heard_so_far, sleepers
 from tests.store.bench import Bench
 from tests.store.wake_listener import asleep, listening
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.conftest import Clock
 from tests.postgres.race_tools import Connections
-from tests.store.bench import ACME, DAY, REPORT, Bench, EngineUnderTest, keyed
+from tests.store.bench import REPORT, Bench, EngineUnderTest, keyed
+from tests.tenant_kit import ACME, DAY
 
 from leasehold.engines import engine_for
 from leasehold.model.backoff import Steps

@@ -7,8 +7,10 @@ from functools import partial
 
 import asyncpg
 import pytest
-from tests.postgres.race_tools import Connections, Raw, at_once, blocked
-from tests.store.bench import ACME, HOUR, KEY, Bench, all_jobs, keyed, new_id
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, at_once, blocked
+from tests.store.bench import KEY, Bench, all_jobs, keyed, new_id
+from tests.tenant_kit import ACME, HOUR
 
 from leasehold.errors import TransactionConflict
 from leasehold.model.dedupe import Mode, WhileActive, Within

@@ -8,10 +8,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.conftest import Clock
+from tests.conftest import Clock, Raw
 from tests.lossy_proxies import through_a_pooler, without_notifications
-from tests.postgres.race_tools import Connections, Raw
-from tests.store.bench import HOUR, LEASE, Bench
+from tests.postgres.race_tools import Connections
+from tests.store.bench import LEASE, Bench
+from tests.tenant_kit import HOUR
 
 from leasehold import embedded
 from leasehold.engine import Finding, Severity

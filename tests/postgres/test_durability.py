@@ -7,9 +7,10 @@ commit notes its synchronous_commit.
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.conftest import Clock
-from tests.postgres.race_tools import Connections, Raw
-from tests.store.bench import EMAIL, HOUR, REPORT, Bench, EngineUnderTest, keyed
+from tests.conftest import Clock, Raw
+from tests.postgres.race_tools import Connections
+from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest, keyed
+from tests.tenant_kit import HOUR
 
 from leasehold.engines import engine_for
 from leasehold.model.dedupe import Always, Dedupe, OnConflict

@@ -13,9 +13,11 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.postgres.race_tools import Connections, Raw
-from tests.store.bench import ACME, BROUGHT_ID, HOUR, KEY, REPORT, Bench, all_jobs, keyed
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections
+from tests.store.bench import BROUGHT_ID, KEY, REPORT, Bench, all_jobs, keyed
 from tests.store.wake_listener import asleep
+from tests.tenant_kit import ACME, HOUR
 
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import InvalidInput, LeaseholdError

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, parts_of, stepped
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, parts_of, stepped
 from tests.postgres.test_claims_at_once import OpenStores
 from tests.postgres.test_sleep import INTERLEAVINGS, Night, Producer, enqueue
-from tests.store.bench import ACME, DAY, HOUR, OTHER, Bench
+from tests.store.bench import Bench
 from tests.store.wake_listener import listening
+from tests.tenant_kit import ACME, DAY, HOUR, OTHER
 
 from leasehold.engines.postgres.claim.positions import ClaimPositions, FewJobs
 from leasehold.errors import RegistrationLost

@@ -2,7 +2,7 @@
 
 import asyncpg
 import pytest
-from tests.postgres.race_tools import Raw
+from tests.conftest import Raw
 from tests.postgres.roles import PARTS, SCHEMA, Roles
 
 from leasehold.engines.postgres.statements import Statement, statements

@@ -6,7 +6,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, parts_of
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, parts_of
 from tests.postgres.roles import Roles
 from tests.store.bench import EMAIL, REPORT, Bench
 

@@ -4,8 +4,10 @@ import asyncio
 from functools import partial
 
 import pytest
-from tests.postgres.race_tools import Gate, Raw, at_once, blocked, task
-from tests.store.bench import DAY, HOUR, LEASE, Bench
+from tests.conftest import Raw
+from tests.postgres.race_tools import Gate, at_once, blocked, task
+from tests.store.bench import LEASE, Bench
+from tests.tenant_kit import DAY, HOUR
 
 from leasehold.model.outcome import LeaseLost
 from leasehold.store import Registration, Store

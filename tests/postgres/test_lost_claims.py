@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from tests.conftest import PATIENCE
 from tests.postgres.crashes import crash, own_server
-from tests.store.bench import DAY, EMAIL, REPORT, Bench, EngineUnderTest
+from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 from tests.store.fences import assert_it_can_write_nothing
+from tests.tenant_kit import DAY
 
 from leasehold.embedded import Server
 from leasehold.engines import engine_for

@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 from tests.postgres.race_tools import SOON
-from tests.store.bench import DAY, Bench
+from tests.store.bench import Bench
 from tests.store.wake_listener import fall_asleep
+from tests.tenant_kit import DAY
 
 from leasehold.engines.postgres.claim.rotation import PIECE
 from leasehold.model.job import NewJob, TenantId, tenant_id

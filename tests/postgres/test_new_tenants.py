@@ -7,7 +7,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.postgres.race_tools import Connections, Raw, parts_of
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, parts_of
 from tests.store.bench import Bench, keyed
 
 from leasehold.model.job import NewJob, TenantId, tenant_id

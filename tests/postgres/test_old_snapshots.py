@@ -10,9 +10,11 @@ from typing import Any
 import asyncpg
 import orjson
 import pytest
-from tests.postgres.race_tools import Connections, Raw, parts_of
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, parts_of
 from tests.postgres_parts import StoreInParts
-from tests.store.bench import ACME, DAY, HOUR, LEASE, SECOND, Bench
+from tests.store.bench import LEASE, Bench
+from tests.tenant_kit import ACME, DAY, HOUR, SECOND
 
 from leasehold.engines.postgres.claim import claim as claiming
 from leasehold.engines.postgres.claim.positions import DueMark, HeartbeatLooks

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
-from tests.postgres.race_tools import Connections, Raw
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections
 from tests.store.bench import Bench, all_jobs
 
 from leasehold import Job, Leasehold

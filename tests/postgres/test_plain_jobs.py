@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, blocked, heard_so_far, sleepers
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, blocked, heard_so_far, sleepers
 from tests.store.bench import BROUGHT_ID, Bench, all_jobs, keyed
 from tests.store.wake_listener import asleep
 

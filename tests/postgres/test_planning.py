@@ -13,11 +13,13 @@ from unittest import mock
 
 import asyncpg
 import pytest
+from tests.conftest import Raw
 from tests.postgres.crashes import own_server
-from tests.postgres.race_tools import Raw, parts_of
+from tests.postgres.race_tools import parts_of
 from tests.postgres_parts import open_parts
-from tests.store.bench import ACME, DAY, EMAIL, REPORT
+from tests.store.bench import EMAIL, REPORT
 from tests.store.wake_listener import fall_asleep, listening
+from tests.tenant_kit import ACME, DAY
 
 from leasehold.embedded.binaries import VARIABLE, find_installed
 from leasehold.engines import engine_for

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.conftest import eventually
-from tests.postgres.race_tools import Raw
+from tests.conftest import Raw, eventually
 
 from leasehold.engines.postgres import pool
 from leasehold.engines.postgres.database import POOL_SIZE, Database

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 from tests.lossy_proxies import through_a_pooler
-from tests.worker.proxy import Proxy
+from tests.proxy import Proxy
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.connections import DIRECT_SESSION

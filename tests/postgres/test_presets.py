@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
 import pytest
+from tests.conftest import Raw
 from tests.lossy_proxies import through_a_pooler
-from tests.postgres.race_tools import Connections, Raw, blocked, parts_of
+from tests.postgres.race_tools import Connections, blocked, parts_of
 from tests.postgres_parts import open_parts
-from tests.store.bench import ACME, HOUR
+from tests.tenant_kit import ACME, HOUR
 
 from leasehold.engines.postgres.connections import options_for
 from leasehold.engines.postgres.database import Database

@@ -1,8 +1,10 @@
 """Pruning: jobs whose retention is over go in batches, however many there are."""
 
 import pytest
-from tests.postgres.race_tools import Raw, parts_of
-from tests.store.bench import DAY, HOUR, Bench
+from tests.conftest import Raw
+from tests.postgres.race_tools import parts_of
+from tests.store.bench import Bench
+from tests.tenant_kit import DAY, HOUR
 
 from leasehold.engines.postgres import upkeep
 from leasehold.model.dedupe import Dedupe, Within

@@ -51,12 +51,12 @@ def test_a_query_begins_with_a_sentence(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tenant/")])
-def test_a_query_behind_the_tenants_door_takes_the_tenant(name: str) -> None:
+def test_a_tenants_query_takes_the_tenant(name: str) -> None:
     assert "tenant" in statements("leasehold")[name].parameters
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tenant/")])
-def test_a_query_behind_the_tenants_door_asks_each_table_by_tenant(name: str) -> None:
+def test_a_tenants_query_asks_each_table_by_tenant(name: str) -> None:
     text = re.sub(r"--.*", "", FILES[name])
     found = [match.start() for match in TENANT_TABLE.finditer(text)]
     for begin, end in pairwise([*found, len(text)]):

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.postgres.race_tools import parts_of, stepped
-from tests.store.bench import ACME, LEASE, OTHER, Bench
+from tests.store.bench import LEASE, Bench
+from tests.tenant_kit import ACME, OTHER
 
 from leasehold.engines.postgres.claim.positions import ClaimPositions
 from leasehold.errors import RegistrationLost

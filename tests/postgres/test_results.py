@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.postgres.race_tools import parts_of
-from tests.store.bench import HOUR, Bench
+from tests.store.bench import Bench
+from tests.tenant_kit import HOUR
 
 from leasehold.engines.postgres.results import Results
 from leasehold.model.job import JobId

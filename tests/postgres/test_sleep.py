@@ -11,9 +11,11 @@ from itertools import combinations_with_replacement
 from typing import Any, Literal
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, heard_so_far, parts_of, stepped, with_statement
-from tests.store.bench import ACME, DAY, HOUR, Bench
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, heard_so_far, parts_of, stepped, with_statement
+from tests.store.bench import Bench
 from tests.store.wake_listener import WakeListener, listening
+from tests.tenant_kit import ACME, DAY, HOUR
 
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.link import Link

@@ -5,9 +5,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 import pytest
-from tests.postgres.race_tools import Connections, Raw, blocked, heard_so_far
-from tests.store.bench import ACME, HOUR, LEASE, OTHER, REPORT, Bench, keyed
+from tests.conftest import Raw
+from tests.postgres.race_tools import Connections, blocked, heard_so_far
+from tests.store.bench import LEASE, REPORT, Bench, keyed
 from tests.store.wake_listener import asleep, fall_asleep
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.dedupe import Dedupe, OnConflict, WhileActive
 from leasehold.model.definition import Definition

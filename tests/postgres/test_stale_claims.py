@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.postgres.race_tools import Raw, blocked
-from tests.store.bench import HOUR, LEASE, Bench
+from tests.conftest import Raw
+from tests.postgres.race_tools import blocked
+from tests.store.bench import LEASE, Bench
+from tests.tenant_kit import HOUR
 
 from leasehold.model.job import Claim, LogLine
 from leasehold.model.outcome import LeaseLost, Outcome, Raised, Released, Succeeded, decide

@@ -8,8 +8,9 @@ import asyncpg
 import pytest
 from asyncpg import CheckViolationError
 from tests.cli.terminal import CommandLine
-from tests.postgres.race_tools import Raw
-from tests.store.bench import DAY, EMAIL, OTHER, REPORT, Bench
+from tests.conftest import Raw
+from tests.store.bench import EMAIL, REPORT, Bench
+from tests.tenant_kit import DAY, OTHER
 
 from leasehold.errors import ValueRefused
 from leasehold.model.backoff import DEFAULT

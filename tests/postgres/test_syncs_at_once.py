@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from tests.postgres.race_tools import Raw, at_once
+from tests.conftest import Raw
+from tests.postgres.race_tools import at_once
 from tests.store.bench import REPORT
 
 from leasehold.store import Store

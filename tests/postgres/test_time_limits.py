@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.conftest import PATIENCE
-from tests.postgres.race_tools import Connections, Raw, T, parts_of
+from tests.conftest import PATIENCE, Raw
+from tests.postgres.race_tools import Connections, T, parts_of
 from tests.postgres_parts import open_parts
-from tests.store.bench import ACME, Bench, keyed
-from tests.worker.proxy import Proxy
+from tests.proxy import Proxy
+from tests.store.bench import Bench, keyed
+from tests.tenant_kit import ACME
 
 from leasehold import Job, Leasehold
 from leasehold.engines.postgres import handler_transaction
@@ -23,12 +24,6 @@ from leasehold.model.job import Claim, NewJob
 from leasehold.store import Store
 
 SHORT = timedelta(milliseconds=500)
-
-
-@pytest.fixture
-async def proxy(database_url: str) -> AsyncIterator[Proxy]:
-    async with Proxy(database_url).open() as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.conftest import eventually
-from tests.postgres.race_tools import Connections, Gate, Raw, blocked, parts_of, task
-from tests.store.bench import DAY, SECOND, Bench
+from tests.conftest import Raw, eventually
+from tests.postgres.race_tools import Connections, Gate, blocked, parts_of, task
+from tests.store.bench import Bench
+from tests.tenant_kit import DAY, SECOND
 
 from leasehold.engines.postgres import upkeep
 from leasehold.model.outcome import LeaseLost, decide

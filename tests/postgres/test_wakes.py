@@ -7,10 +7,11 @@ from datetime import timedelta
 from operator import itemgetter
 
 import pytest
-from tests.conftest import eventually
-from tests.postgres.race_tools import SOON, Connections, Raw, blocked, heard_so_far, sleepers
-from tests.store.bench import ACME, HOUR, OTHER, Bench
+from tests.conftest import Raw, eventually
+from tests.postgres.race_tools import SOON, Connections, blocked, heard_so_far, sleepers
+from tests.store.bench import Bench
 from tests.store.wake_listener import WakeListener, asleep, fall_asleep, listening
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.job import NewJob, TenantId
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind

@@ -10,16 +10,16 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from tests.tenant_kit import ACME, DAY, TenantKit
+
 from leasehold.model.backoff import Steps
 from leasehold.model.dedupe import Dedupe, Mode, WhileActive
 from leasehold.model.definition import Definition
-from leasehold.model.job import Attempt, Claim, JobId, JobRecord, NewJob, TenantId, WorkerId, tenant_id
+from leasehold.model.job import Claim, JobId, JobRecord, TenantId, WorkerId
 from leasehold.model.outcome import Canceled, Outcome, Raised, Succeeded, decide
-from leasehold.model.status import AttemptStatus, Status
+from leasehold.model.status import Status
 from leasehold.store import Filter, Registration, Store, Subscription, TenantJobs, WorkerFacts
 
-ACME = tenant_id("acme")
-OTHER = tenant_id("other")
 REPORT = Definition("report", max_attempts=3, backoff=Steps(10, 20))
 EMAIL = Definition("email", max_attempts=3, backoff=Steps(10, 20))
 
@@ -29,9 +29,6 @@ UNKNOWN_ID = JobId("01890a5d-ac96-774b-bcce-b30209900000")
 LEAST_ID = JobId("00000000-0000-0000-0000-000000000000")
 GREATEST_ID = JobId("ffffffff-ffff-ffff-ffff-ffffffffffff")
 
-SECOND = timedelta(seconds=1)
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
 LEASE = timedelta(minutes=1)
 
 
@@ -48,43 +45,16 @@ class EngineUnderTest:
     """Moves the engine's clock forward, for all stores on this data."""
 
 
-class Bench:
+class Bench(TenantKit):
     """One tenant's jobs, and workers that serve this tenant."""
 
     def __init__(self, engine: EngineUnderTest, tenant: TenantId = ACME) -> None:
-        self.store = engine.store
-        self.tenant = tenant
-        self.jobs: TenantJobs = engine.store.tenant(tenant)
+        super().__init__(engine.store, tenant)
         self.move_clock = engine.move_clock
         self._worker: Registration | None = None
 
-    # Verbs of the tenant.
-
-    async def enqueue(self, definition: str = "report", **fields: Any) -> JobId:
-        (placed,) = await self.jobs.enqueue([NewJob(definition=definition, **fields)])
-        assert placed.created, f"{placed.id} was there before"
-        return placed.id
-
-    async def enqueue_many(self, count: int, definition: str = "report", **fields: Any) -> list[JobId]:
-        placed = await self.jobs.enqueue([NewJob(definition=definition, **fields) for _ in range(count)])
-        return [each.id for each in placed]
-
-    async def job(self, job: JobId) -> JobRecord:
-        found = await self.jobs.get(job)
-        assert found is not None, f"there is no job {job}"
-        return found
-
-    async def status(self, job: JobId) -> Status:
-        return (await self.job(job)).status
-
-    async def history(self, job: JobId) -> list[tuple[int, AttemptStatus]]:
-        return [(attempt.number, attempt.status) for attempt in await self.jobs.attempts(job)]
-
-    async def last_attempt(self, job: JobId) -> Attempt:
-        return (await self.jobs.attempts(job))[-1]
-
     async def texts(self, claim: Claim) -> list[str]:
-        return [line.text for line in await self.jobs.lines(claim.job, claim.attempt)]
+        return [line.text for line in await self.lines(claim.job, claim.attempt)]
 
     # Verbs of workers.
 

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tests.store.bench import DAY, HOUR, Bench
+from tests.store.bench import Bench
+from tests.tenant_kit import DAY, HOUR
 
 from leasehold.model.job import Attempt, Claim, JobRecord, LogLine
 from leasehold.model.outcome import Canceled, Outcome, Raised, Released, Snoozed, Succeeded

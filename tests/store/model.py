@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tests.store.bench import HOUR
+from tests.tenant_kit import HOUR
 
 from leasehold.model.job import Claim, JobId, WorkerId
 from leasehold.model.outcome import Verdict

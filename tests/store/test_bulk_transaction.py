@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.store.bench import KEY, OTHER, Bench, all_jobs, keyed
+from tests.store.bench import KEY, Bench, all_jobs, keyed
+from tests.tenant_kit import OTHER
 
 from leasehold.errors import InactiveDefinition, UnknownDefinition
 from leasehold.model.job import NewJob
@@ -75,7 +76,7 @@ async def test_nothing_is_fine_too(bench: Bench) -> None:
     assert await all_jobs(bench.jobs) == []
 
 
-async def test_it_is_of_its_door_s_tenant(bench: Bench, store: Store) -> None:
+async def test_its_jobs_belong_to_its_tenant(bench: Bench, store: Store) -> None:
     async with store.tenant(OTHER).bulk_transaction() as bulk:
         (placed,) = await bulk.enqueue(numbered(1))
     assert await bench.jobs.get(placed.id) is None

@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.store.bench import BROUGHT_ID, HOUR, LEASE, OTHER, SECOND, UNKNOWN_ID, Bench, EngineUnderTest
+from tests.store.bench import BROUGHT_ID, LEASE, UNKNOWN_ID, Bench, EngineUnderTest
+from tests.tenant_kit import HOUR, OTHER, SECOND
 
 from leasehold.errors import InvalidInput
 from leasehold.model.job import JobId

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 import pytest
-from tests.store.bench import ACME, HOUR, LEASE, OTHER, REPORT, Bench, EngineUnderTest
+from tests.store.bench import LEASE, REPORT, Bench, EngineUnderTest
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.errors import RegistrationLost
 from leasehold.model.definition import Definition

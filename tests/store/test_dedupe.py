@@ -4,7 +4,8 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.store.bench import DAY, HOUR, KEY, OTHER, Bench, all_jobs, keyed
+from tests.store.bench import KEY, Bench, all_jobs, keyed
+from tests.tenant_kit import DAY, HOUR, OTHER
 
 from leasehold.errors import DuplicateJob
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.store.bench import ACME, EMAIL, HOUR, REPORT, Bench
+from tests.store.bench import EMAIL, REPORT, Bench
+from tests.tenant_kit import ACME, HOUR
 
 from leasehold.errors import InvalidInput, UnknownDefinition
 from leasehold.model.backoff import Exponential, Steps
@@ -156,10 +157,10 @@ async def test_a_new_job_gets_the_new_version(bench: Bench) -> None:
 
 
 async def test_another_store_learns_of_the_new_version(bench: Bench, second_store: Store) -> None:
-    other_door = second_store.tenant(ACME)
-    await other_door.enqueue([NewJob(definition="report")])
+    others = second_store.tenant(ACME)
+    await others.enqueue([NewJob(definition="report")])
     await bench.store.sync_definitions([SLOWER])
-    await other_door.enqueue([NewJob(definition="report")])
+    await others.enqueue([NewJob(definition="report")])
     assert [(claim.version, claim.definition) for claim in await bench.claim()] == [(1, REPORT), (2, SLOWER)]
 
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.store.bench import ACME, BROUGHT_ID, HOUR, LEASE, OTHER, UNKNOWN_ID, Bench
+from tests.store.bench import BROUGHT_ID, LEASE, UNKNOWN_ID, Bench
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.duration import Duration
 from leasehold.model.job import JobId, JobRecord

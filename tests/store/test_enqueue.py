@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.store.bench import ACME, BROUGHT_ID, HOUR, OTHER, REPORT, SECOND, Bench, all_jobs, new_id
+from tests.store.bench import BROUGHT_ID, REPORT, Bench, all_jobs, new_id
+from tests.tenant_kit import ACME, HOUR, OTHER, SECOND
 
 from leasehold.errors import IdReused, InactiveDefinition, PayloadInvalid, UnknownDefinition
 from leasehold.model.job import JobId, NewJob, Source
@@ -311,7 +312,7 @@ async def test_a_job_is_found_by_another_store(bench: Bench, second_store: Store
     assert await second_store.tenant(ACME).get(job) == await bench.job(job)
 
 
-async def test_a_job_is_unknown_at_another_tenants_door(bench: Bench, store: Store) -> None:
+async def test_a_job_is_unknown_to_another_tenant(bench: Bench, store: Store) -> None:
     job = await bench.enqueue()
     assert await store.tenant(OTHER).get(job) is None
 

@@ -4,9 +4,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.store.bench import BROUGHT_ID, DAY, LEASE, Bench, never_joined, new_id
+from tests.store.bench import BROUGHT_ID, LEASE, Bench, never_joined, new_id
 from tests.store.bystander import BYSTANDER
 from tests.store.fences import assert_it_can_write_nothing, finish_within
+from tests.tenant_kit import DAY
 
 from leasehold.model.outcome import Raised, Released, Succeeded, decide
 from leasehold.model.status import Status

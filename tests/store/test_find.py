@@ -3,20 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.store.bench import (
-    BROUGHT_ID,
-    DAY,
-    GREATEST_ID,
-    HOUR,
-    LEAST_ID,
-    OTHER,
-    SECOND,
-    UNKNOWN_ID,
-    Bench,
-    EngineUnderTest,
-    all_jobs,
-)
+from tests.store.bench import BROUGHT_ID, GREATEST_ID, LEAST_ID, UNKNOWN_ID, Bench, EngineUnderTest, all_jobs
 from tests.store.bystander import BYSTANDER, CORRELATION
+from tests.tenant_kit import DAY, HOUR, OTHER, SECOND
 
 from leasehold.errors import InvalidInput
 from leasehold.model.job import JobId, Source

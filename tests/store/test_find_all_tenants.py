@@ -1,19 +1,9 @@
 """Reads across tenants: all jobs page by page, the owners of a job, the tenants."""
 
 import pytest
-from tests.store.bench import (
-    ACME,
-    BROUGHT_ID,
-    GREATEST_ID,
-    HOUR,
-    LEAST_ID,
-    OTHER,
-    UNKNOWN_ID,
-    Bench,
-    EngineUnderTest,
-    all_jobs,
-)
+from tests.store.bench import BROUGHT_ID, GREATEST_ID, LEAST_ID, UNKNOWN_ID, Bench, EngineUnderTest, all_jobs
 from tests.store.bystander import AARON, BYSTANDER, CORRELATION
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.errors import InvalidInput
 from leasehold.model.job import JobId, JobRecord, TenantId, tenant_id
@@ -33,7 +23,7 @@ async def find_all_tenants(store: Store, where: Filter | None = None, page: int 
             return records
 
 
-async def at_each_door(store: Store, tenants: list[TenantId], where: Filter) -> list[JobRecord]:
+async def of_each_tenant(store: Store, tenants: list[TenantId], where: Filter) -> list[JobRecord]:
     """Returns the listings of all tenants merged: newest first, two jobs of one id by tenant."""
     records = [record for tenant in tenants for record in await all_jobs(store.tenant(tenant), where)]
     return sorted(sorted(records, key=lambda job: job.tenant), key=lambda job: job.id, reverse=True)
@@ -57,7 +47,7 @@ async def busy(engine: EngineUnderTest) -> list[TenantId]:
 @pytest.mark.parametrize("page", [1, 2, 3, 50])
 async def test_a_walk_over_all_tenants_jobs_misses_none_and_repeats_none(engine: EngineUnderTest, page: int) -> None:
     tenants = await busy(engine)
-    assert await find_all_tenants(engine.store, page=page) == await at_each_door(engine.store, tenants, Filter())
+    assert await find_all_tenants(engine.store, page=page) == await of_each_tenant(engine.store, tenants, Filter())
 
 
 @pytest.mark.parametrize("page", [1, 2, 50])
@@ -86,11 +76,9 @@ async def test_jobs_of_one_id_are_shown_once_for_each_tenant(engine: EngineUnder
     ids=str,
 )
 @pytest.mark.parametrize("page", [2, 50])
-async def test_a_filter_shows_what_it_shows_at_each_tenants_door(
-    engine: EngineUnderTest, where: Filter, page: int
-) -> None:
+async def test_a_filter_finds_what_each_tenant_finds(engine: EngineUnderTest, where: Filter, page: int) -> None:
     tenants = await busy(engine)
-    assert await find_all_tenants(engine.store, where, page) == await at_each_door(engine.store, tenants, where)
+    assert await find_all_tenants(engine.store, where, page) == await of_each_tenant(engine.store, tenants, where)
 
 
 async def test_jobs_of_one_busy_tenant_do_not_push_others_off_the_page(engine: EngineUnderTest) -> None:

@@ -2,7 +2,8 @@
 
 import orjson
 import pytest
-from tests.store.bench import HOUR, SECOND, Bench, EngineUnderTest, all_jobs
+from tests.store.bench import Bench, EngineUnderTest, all_jobs
+from tests.tenant_kit import HOUR, SECOND
 
 from leasehold.model.job import Claim, tenant_id
 from leasehold.model.outcome import (

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.store.bench import ACME, HOUR, LEASE, OTHER, Bench, EngineUnderTest
+from tests.store.bench import LEASE, Bench, EngineUnderTest
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.errors import UnknownDefinition
 from leasehold.model.job import Claim

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
-from tests.store.bench import HOUR, Bench
+from tests.store.bench import Bench
 from tests.store.wake_listener import asleep
+from tests.tenant_kit import HOUR
 
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.store import Wake

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.store.bench import HOUR, OTHER, SECOND, UNKNOWN_ID, Bench, EngineUnderTest
+from tests.store.bench import UNKNOWN_ID, Bench, EngineUnderTest
+from tests.tenant_kit import HOUR, OTHER, SECOND
 
 from leasehold.model.job import Claim, LineKind, LogLine
 from leasehold.model.outcome import Raised, Released, Snoozed, Trace

@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from tests.store.bench import ACME, HOUR, LEASE, OTHER, Bench
+from tests.store.bench import LEASE, Bench
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.explain import LaneState, waiting_reasons
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind

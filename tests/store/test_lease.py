@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 import orjson
-from tests.store.bench import ACME, HOUR, LEASE, SECOND, Bench
+from tests.store.bench import LEASE, Bench
+from tests.tenant_kit import ACME, HOUR, SECOND
 
 from leasehold.model.job import WorkerId
 from leasehold.model.outcome import LeaseLost, Succeeded

@@ -18,8 +18,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.store.bench import HOUR, EngineUnderTest, all_jobs, keyed
+from tests.store.bench import EngineUnderTest, all_jobs, keyed
 from tests.store.model import Model, ModelJob, ModelRegistration
+from tests.tenant_kit import HOUR
 
 from leasehold.errors import RegistrationLost
 from leasehold.model.backoff import Steps

@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.store.bench import BROUGHT_ID, DAY, HOUR, REPORT, Bench, all_jobs
+from tests.store.bench import BROUGHT_ID, REPORT, Bench, all_jobs
+from tests.tenant_kit import DAY, HOUR
 
 from leasehold.model.definition import Retention
 from leasehold.model.job import LogLine, NewJob
@@ -82,7 +83,7 @@ async def test_the_time_counts_from_the_end_and_not_from_the_enqueue(bench: Benc
     assert await bench.status(claim.job) is Status.SUCCEEDED
 
 
-async def test_a_job_that_was_retried_is_kept_anew(bench: Bench) -> None:
+async def test_a_retry_begins_the_retention_again(bench: Bench) -> None:
     job = await bench.succeeded()
     await bench.move_clock(20 * DAY)
     await bench.jobs.retry({job: 1})

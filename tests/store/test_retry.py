@@ -6,7 +6,8 @@ from math import nan
 from typing import Any
 
 import pytest
-from tests.store.bench import BROUGHT_ID, HOUR, OTHER, SECOND, UNKNOWN_ID, Bench, EngineUnderTest, keyed
+from tests.store.bench import BROUGHT_ID, UNKNOWN_ID, Bench, EngineUnderTest, keyed
+from tests.tenant_kit import HOUR, OTHER, SECOND
 
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import LONGEST

@@ -7,9 +7,10 @@ that the tests use here, and keys of every mode. Their fixture fails a test that
 from datetime import timedelta
 
 import pytest
-from tests.store.bench import ACME, BROUGHT_ID, DAY, HOUR, KEY, Bench, keyed
+from tests.store.bench import BROUGHT_ID, KEY, Bench, keyed
 from tests.store.bystander import BYSTANDERS_IDS, DEAD_ID, FAR, RUNNING_ID
 from tests.store.wake_listener import asleep
+from tests.tenant_kit import ACME, DAY, HOUR
 
 from leasehold.errors import DuplicateJob, UnknownTenant
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within

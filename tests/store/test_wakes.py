@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.store.bench import ACME, HOUR, LEASE, OTHER, Bench, EngineUnderTest, keyed
+from tests.store.bench import LEASE, Bench, EngineUnderTest, keyed
 from tests.store.bystander import BYSTANDERS
 from tests.store.wake_listener import asleep, fall_asleep, listening
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.dedupe import Within
 from leasehold.model.job import Claim, NewJob

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.within.drivers import DRIVERS, Driver
-from tests.worker.conftest import observer, shop  # noqa: F401
+from tests.worker.conftest import shop  # noqa: F401
 
 from leasehold import Job, Leasehold, NewJob, Tenant, TypedDefinition
 

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 import psycopg
 import pytest
-from tests.postgres.race_tools import Raw
+from tests.conftest import Raw
 
 from leasehold import Job, Leasehold, Status, TypedDefinition
 from leasehold.app.background import Background

@@ -12,7 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from tests.postgres.race_tools import Raw
+from tests.conftest import Raw
 
 from leasehold import InvalidInput, Leasehold, NewJob, Status, Tenant, TypedDefinition, UnknownJob
 from leasehold.errors import InactiveDefinition, UnknownDefinition
@@ -116,7 +116,7 @@ async def test_a_definition_that_nobody_registered_is_named(observer: Raw, acme:
             await acme.within(observer).aenqueue_key("reprt", {})
 
 
-async def test_definitions_of_a_database_made_anew_are_registered_again(
+async def test_definitions_of_a_recreated_database_are_registered(
     observer: Raw, acme: Tenant, report: TypedDefinition[..., Any]
 ) -> None:
     await observer.execute("delete from leasehold.definition_versions; delete from leasehold.definitions")

@@ -5,8 +5,7 @@ import warnings
 from typing import Any
 
 import pytest
-from tests.conftest import eventually
-from tests.postgres.race_tools import Raw
+from tests.conftest import Raw, eventually
 from tests.within.drivers import DRIVERS, Asyncpg, Driver, Psycopg
 from tests.worker.shop import Shop
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from tests.postgres.race_tools import Raw
+from tests.conftest import Raw
 from tests.worker.shop import Shop
 
 from leasehold import Leasehold, Tenant, TypedDefinition

@@ -8,19 +8,13 @@ from uuid import uuid4
 import asyncpg
 import psycopg
 import pytest
-from tests.postgres.race_tools import Raw
-from tests.worker.proxy import Proxy
+from tests.conftest import Raw
+from tests.proxy import Proxy
 
 from leasehold import Enqueued, Job, Leasehold, Tenant, TypedDefinition, Unreachable
 
 TIMES = 201
 Report = TypedDefinition[[int], None]
-
-
-@pytest.fixture
-async def proxy(database_url: str) -> AsyncIterator[Proxy]:
-    async with Proxy(database_url).open() as opened:
-        yield opened
 
 
 @pytest.fixture

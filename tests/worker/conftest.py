@@ -7,19 +7,12 @@ from typing import Any
 import asyncpg
 import pytest
 from sqlalchemy import Engine, create_engine
+from tests.conftest import Raw
+from tests.tenant_kit import ACME
 from tests.worker.far_worker import TASK, Seen
-from tests.worker.proxy import Proxy
-from tests.worker.shop import ACME, Processes, Raw, Shop, heartbeats
+from tests.worker.shop import Processes, Shop, heartbeats
 
 from leasehold.store import Store, TenantJobs
-
-
-@pytest.fixture
-async def observer(database_url: str) -> AsyncIterator[Raw]:
-    """A connection that only looks."""
-    connection: Raw = await asyncpg.connect(database_url, server_settings={"application_name": "test"})
-    yield connection
-    await connection.close(timeout=5)
 
 
 @pytest.fixture
@@ -42,13 +35,7 @@ def seen() -> Seen:
 
 
 @pytest.fixture
-async def proxy(database_url: str) -> AsyncIterator[Proxy]:
-    async with Proxy(database_url).open() as opened:
-        yield opened
-
-
-@pytest.fixture
-async def door(store: Store) -> TenantJobs:
+async def acme(store: Store) -> TenantJobs:
     await store.sync_definitions([TASK])
     return store.tenant(ACME)
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.conftest import eventually
-from tests.store.bench import HOUR
+from tests.tenant_kit import HOUR
 
 from leasehold.engines import engine_for
 from leasehold.errors import Unreachable
@@ -71,13 +71,13 @@ async def at_work(url: str, seen: Seen, *, lease: timedelta = LONG, **settings: 
             await running
 
 
-async def enqueue(door: TenantJobs, **fields: Any) -> JobId:
+async def enqueue(acme: TenantJobs, **fields: Any) -> JobId:
     payload = {"seconds": fields.pop("seconds", 0)}
-    (placed,) = await door.enqueue([NewJob(definition="task", payload=payload, **fields)])
+    (placed,) = await acme.enqueue([NewJob(definition="task", payload=payload, **fields)])
     return placed.id
 
 
-async def ended(door: TenantJobs, jobs: Sequence[JobId]) -> list[JobRecord]:
+async def ended(acme: TenantJobs, jobs: Sequence[JobId]) -> list[JobRecord]:
     """The jobs, once all of them are final."""
 
     async def all_final() -> bool:
@@ -85,7 +85,7 @@ async def ended(door: TenantJobs, jobs: Sequence[JobId]) -> list[JobRecord]:
 
     async def read() -> list[JobRecord | None]:
         try:
-            return [await door.get(job) for job in jobs]
+            return [await acme.get(job) for job in jobs]
         except Unreachable:
             return [None]
 

@@ -1,7 +1,7 @@
 """The kit of the worker tests: a shop with one tenant, workers in this process, and worker processes.
 
 shop.working(handlers)   a worker in this process, for as long as the block lasts
-shop.doors               through which such a worker reaches its store: counts what goes through, lets a test step in
+shop.stores               through which such a worker reaches its store: counts what goes through, lets a test step in
 processes.worker(…)      `leasehold worker sample_handlers.py …` as a process of its own
 
 A test that leaves a worker behind fails.
@@ -19,32 +19,26 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import asyncpg
 import pytest
-from tests.conftest import PATIENCE, eventually
+from tests.conftest import PATIENCE, Raw, eventually
 from tests.postgres_parts import open_parts
+from tests.tenant_kit import HOUR, TenantKit
 
 from leasehold.engines.postgres.database import Database
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
-from leasehold.model.job import JobId, JobRecord, LogLine, NewJob, TenantId, tenant_id
-from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Store, TenantJobs
+from leasehold.model.job import JobId, JobRecord, TenantId
+from leasehold.model.status import Status
+from leasehold.store import Store
 from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Handlers, Worker, WorkerSettings
 from leasehold.worker.handlers import Call
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.session import WorkerSession
 
-if TYPE_CHECKING:
-    Raw = asyncpg.Connection[asyncpg.Record]
-else:
-    Raw = asyncpg.Connection
-
-ACME = tenant_id("acme")
-HOUR = timedelta(hours=1)
 SAMPLE_HANDLERS = Path(__file__).parent / "sample_handlers.py"
 
 SHORT = Leases(busy=timedelta(seconds=1.5), idle=timedelta(seconds=3))
@@ -76,7 +70,7 @@ def only(call: Call, key: str = "report", **fields: Any) -> Handlers:
     return handlers
 
 
-class Doors:
+class WatchedStores:
     """Opens stores for workers: for each session one, and one for its heartbeat.
 
     calls       how often each verb that somebody stepped in for was called
@@ -137,32 +131,17 @@ def raising(error: Exception, times: float = 1) -> StepIn:
     return step_in
 
 
-class Shop:
-    """One tenant's door, and workers in this process."""
+class Shop(TenantKit):
+    """One tenant's jobs, and workers in this process."""
 
     def __init__(self, url: str, store: Store, observer: Raw) -> None:
+        super().__init__(store)
         self.url = url
-        self.store = store
         self.observer = observer
-        self.doors = Doors(url)
-        self.door: TenantJobs = store.tenant(ACME)
-
-    # The tenant's side.
-
-    async def enqueue(self, definition: str = "report", **fields: Any) -> JobId:
-        return (await self.enqueue_many(1, definition, **fields))[0]
-
-    async def enqueue_many(self, count: int, definition: str = "report", **fields: Any) -> list[JobId]:
-        placed = await self.door.enqueue([NewJob(definition=definition, **fields) for _ in range(count)])
-        return [each.id for each in placed]
-
-    async def job(self, job: JobId) -> JobRecord:
-        record = await self.door.get(job)
-        assert record is not None, f"job {job} does not exist"
-        return record
+        self.stores = WatchedStores(url)
 
     async def ended(self, job: JobId) -> JobRecord:
-        record = await self.door.wait_until_final(job, PATIENCE)
+        record = await self.jobs.wait_until_final(job, PATIENCE)
         if record is None:
             pytest.fail(f"the job did not end within {PATIENCE}: {await self.job(job)}")
         return record
@@ -180,27 +159,19 @@ class Shop:
         await eventually(queued, what=f"attempt {attempt} of {job} to be over and the job to wait again")
         return await self.job(job)
 
-    async def history(self, job: JobId) -> list[AttemptStatus]:
-        attempts = await self.door.attempts(job)
-        assert [attempt.number for attempt in attempts] == list(range(1, len(attempts) + 1))
-        return [attempt.status for attempt in attempts]
-
-    async def lines(self, job: JobId, attempt: int = 1) -> Sequence[LogLine]:
-        return await self.door.lines(job, attempt)
-
     # Workers.
 
     @asynccontextmanager
     async def working(
         self,
         handlers: Handlers,
-        doors: Callable[[], Awaitable[Store]] | None = None,
+        stores: Callable[[], Awaitable[Store]] | None = None,
         tenants: tuple[TenantId, ...] | None = None,
         observe: Observer = ignore_events,
         **settings: Any,
     ) -> AsyncIterator[Worker]:
         """A worker that has joined. At the end of the block it stops at once, giving back what still runs."""
-        worker = Worker(doors or self.doors, handlers, replace(SETTINGS, tenants=tenants, **settings), observe)
+        worker = Worker(stores or self.stores, handlers, replace(SETTINGS, tenants=tenants, **settings), observe)
         task = asyncio.create_task(worker.run())
         joined = asyncio.create_task(worker.joined.wait())
         try:

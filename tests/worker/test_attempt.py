@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, Clock, eventually
-from tests.worker.shop import AT_ONCE, HOUR, QUICKLY, Payload, Shop, for_ever, only, wait_for
+from tests.tenant_kit import HOUR
+from tests.worker.shop import AT_ONCE, QUICKLY, Payload, Shop, for_ever, only, wait_for
 
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.worker import Job
@@ -27,8 +28,8 @@ async def test_a_handler_that_takes_too_long_is_stopped_and_retried(shop: Shop) 
     async with shop.working(only(report, timeout=QUICKLY, backoff=AT_ONCE)):
         job = await shop.enqueue()
         assert (await shop.ended(job)).status is Status.SUCCEEDED
-    assert await shop.history(job) == [TIMEOUT, SUCCEEDED]
-    assert "longer than its timeout of 0.1 s" in ((await shop.door.attempts(job))[0].error or "")
+    assert await shop.statuses(job) == [TIMEOUT, SUCCEEDED]
+    assert "longer than its timeout of 0.1 s" in ((await shop.jobs.attempts(job))[0].error or "")
 
 
 async def test_a_handler_that_cleans_up_after_a_timeout_has_timed_out(shop: Shop) -> None:
@@ -41,7 +42,7 @@ async def test_a_handler_that_cleans_up_after_a_timeout_has_timed_out(shop: Shop
     async with shop.working(only(report, timeout=QUICKLY, max_attempts=1)):
         job = await shop.enqueue()
         assert (await shop.ended(job)).last_error_code == "timeout"
-    assert await shop.history(job) == [TIMEOUT]
+    assert await shop.statuses(job) == [TIMEOUT]
 
 
 async def test_a_sync_handler_that_takes_too_long_is_told_and_retried(shop: Shop) -> None:
@@ -59,7 +60,7 @@ async def test_a_sync_handler_that_takes_too_long_is_told_and_retried(shop: Shop
     async with shop.working(only(report, timeout=PATIENTLY, backoff=AT_ONCE)):
         job = await shop.enqueue()
         assert (await shop.ended(job)).status is Status.SUCCEEDED
-        assert await shop.history(job) == [TIMEOUT, SUCCEEDED]
+        assert await shop.statuses(job) == [TIMEOUT, SUCCEEDED]
         assert await asyncio.to_thread(told.wait, PATIENCE.total_seconds())
 
 
@@ -77,10 +78,10 @@ async def test_a_cancel_stops_an_async_handler_of_a_busy_worker(shop: Shop) -> N
     async with shop.working(only(report), slots=1):
         job = await shop.enqueue()
         await asyncio.wait_for(began.wait(), PATIENCE.total_seconds())
-        await shop.door.cancel([job])
+        await shop.jobs.cancel([job])
         assert (await shop.ended(job)).status is Status.CANCELED
     assert stopped.is_set()
-    assert await shop.history(job) == [CANCELED]
+    assert await shop.statuses(job) == [CANCELED]
 
 
 async def test_a_sync_handler_that_is_canceled_may_end_in_its_own_way(shop: Shop) -> None:
@@ -96,7 +97,7 @@ async def test_a_sync_handler_that_is_canceled_may_end_in_its_own_way(shop: Shop
     async with shop.working(only(report), slots=1):
         job = await shop.enqueue()
         await asyncio.to_thread(wait_for, began)
-        await shop.door.cancel([job])
+        await shop.jobs.cancel([job])
         record = await shop.ended(job)
     assert (record.status, record.result) == (Status.SUCCEEDED, "half of it")
 
@@ -114,7 +115,7 @@ async def test_a_sync_handler_that_raises_when_canceled_is_canceled(shop: Shop) 
     async with shop.working(only(report, backoff=AT_ONCE), slots=1):
         job = await shop.enqueue()
         await asyncio.to_thread(wait_for, began)
-        await shop.door.cancel([job])
+        await shop.jobs.cancel([job])
         assert (await shop.ended(job)).status is Status.CANCELED
 
 
@@ -132,7 +133,7 @@ async def test_a_canceled_thread_is_abandoned_when_the_worker_stops(shop: Shop) 
         async with shop.working(only(report)):
             job = await shop.enqueue()
             await asyncio.to_thread(wait_for, began)
-            await shop.door.cancel([job])
+            await shop.jobs.cancel([job])
             await asyncio.to_thread(wait_for, told)
         assert (await shop.job(job)).status is Status.CANCELED
         assert await shop.store.workers() == []
@@ -245,7 +246,7 @@ async def test_an_unreadable_payload_fails_its_own_job_without_a_run(shop: Shop)
             return bool(await shop.observer.fetchval(status, odd) == "failed")
 
         await eventually(failed, what="the end of the job that can't be read")
-    (attempt,) = await shop.door.attempts(odd)
+    (attempt,) = await shop.jobs.attempts(odd)
     assert (attempt.status, attempt.error_code) == (FAILED, "payload_invalid")
     assert "can't be read" in (attempt.error or "")
     assert ran == [2]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, eventually
-from tests.worker.shop import ACME, Doors, Shop, StepIn, Verb, only
+from tests.tenant_kit import ACME
+from tests.worker.shop import Shop, StepIn, Verb, WatchedStores, only
 
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, NewJob, tenant_id
@@ -51,11 +52,11 @@ async def test_a_job_that_comes_just_after_another_finds_the_worker_awake(
         await shop.at_rest(worker)
         await succeeds(shop, await shop.enqueue())
         await asyncio.wait_for(lingers.wait(), PATIENCE.total_seconds())
-        shop.doors.statements.clear()
+        shop.stores.statements.clear()
         second = await shop.enqueue()
         goes_on.release()
         await succeeds(shop, second)
-        statements = list(shop.doors.statements)
+        statements = list(shop.stores.statements)
     assert statements.count("fleet/claim_few") == 1
     assert statements.count("fleet/sleep") == 0
 
@@ -82,7 +83,7 @@ async def test_a_worker_claims_only_what_it_has_registered(shop: Shop) -> None:
         await shop.all_ended(await shop.enqueue_many(5))
         await shop.at_rest(worker)
     assert (await shop.job(email)).status is Status.QUEUED
-    assert await shop.history(email) == []
+    assert await shop.statuses(email) == []
 
 
 async def test_urgent_jobs_of_a_claim_begin_first_in_any_tenant(shop: Shop) -> None:
@@ -140,10 +141,10 @@ async def test_a_wake_goes_on_so_that_a_burst_puts_two_workers_to_work(shop: Sho
             await together.wait()
 
     handlers = only(report, max_attempts=1)
-    first, second = Doors(shop.url), Doors(shop.url)
-    for doors in (first, second):
-        doors.count("wake_another")
-        doors.step_in("claim", claim)
+    first, second = WatchedStores(shop.url), WatchedStores(shop.url)
+    for stores in (first, second):
+        stores.count("wake_another")
+        stores.step_in("claim", claim)
     async with (
         shop.working(handlers, first, slots=5) as one,
         shop.working(handlers, second, slots=5) as other,
@@ -177,9 +178,9 @@ async def test_unequal_workers_lose_no_wake(shop: Shop) -> None:
             await together.wait()
 
     async with (
-        shop.working(handlers_for(meet, "report", "email"), Doors(shop.url), slots=1) as both,
-        shop.working(handlers_for(meet, "report"), Doors(shop.url), slots=1) as reports,
-        shop.working(handlers_for(meet, "email"), Doors(shop.url), slots=1) as emails,
+        shop.working(handlers_for(meet, "report", "email"), WatchedStores(shop.url), slots=1) as both,
+        shop.working(handlers_for(meet, "report"), WatchedStores(shop.url), slots=1) as reports,
+        shop.working(handlers_for(meet, "email"), WatchedStores(shop.url), slots=1) as emails,
     ):
         for number in range(ROUNDS):
             for worker in (both, reports, emails):
@@ -189,7 +190,7 @@ async def test_unequal_workers_lose_no_wake(shop: Shop) -> None:
                 "update leasehold.sleepers set id = default where cardinality(definitions) = 1"
             )
             keys = chance.sample(["report", "email"], 2)
-            placed = await shop.door.enqueue([NewJob(definition=key) for key in keys])
+            placed = await shop.jobs.enqueue([NewJob(definition=key) for key in keys])
             records = await shop.all_ended([each.id for each in placed])
             assert {record.status for record in records} == {Status.SUCCEEDED}, f"round {number}, {keys}"
 
@@ -203,10 +204,10 @@ async def test_a_full_worker_that_hears_a_wake_passes_it_on(shop: Shop) -> None:
         started.append(job.id)
         await release.wait()
 
-    first = Doors(shop.url)
+    first = WatchedStores(shop.url)
     async with (
         shop.working(only(hold), first, slots=1) as full,
-        shop.working(only(hold), Doors(shop.url), slots=1) as idle,
+        shop.working(only(hold), WatchedStores(shop.url), slots=1) as idle,
     ):
         await shop.at_rest(full)
         await shop.at_rest(idle)

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import pytest
 from tests.conftest import PATIENCE, eventually
-from tests.worker.shop import HOUR, Shop, Verb, only, session_of
+from tests.tenant_kit import HOUR
+from tests.worker.shop import Shop, Verb, only, session_of
 
 from leasehold.errors import RegistrationLost
 from leasehold.model.job import Claim, JobId
@@ -38,7 +39,7 @@ class Late:
         self._shop = shop
         self._written = asyncio.Event()
         for verb in ("claim", "prepare_to_sleep"):
-            shop.doors.step_in(verb, self._answered_late)
+            shop.stores.step_in(verb, self._answered_late)
 
     async def claim(self) -> JobId:
         job = await self._shop.enqueue()
@@ -86,7 +87,7 @@ async def test_when_the_worker_stops_it_is_given_back_at_no_cost(shop: Shop) -> 
         job, _ = await claimed(shop, worker)
     record = await shop.job(job)
     assert (record.status, record.attempt, record.free_attempts) == (Status.QUEUED, 1, 1)
-    assert await shop.history(job) == [GIVEN_BACK]
+    assert await shop.statuses(job) == [GIVEN_BACK]
 
 
 @pytest.mark.parametrize("signals", [1, 2])
@@ -110,7 +111,7 @@ async def test_so_is_what_a_claim_brings_that_is_under_way_then(shop: Shop, sign
         assert (await shop.waits_again(second)).free_attempts == 1
         if signals == 1:
             assert (await shop.job(first)).status is Status.RUNNING
-    assert await shop.history(second) == [GIVEN_BACK]
+    assert await shop.statuses(second) == [GIVEN_BACK]
 
 
 async def test_a_stopped_worker_passes_an_unused_wake_on(shop: Shop) -> None:
@@ -125,7 +126,7 @@ async def test_a_stopped_worker_passes_an_unused_wake_on(shop: Shop) -> None:
                 await heard.wait()
             chosen.stop()
             await shop.ended(job)
-    assert await shop.history(job) == [SUCCEEDED]
+    assert await shop.statuses(job) == [SUCCEEDED]
 
 
 async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> None:
@@ -139,7 +140,7 @@ async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> 
 
         return verb
 
-    shop.doors.step_in("renew", counted)
+    shop.stores.step_in("renew", counted)
     async with shop.working(only(endless), leases=Leases(HOUR, HOUR)) as worker:
         await claimed(shop, worker)
 
@@ -148,7 +149,7 @@ async def test_a_cancel_that_comes_before_it_is_started_is_heard(shop: Shop) -> 
 
         await eventually(beat_for_the_first, what="a heartbeat for the first job")
         second, before = await late.claim(), len(beats)
-        await shop.door.cancel([second])
+        await shop.jobs.cancel([second])
 
         async def beat_for_the_cancel() -> bool:
             return len(beats) > before
@@ -164,25 +165,25 @@ async def test_when_the_registration_is_lost_it_is_forgotten(shop: Shop) -> None
         job, session = await claimed(shop, worker)
         session.end(RegistrationLost("it was evicted.", fix="Join again."))
         assert session.ledger.count == 0
-    assert SUCCEEDED not in await shop.history(job)
+    assert SUCCEEDED not in await shop.statuses(job)
 
 
 @pytest.mark.usefixtures("no_starter")
 async def test_a_reconcile_does_not_take_it_for_a_stray(shop: Shop) -> None:
-    shop.doors.count("held")
+    shop.stores.count("held")
     async with shop.working(only(report)) as worker:
         job, session = await claimed(shop, worker)
         session.ledger.expect_strays()
 
         async def has_asked() -> bool:
-            return shop.doors.calls["held"] > 0 and not session.ledger.in_doubt
+            return shop.stores.calls["held"] > 0 and not session.ledger.in_doubt
 
         await eventually(has_asked, what="a reconcile")
         assert list(worker.state().claims.values()) == [ClaimState.HELD]
-        assert await shop.history(job) == [AttemptStatus.RUNNING]
+        assert await shop.statuses(job) == [AttemptStatus.RUNNING]
         session.starter.start_all()
         await shop.ended(job)
-    assert await shop.history(job) == [SUCCEEDED]
+    assert await shop.statuses(job) == [SUCCEEDED]
 
 
 @pytest.mark.usefixtures("no_starter")
@@ -212,7 +213,7 @@ async def test_one_that_can_not_be_started_is_given_back_and_tried_again(
     async with shop.working(only(report)) as worker:
         job = await shop.enqueue()
         await shop.ended(job)
-    assert await shop.history(job) == [GIVEN_BACK, SUCCEEDED]
+    assert await shop.statuses(job) == [GIVEN_BACK, SUCCEEDED]
 
 
 async def test_the_heartbeat_after_a_rest_knows_the_first_job(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

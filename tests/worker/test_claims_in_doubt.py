@@ -11,8 +11,8 @@ import pytest
 from tests.conftest import PATIENCE
 from tests.postgres.race_tools import GATED_CLOCK, Gate
 from tests.postgres_parts import StoreInParts
+from tests.proxy import Proxy
 from tests.worker.far_worker import Seen, asleep, at_work, ended, enqueue
-from tests.worker.proxy import Proxy
 from tests.worker.shop import SHORT, Shop, Verb, only, raising, session_of
 
 from leasehold import faults
@@ -105,14 +105,14 @@ async def test_jobs_of_a_claim_with_a_lost_answer_are_given_back(shop: Shop, dis
     await shop.store.sync_definitions(handlers.definitions)
     jobs = await shop.enqueue_many(20)
     reply = LostReply()
-    shop.doors.step_in("claim", reply)
+    shop.stores.step_in("claim", reply)
     async with shop.working(handlers, slots=5, dispatchers=dispatchers):
         assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
     assert ran == dict.fromkeys(jobs, 1)
     assert len(reply.lost) == 5
     for job in jobs:
-        assert await shop.history(job) == ([GIVEN_BACK, SUCCEEDED] if job in reply.lost else [SUCCEEDED])
-    steps = [name for name in shop.doors.statements if name in ("fleet/claim_next_tenants", "fleet/held")]
+        assert await shop.statuses(job) == ([GIVEN_BACK, SUCCEEDED] if job in reply.lost else [SUCCEEDED])
+    steps = [name for name in shop.stores.statements if name in ("fleet/claim_next_tenants", "fleet/held")]
     assert steps[:2] == ["fleet/claim_next_tenants", "fleet/held"]
 
 
@@ -124,7 +124,7 @@ async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
         began.set()
         await go_on.wait()
 
-    shop.doors.step_in("held", raising(Unreachable("away", fix="")))
+    shop.stores.step_in("held", raising(Unreachable("away", fix="")))
     async with shop.working(only(report), slots=1) as worker:
         await shop.enqueue()
         await began.wait()
@@ -133,7 +133,7 @@ async def test_a_look_for_strays_that_fails_is_taken_again(shop: Shop) -> None:
         session_of(worker).ledger.expect_strays()
         go_on.set()
         await shop.ended(stray)
-    assert await shop.history(stray) == [GIVEN_BACK, SUCCEEDED]
+    assert await shop.statuses(stray) == [GIVEN_BACK, SUCCEEDED]
 
 
 async def test_a_worker_stopped_during_a_claim_gives_its_jobs_back(shop: Shop) -> None:
@@ -154,7 +154,7 @@ async def test_a_worker_stopped_during_a_claim_gives_its_jobs_back(shop: Shop) -
     handlers = only(report)
     await shop.store.sync_definitions(handlers.definitions)
     job = await shop.enqueue()
-    shop.doors.step_in("claim", stuck)
+    shop.stores.step_in("claim", stuck)
     async with shop.working(handlers):
         await asyncio.wait_for(claimed.wait(), 30)
     record = await shop.job(job)
@@ -163,12 +163,12 @@ async def test_a_worker_stopped_during_a_claim_gives_its_jobs_back(shop: Shop) -
 
 
 async def test_a_claim_whose_reply_was_lost_is_given_back_at_no_cost(
-    door: TenantJobs, database_url: str, seen: Seen
+    acme: TenantJobs, database_url: str, seen: Seen
 ) -> None:
     async with at_work(database_url, seen) as worker:
         await worker.joined.wait()
         faults.arm("after_claim:raise")
-        (record,) = await ended(door, [await enqueue(door)])
+        (record,) = await ended(acme, [await enqueue(acme)])
     with suppress(faults.InjectedFault):
         faults.reach("after_claim")
         assert (record.status, record.tries) == (Status.SUCCEEDED, 1)
@@ -178,7 +178,7 @@ async def test_a_claim_whose_reply_was_lost_is_given_back_at_no_cost(
 
 
 async def test_a_claim_committed_after_its_connection_broke_is_found(
-    door: TenantJobs, proxy: Proxy, seen: Seen, database_url: str, ask: Callable[..., Awaitable[Any]]
+    acme: TenantJobs, proxy: Proxy, seen: Seen, database_url: str, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     """The server is still at it when the worker, connected again, asks for its claims. No other worker would ask."""
     connection = await asyncpg.connect(database_url)
@@ -188,12 +188,12 @@ async def test_a_claim_committed_after_its_connection_broke_is_found(
         async with at_work(proxy.url, seen, lease=SHORT.busy):
             await asleep(ask)
             await gate.close("fleet/claim_few")
-            job = await enqueue(door)
+            job = await enqueue(acme)
             await gate.holds(1)
             proxy.cut()
             await gate.holds(2)
             await gate.open()
-            (record,) = await ended(door, [job])
+            (record,) = await ended(acme, [job])
     finally:
         await connection.close()
     assert (record.status, record.tries) == (Status.SUCCEEDED, 1)

@@ -147,7 +147,7 @@ def fail() -> None:
 async def test_a_run_that_lost_its_claim_finishes_nothing(shop: Shop, end: End) -> None:
     """However its handler ends: no finish is sent, and nothing is asked about it."""
     runs, events, finishes = Runs(end), Events(), Finishes()
-    shop.doors.step_in("finish", finishes)
+    shop.stores.step_in("finish", finishes)
     async with shop.working(only(runs.handler), observe=events):
         job = await run_twice(shop, runs)
         runs.first_may_end.set()
@@ -155,7 +155,7 @@ async def test_a_run_that_lost_its_claim_finishes_nothing(shop: Shop, end: End) 
         runs.second_may_end.set()
         await shop.ended(job)
     assert len(finishes.sent) == 1
-    assert "tenant/attempts" not in shop.doors.statements
+    assert "tenant/attempts" not in shop.stores.statements
 
 
 async def test_a_cancel_reaches_the_second_run(shop: Shop) -> None:
@@ -163,7 +163,7 @@ async def test_a_cancel_reaches_the_second_run(shop: Shop) -> None:
     runs = Runs()
     async with shop.working(only(runs.handler)):
         job = await run_twice(shop, runs)
-        await shop.door.cancel([job])
+        await shop.jobs.cancel([job])
         record = await shop.ended(job)
         runs.first_may_end.set()
     assert record.status is Status.CANCELED
@@ -185,7 +185,7 @@ async def test_a_finish_that_failed_is_not_sent_again_for_a_lost_claim(shop: Sho
         raise Unreachable("the connection was lost.", fix="It is asked again.")
 
     finishes, events = Finishes(hang_and_fail), Events()
-    shop.doors.step_in("finish", finishes)
+    shop.stores.step_in("finish", finishes)
     async with shop.working(only(handler), observe=events):
         job = await shop.enqueue()
         async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -219,8 +219,8 @@ async def test_a_finish_with_a_lost_answer_is_reported_as_written(shop: Shop) ->
         raise Unreachable("the connection was lost.", fix="It is asked again.")
 
     finishes, events = Finishes(write_and_fail), Events()
-    shop.doors.step_in("finish", finishes)
-    shop.doors.count("held")
+    shop.stores.step_in("finish", finishes)
+    shop.stores.count("held")
     async with shop.working(only(handler), observe=events):
         await shop.enqueue()
         async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -228,7 +228,7 @@ async def test_a_finish_with_a_lost_answer_is_reported_as_written(shop: Shop) ->
         await shop.observer.execute(END_CONNECTIONS)
 
         async def asked() -> bool:
-            return shop.doors.calls["held"] > 0
+            return shop.stores.calls["held"] > 0
 
         await eventually(asked, what="the question what the worker holds")
         may_fail.set()

@@ -7,9 +7,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.conftest import Clock, eventually
+from tests.conftest import Clock, Raw, eventually
+from tests.tenant_kit import ACME
 from tests.worker import sample_handlers
-from tests.worker.shop import ACME, SHORT, Processes, Raw, Shop, only
+from tests.worker.shop import SHORT, Processes, Shop, only
 
 from leasehold.engines import engine_for
 from leasehold.model.backoff import OUTBOX, Steps
@@ -70,7 +71,7 @@ async def test_backoff_is_what_the_worker_writes(shop: Shop) -> None:
     handlers = only(enrich, backoff=OUTBOX.backoff, max_attempts=OUTBOX.max_attempts)
     async with shop.working(handlers):
         record = await shop.waits_again(await shop.enqueue())
-    (attempt,) = await shop.door.attempts(record.id)
+    (attempt,) = await shop.jobs.attempts(record.id)
     assert attempt.finished_at is not None
     assert record.scheduled_for - attempt.finished_at == timedelta(seconds=30)
 
@@ -93,7 +94,7 @@ async def test_1_happy_path(shop: Shop, handlers: Handlers) -> None:
         await shop.at_rest(worker)
         job = await shop.enqueue()
         assert (await shop.ended(job)).status is Status.SUCCEEDED
-    assert await shop.history(job) == [SUCCEEDED]
+    assert await shop.statuses(job) == [SUCCEEDED]
 
 
 async def test_2_missed_notify(shop: Shop, handlers: Handlers) -> None:
@@ -132,7 +133,7 @@ async def test_4_crash_recovery(shop: Shop, handlers: Handlers) -> None:
     await elsewhere.close()
     async with shop.working(handlers, leases=SHORT):
         assert (await shop.ended(job)).status is Status.SUCCEEDED
-    assert await shop.history(job) == [CRASHED, SUCCEEDED]
+    assert await shop.statuses(job) == [CRASHED, SUCCEEDED]
     assert [claim.attempt for claim in claimed.claims] == [1]
 
 
@@ -164,7 +165,7 @@ async def test_5_idempotency(shop: Shop, item: str) -> None:
     async with shop.working(only(enrich, backoff=Steps(0))):
         job = await shop.enqueue(payload={"item": item})
         await shop.ended(job)
-    assert await shop.history(job) == [FAILED, SUCCEEDED]
+    assert await shop.statuses(job) == [FAILED, SUCCEEDED]
     assert found == ["enriching", "ready"]
     assert await shop.observer.fetchval("select changes from items where id = $1", item) == 1
 
@@ -190,6 +191,6 @@ async def test_another_worker_does_a_killed_workers_job_after_the_lease(shop: Sh
     processes.go()
     assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
     for job in jobs:
-        assert await shop.history(job) == ([CRASHED, SUCCEEDED] if job in begun else [SUCCEEDED])
+        assert await shop.statuses(job) == ([CRASHED, SUCCEEDED] if job in begun else [SUCCEEDED])
     assert Counter(note.job for note in processes.notes("ended")) == dict.fromkeys(jobs, 1)
     assert killed.pid not in {note.pid for note in processes.notes("ended")}

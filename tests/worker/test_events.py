@@ -12,7 +12,8 @@ import pytest
 from pydantic import Field, TypeAdapter
 from tests.conftest import eventually
 from tests.model.claims import a_claim
-from tests.worker.shop import ACME, SHORT, Shop, Verb, only, raising
+from tests.tenant_kit import ACME
+from tests.worker.shop import SHORT, Shop, Verb, only, raising
 
 from leasehold.errors import CannotListen, Unreachable
 from leasehold.model.backoff import Steps
@@ -113,7 +114,7 @@ async def test_a_worker_that_finds_that_it_can_not_listen_says_so_once(shop: Sho
 
         return instead
 
-    shop.doors.step_in("wakes", deaf)
+    shop.stores.step_in("wakes", deaf)
     async with shop.working(only(done), observe=heard, fallback=timedelta(milliseconds=100)):
         assert not (await heard.first(WorkerListening)).listens
         await shop.ended(await shop.enqueue())
@@ -224,8 +225,8 @@ async def test_an_end_is_told_of_only_when_it_is_written(shop: Shop, heard: Hear
 
         return verb
 
-    shop.doors.step_in("finish", watched)
-    shop.doors.step_in("finish", raising(Unreachable("away", fix="")))
+    shop.stores.step_in("finish", watched)
+    shop.stores.step_in("finish", raising(Unreachable("away", fix="")))
     async with shop.working(only(done), observe=heard):
         await shop.ended(await shop.enqueue())
         await heard.first(JobEnded)
@@ -248,7 +249,7 @@ async def test_an_end_whose_reply_was_lost_is_an_end_and_not_discarded(shop: Sho
 
         return verb
 
-    shop.doors.step_in("finish", losing)
+    shop.stores.step_in("finish", losing)
     async with shop.working(only(done), observe=heard):
         await shop.enqueue()
         assert (await heard.first(JobEnded)).status is Status.SUCCEEDED

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import eventually
-from tests.worker.shop import ACME, SHORT, Processes, Shop, only
+from tests.tenant_kit import ACME
+from tests.worker.shop import SHORT, Processes, Shop, only
 
 from leasehold.model.backoff import Steps
 from leasehold.model.job import JobId
@@ -19,7 +20,7 @@ async def fails(job: Job, payload: Payload) -> None:
     raise Fail(payload["error"]) if payload.get("final") else ValueError(payload["error"])
 
 
-PLACE = f"tests/worker/test_failures_in_the_log.py:{fails.__code__.co_firstlineno + 1} in fails"
+PLACE = f"tests/worker/test_events_log.py:{fails.__code__.co_firstlineno + 1} in fails"
 
 
 def about(job: JobId, log: pytest.LogCaptureFixture) -> list[tuple[int, str]]:

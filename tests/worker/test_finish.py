@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 from tests.conftest import eventually
+from tests.proxy import Proxy
 from tests.worker.far_worker import Seen, at_work, ended, enqueue
-from tests.worker.proxy import Proxy
 from tests.worker.shop import Shop, only
 
 from leasehold.model.backoff import Steps
@@ -81,7 +81,7 @@ async def test_a_verdict_that_cannot_be_written_fails_its_own_job_only(shop: Sho
 
         return finish
 
-    shop.doors.step_in("finish", spoil)
+    shop.stores.step_in("finish", spoil)
     await shop.store.sync_definitions([Definition("report")])
     jobs = await shop.enqueue_many(30)
     bad |= {jobs[3], jobs[17]}
@@ -94,7 +94,7 @@ async def test_a_verdict_that_cannot_be_written_fails_its_own_job_only(shop: Sho
         assert (records[job].status, records[job].last_error_code) == (Status.FAILED, "verdict_invalid")
         assert "LH-1014" not in (records[job].last_error or "")
         assert "can't be written" in (records[job].last_error or "")
-        assert await shop.history(job) == [AttemptStatus.FAILED]
+        assert await shop.statuses(job) == [AttemptStatus.FAILED]
 
 
 def _spoils(claim: Claim, verdict: Verdict, bad: set[JobId]) -> bool:
@@ -118,7 +118,7 @@ async def test_a_line_that_cannot_be_written_is_left_out_alone(shop: Shop) -> No
             job.log(text)
         await asyncio.sleep(0)
 
-    shop.doors.step_in("append_log", spoil)
+    shop.stores.step_in("append_log", spoil)
     await shop.store.sync_definitions([Definition("report")])
     job = await shop.enqueue()
     async with shop.working(only(handler)):
@@ -186,13 +186,13 @@ async def test_a_worker_starts_beside_a_definition_that_it_cannot_read(shop: Sho
 
 
 async def test_a_finish_whose_reply_was_lost_is_known_to_be_ours(
-    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+    acme: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with at_work(proxy.url, seen):
         proxy.swallow(b"by attempt 1")
-        (record,) = await ended(door, [await enqueue(door)])
+        (record,) = await ended(acme, [await enqueue(acme)])
         # A job after it goes through the same finisher, which has settled the first by then.
-        await ended(door, [await enqueue(door)])
+        await ended(acme, [await enqueue(acme)])
     assert proxy.swallowed == 1
     assert (record.status, record.attempt, record.result) == (Status.SUCCEEDED, 1, "by attempt 1")
     assert len(seen.started) == 2

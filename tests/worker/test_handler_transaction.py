@@ -12,9 +12,9 @@ import asyncpg
 import pytest
 from sqlalchemy import Engine, insert
 from sqlalchemy.orm import Session
-from tests.conftest import PATIENCE, eventually
+from tests.conftest import PATIENCE, Raw, eventually
 from tests.worker.effects import effects, effects_table, run_one, write
-from tests.worker.shop import AT_ONCE, Raw, Shop, only
+from tests.worker.shop import AT_ONCE, Shop, only
 
 from leasehold import Leasehold
 from leasehold.errors import JobFailed
@@ -45,7 +45,7 @@ async def test_writes_appear_when_the_job_succeeds_and_not_before(shop: Shop) ->
     assert seen == [(0, Status.RUNNING)]
     assert (record.status, record.result, record.attempt) == (Status.SUCCEEDED, "done", 1)
     assert await effects(shop) == [(job, "1")]
-    assert await shop.history(job) == [AttemptStatus.SUCCEEDED]
+    assert await shop.statuses(job) == [AttemptStatus.SUCCEEDED]
 
 
 async def test_a_job_finished_in_its_transaction_is_reported_once(shop: Shop) -> None:
@@ -56,7 +56,7 @@ async def test_a_job_finished_in_its_transaction_is_reported_once(shop: Shop) ->
         async with job.transaction():
             pass
 
-    shop.doors.count("finish")
+    shop.stores.count("finish")
     async with shop.working(
         only(handler), observe=lambda event: ended.append(event) if isinstance(event, JobEnded) else None
     ):
@@ -67,7 +67,7 @@ async def test_a_job_finished_in_its_transaction_is_reported_once(shop: Shop) ->
             return bool(ended)
 
         await eventually(told, what="the event")
-    assert shop.doors.calls["finish"] == 0
+    assert shop.stores.calls["finish"] == 0
     (event,) = ended
     assert isinstance(event, JobEnded)
     assert (event.job, event.status) == (job, Status.SUCCEEDED)
@@ -132,7 +132,7 @@ async def test_a_handler_that_raises_has_written_nothing(shop: Shop, after_the_b
         job = await shop.enqueue()
         await shop.ended(job)
     assert await effects(shop) == [(job, "2")]
-    assert await shop.history(job) == [AttemptStatus.FAILED, AttemptStatus.SUCCEEDED]
+    assert await shop.statuses(job) == [AttemptStatus.FAILED, AttemptStatus.SUCCEEDED]
 
 
 @pytest.mark.parametrize("error", [Snooze(timedelta()), Fail("no use")])
@@ -179,7 +179,7 @@ async def test_a_transaction_that_fails_at_its_commit_fails_the_attempt(shop: Sh
     async with shop.working(only(handler, backoff=AT_ONCE)):
         job = await shop.enqueue()
         record = await shop.ended(job)
-        attempts = await shop.door.attempts(job)
+        attempts = await shop.jobs.attempts(job)
     assert (record.status, record.attempt) == (Status.SUCCEEDED, 3)
     assert [attempt.error_code for attempt in attempts[:2]] == ["UniqueViolationError", "InFailedSQLTransactionError"]
     assert await effects(shop) == [(job, "3")]
@@ -273,7 +273,7 @@ async def test_the_finish_is_durable_whatever_the_handler_set(shop: Shop) -> Non
 
         return transaction
 
-    shop.doors.step_in("transaction", look_before_the_commit)
+    shop.stores.step_in("transaction", look_before_the_commit)
     async with shop.working(only(handler)):
         await shop.ended(await shop.enqueue())
     assert setting == ["on", "10s"]
@@ -304,7 +304,7 @@ async def test_a_follow_up_appears_with_the_finish_or_not_at_all(shop: Shop, fai
     @handlers.add(Definition("first", max_attempts=1))
     async def first(job: Job, payload: Any) -> None:
         async with job.transaction() as connection:
-            await shop.door.enqueue([NewJob(definition="second")], within=connection)
+            await shop.jobs.enqueue([NewJob(definition="second")], within=connection)
             assert (
                 await shop.observer.fetchval("select count(*) from leasehold.jobs where definition = 'second'") == 0
             )

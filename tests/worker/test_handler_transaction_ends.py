@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy import Engine, insert
 from sqlalchemy.orm import Session
 from tests.conftest import PATIENCE, eventually
+from tests.tenant_kit import HOUR
 from tests.worker.effects import effects, effects_table, write
-from tests.worker.shop import AT_ONCE, HOUR, SHORT, Shop, only, session_of
+from tests.worker.shop import AT_ONCE, SHORT, Shop, only, session_of
 
 from leasehold.model.definition import Definition
 from leasehold.model.status import AttemptStatus, Status
@@ -39,11 +40,11 @@ async def test_a_cancel_does_not_wait_for_the_transaction_and_rolls_it_back(shop
     async with shop.working(only(handler)):
         job = await shop.enqueue()
         await wrote.wait()
-        answer = await asyncio.wait_for(shop.door.cancel([job]), PATIENCE.total_seconds())
+        answer = await asyncio.wait_for(shop.jobs.cancel([job]), PATIENCE.total_seconds())
         assert answer == {job: CancelAnswer.REQUESTED}
         assert (await shop.ended(job)).status is Status.CANCELED
     assert await effects(shop) == []
-    assert await shop.history(job) == [AttemptStatus.CANCELED]
+    assert await shop.statuses(job) == [AttemptStatus.CANCELED]
 
 
 async def test_a_lease_lost_during_a_rollback_ends_the_attempt(shop: Shop) -> None:
@@ -69,11 +70,11 @@ async def test_a_lease_lost_during_a_rollback_ends_the_attempt(shop: Shop) -> No
 
         return transaction
 
-    shop.doors.step_in("transaction", never_answer)
+    shop.stores.step_in("transaction", never_answer)
     async with shop.working(only(handler)) as worker:
         job = await shop.enqueue()
         await wrote.wait()
-        await shop.door.cancel([job])
+        await shop.jobs.cancel([job])
         await rolls_back.wait()
         session = session_of(worker)
         (claim,) = session.ledger.attempts
@@ -100,7 +101,7 @@ async def test_a_timeout_rolls_back(shop: Shop) -> None:
         await shop.ended(job)
     assert wrote == [1, 2]
     assert await effects(shop) == [(job, "2")]
-    assert await shop.history(job) == [AttemptStatus.TIMEOUT, AttemptStatus.SUCCEEDED]
+    assert await shop.statuses(job) == [AttemptStatus.TIMEOUT, AttemptStatus.SUCCEEDED]
 
 
 async def test_a_handler_that_returns_after_its_timeout_has_not_succeeded(shop: Shop) -> None:
@@ -121,7 +122,7 @@ async def test_a_handler_that_returns_after_its_timeout_has_not_succeeded(shop: 
         record = await shop.ended(job)
     assert (record.status, record.result) == (Status.DEAD_LETTER, None)
     assert await effects(shop) == []
-    assert await shop.history(job) == [AttemptStatus.TIMEOUT]
+    assert await shop.statuses(job) == [AttemptStatus.TIMEOUT]
 
 
 async def test_a_handler_that_returns_although_it_was_canceled_is_canceled(shop: Shop) -> None:
@@ -138,7 +139,7 @@ async def test_a_handler_that_returns_although_it_was_canceled_is_canceled(shop:
     async with shop.working(only(stubborn)):
         job = await shop.enqueue()
         await began.wait()
-        await shop.door.cancel([job])
+        await shop.jobs.cancel([job])
         record = await shop.ended(job)
     assert (record.status, record.result) == (Status.CANCELED, None)
     assert await effects(shop) == []
@@ -222,7 +223,7 @@ async def test_a_commit_whose_answer_is_lost_is_looked_up(shop: Shop) -> None:
         return transaction
 
     ended: list[Event] = []
-    shop.doors.step_in("transaction", lose_the_answer)
+    shop.stores.step_in("transaction", lose_the_answer)
     async with shop.working(only(handler), observe=ended.append):
         job = await shop.enqueue()
         record = await shop.ended(job)

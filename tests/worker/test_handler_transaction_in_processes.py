@@ -82,7 +82,7 @@ async def test_a_worker_paused_past_its_lease_rolls_its_writes_back(
     assert await effects_of(shop, job) == ["2"]
     assert await follow_ups_of(shop, job) == 1
     assert await shop.job(job) == record
-    assert await shop.history(job) == [AttemptStatus.CRASHED, AttemptStatus.SUCCEEDED]
+    assert await shop.statuses(job) == [AttemptStatus.CRASHED, AttemptStatus.SUCCEEDED]
 
 
 async def test_a_worker_killed_between_effect_and_commit_has_done_nothing(shop: Shop, processes: Processes) -> None:

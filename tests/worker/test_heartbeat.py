@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, eventually
-from tests.worker.proxy import Proxy
-from tests.worker.shop import HOUR, SHORT, Doors, Shop, Verb, only, session_of
+from tests.proxy import Proxy
+from tests.tenant_kit import HOUR
+from tests.worker.shop import SHORT, Shop, Verb, WatchedStores, only, session_of
 
 from leasehold.model.backoff import Steps
 from leasehold.model.job import Claim, JobId, WorkerId
@@ -28,7 +29,7 @@ async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, databa
 
     async with Proxy(database_url).open() as proxy:
         leases = Leases(busy=timedelta(seconds=6), idle=timedelta(seconds=6))
-        doors, renewals = Doors(proxy.url), list[Renewal]()
+        stores, renewals = WatchedStores(proxy.url), list[Renewal]()
 
         def noted(renew: Verb) -> Verb:
             async def verb(*arguments: Any, **named: Any) -> Any:
@@ -37,8 +38,8 @@ async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, databa
 
             return verb
 
-        doors.step_in("renew", noted)
-        async with shop.working(only(report), doors, leases=leases) as worker:
+        stores.step_in("renew", noted)
+        async with shop.working(only(report), stores, leases=leases) as worker:
             session = session_of(worker)
 
             async def is_dead() -> bool:
@@ -96,7 +97,7 @@ async def test_a_worker_that_stood_still_during_a_heartbeat_says_so(
 
     async def report(job: Job, payload: object) -> None: ...
 
-    shop.doors.step_in("renew", stands_still_once)
+    shop.stores.step_in("renew", stands_still_once)
     async with shop.working(only(report)):
 
         async def has_said_so() -> bool:
@@ -117,8 +118,8 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
         began.set()
         await go_on.wait()
 
-    shop.doors.count("wake_another")
-    shop.doors.count("renew")
+    shop.stores.count("wake_another")
+    shop.stores.count("renew")
     async with shop.working(only(report)) as worker:
         await shop.at_rest(worker)
         await shop.enqueue()
@@ -127,17 +128,17 @@ async def test_a_worker_that_drains_does_not_miss_its_listener(
         session = session_of(worker)
 
         async def claims_no_more() -> bool:
-            return shop.doors.calls["wake_another"] > 0
+            return shop.stores.calls["wake_another"] > 0
 
         async def beats_several_times() -> bool:
             session.heartbeat.hurry()
-            return shop.doors.calls["renew"] > beats + 5
+            return shop.stores.calls["renew"] > beats + 5
 
         await eventually(claims_no_more, what="the drain")
         for limit in ("PROBE_LIMIT", "LOOP_LIMIT"):
             monkeypatch.setattr(f"leasehold.worker.listener.{limit}", 0.01)
         caplog.clear()
-        beats = shop.doors.calls["renew"]
+        beats = shop.stores.calls["renew"]
         await eventually(beats_several_times, what="five heartbeats")
         go_on.set()
     assert "listener" not in caplog.text
@@ -181,7 +182,7 @@ async def test_a_job_that_begins_during_an_idle_beat_sends_another(shop: Shop) -
 
         await eventually(told, what="a heartbeat that tells of the job")
 
-    shop.doors.step_in("renew", beats)
+    shop.stores.step_in("renew", beats)
     async with shop.working(only(report), leases=Leases(busy=timedelta(seconds=3), idle=HOUR)):
         await told_of(await shop.enqueue())
         go_on.set()
@@ -275,7 +276,7 @@ async def test_no_run_begins_past_its_lease(shop: Shop, monkeypatch: pytest.Monk
         return verb
 
     for verb in ("claim", "prepare_to_sleep"):
-        shop.doors.step_in(verb, stand_still)
+        shop.stores.step_in(verb, stand_still)
     async with shop.working(only(report)) as worker:
         job = await shop.enqueue()
         async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -335,4 +336,4 @@ async def test_a_handler_that_blocks_the_loop_keeps_its_lease(shop: Shop) -> Non
         job = await shop.enqueue()
         assert (await shop.ended(job)).result == 1
     assert ran == 1
-    assert await shop.history(job) == [SUCCEEDED]
+    assert await shop.statuses(job) == [SUCCEEDED]

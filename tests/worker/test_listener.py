@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from tests.conftest import eventually
 from tests.lossy_proxies import through_a_pooler, without_notifications
+from tests.proxy import Proxy
+from tests.tenant_kit import ACME
 from tests.worker.far_worker import Seen, asleep, at_work, began, ended, enqueue
-from tests.worker.proxy import Proxy
-from tests.worker.shop import ACME, Doors, Shop, only
+from tests.worker.shop import Shop, WatchedStores, only
 
 from leasehold.engines import engine_for
 from leasehold.errors import CannotListen
@@ -41,7 +42,7 @@ async def test_a_worker_behind_a_pooler_in_transaction_mode_works_on(pooled_url:
     async def report(job: Job, payload: object) -> None:
         job.log("said through the pooler")
 
-    pooled = Doors(pooled_url)
+    pooled = WatchedStores(pooled_url)
     async with shop.working(only(report), pooled, fallback=timedelta(milliseconds=100)):
         jobs = await shop.enqueue_many(50)
         assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
@@ -52,9 +53,9 @@ async def test_producers_may_be_pooled(pooled_url: str, store: Store, shop: Shop
     await store.sync_definitions([Definition("report")])
     pooled = await engine_for(pooled_url).open()
     try:
-        door = pooled.tenant(ACME)
-        await asyncio.gather(*(door.enqueue([NewJob(definition="report")]) for _ in range(40)))
-        assert (await door.counts(100))[Status.QUEUED] == 40
+        acme = pooled.tenant(ACME)
+        await asyncio.gather(*(acme.enqueue([NewJob(definition="report")]) for _ in range(40)))
+        assert (await acme.counts(100))[Status.QUEUED] == 40
     finally:
         await pooled.close()
 
@@ -80,7 +81,7 @@ async def test_a_worker_that_can_not_listen_says_so_once_and_polls(
     async def said_so() -> bool:
         return bool(said())
 
-    deaf = Doors(deaf_url)
+    deaf = WatchedStores(deaf_url)
     with caplog.at_level(logging.WARNING, "leasehold.worker"):
         async with shop.working(only(report), deaf, fallback=timedelta(milliseconds=100)):
             for _ in range(3):
@@ -107,7 +108,7 @@ async def test_a_worker_that_could_not_listen_tries_again(
 
         return instead
 
-    shop.doors.step_in("wakes", while_deaf)
+    shop.stores.step_in("wakes", while_deaf)
     async with shop.working(only(report), fallback=timedelta(milliseconds=100)) as worker:
         assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
         assert not worker.state().listens
@@ -128,17 +129,17 @@ END_LISTENERS = """
 
 
 async def test_jobs_enqueued_without_a_listener_are_found_later(
-    door: TenantJobs, database_url: str, seen: Seen, ask: Callable[..., Awaitable[Any]]
+    acme: TenantJobs, database_url: str, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     async with at_work(database_url, seen):
         for _ in range(5):
             await asleep(ask)
             assert await ask(END_LISTENERS) == 1
-            await ended(door, [await enqueue(door)])
+            await ended(acme, [await enqueue(acme)])
 
 
 async def test_the_loss_of_a_listener_is_logged(
-    door: TenantJobs,
+    acme: TenantJobs,
     database_url: str,
     seen: Seen,
     ask: Callable[..., Awaitable[Any]],
@@ -160,31 +161,31 @@ async def test_the_loss_of_a_listener_is_logged(
 
 
 async def test_jobs_enqueued_without_a_network_are_found_later(
-    door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
+    acme: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     async with at_work(proxy.url, seen) as worker:
         await asleep(ask)
         proxy.refuse()
-        job = await enqueue(door)
+        job = await enqueue(acme)
         await asyncio.sleep(0.5)
         assert seen.started == []
         proxy.heal()
-        (record,) = await ended(door, [job])
+        (record,) = await ended(acme, [job])
         assert worker.joined.is_set()
     assert (record.status, record.attempt) == (Status.SUCCEEDED, 1)
 
 
 async def test_without_wakes_the_fallback_finds_what_there_is(
-    door: TenantJobs, database_url: str, seen: Seen
+    acme: TenantJobs, database_url: str, seen: Seen
 ) -> None:
     async with at_work(database_url, seen, notify=False, fallback=timedelta(milliseconds=200)) as worker:
         await worker.joined.wait()
         for _ in range(3):
-            await ended(door, [await enqueue(door)])
+            await ended(acme, [await enqueue(acme)])
 
 
 async def test_the_fallback_finds_what_no_wake_was_sent_for(
-    door: TenantJobs, database_url: str, seen: Seen, ask: Callable[..., Awaitable[Any]]
+    acme: TenantJobs, database_url: str, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     await ask(
         """
@@ -194,22 +195,22 @@ async def test_the_fallback_finds_what_no_wake_was_sent_for(
     )
     async with at_work(database_url, seen, fallback=timedelta(milliseconds=200)):
         await asleep(ask)
-        await ended(door, [await enqueue(door)])
+        await ended(acme, [await enqueue(acme)])
 
 
-async def test_jobs_that_come_due_start_in_time_and_in_order(door: TenantJobs, database_url: str, seen: Seen) -> None:
+async def test_jobs_that_come_due_start_in_time_and_in_order(acme: TenantJobs, database_url: str, seen: Seen) -> None:
     """So far apart that on a busy machine, too, each is claimed before the next is due."""
     async with at_work(database_url, seen, grace=timedelta()) as worker:
         await worker.joined.wait()
-        runs_on = await enqueue(door, seconds=60)
+        runs_on = await enqueue(acme, seconds=60)
         await began(seen, runs_on)
-        due = [await enqueue(door, delay=timedelta(seconds=seconds)) for seconds in (7, 1, 4)]
+        due = [await enqueue(acme, delay=timedelta(seconds=seconds)) for seconds in (7, 1, 4)]
         others = []
         for _ in range(10):
-            others.append(await enqueue(door, seconds=0.3))
+            others.append(await enqueue(acme, seconds=0.3))
             await asyncio.sleep(0.1)
-        records = await ended(door, due)
-        await ended(door, others)
+        records = await ended(acme, due)
+        await ended(acme, others)
         assert runs_on not in seen.ended
     for record in records:
         assert record.started_at is not None

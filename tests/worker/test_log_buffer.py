@@ -20,10 +20,10 @@ from leasehold.worker import Fail, Job
 async def test_a_job_that_says_nothing_causes_no_write(shop: Shop) -> None:
     async def report(job: Job, payload: Payload) -> None: ...
 
-    shop.doors.count("append_log")
+    shop.stores.count("append_log")
     async with shop.working(only(report)):
         await shop.all_ended(await shop.enqueue_many(20))
-    assert shop.doors.calls["append_log"] == 0
+    assert shop.stores.calls["append_log"] == 0
 
 
 async def test_what_is_said_is_written_in_batches_of_about_a_second(shop: Shop) -> None:
@@ -37,13 +37,13 @@ async def test_what_is_said_is_written_in_batches_of_about_a_second(shop: Shop) 
             await asyncio.sleep(0.004)
         lasted = monotonic() - began
 
-    shop.doors.count("append_log")
+    shop.stores.count("append_log")
     async with shop.working(only(report)):
         job = await shop.enqueue()
         await shop.ended(job)
     assert [line.text for line in await shop.lines(job)] == [f"line {number}" for number in range(300)]
     first_and_last = 2
-    assert shop.doors.calls["append_log"] <= lasted + first_and_last
+    assert shop.stores.calls["append_log"] <= lasted + first_and_last
 
 
 async def test_what_many_jobs_say_at_once_is_written_together(shop: Shop) -> None:
@@ -53,12 +53,12 @@ async def test_what_many_jobs_say_at_once_is_written_together(shop: Shop) -> Non
         job.log("hello")
         await everyone_speaks.wait()
 
-    shop.doors.count("append_log")
+    shop.stores.count("append_log")
     async with shop.working(only(report)):
         jobs = await shop.enqueue_many(10)
         await shop.all_ended(jobs)
         assert [[line.text for line in await shop.lines(job)] for job in jobs] == [["hello"]] * 10
-    assert shop.doors.calls["append_log"] < 10
+    assert shop.stores.calls["append_log"] < 10
 
 
 async def test_what_is_said_can_be_read_while_the_job_runs(shop: Shop) -> None:
@@ -126,7 +126,7 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
         kept.append(job)
         claims.extend(worker.state().claims)
 
-    shop.doors.count("append_log")
+    shop.stores.count("append_log")
     async with shop.working(only(report)) as worker:
         job = await shop.enqueue()
         await shop.ended(job)
@@ -135,11 +135,11 @@ async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.
             return not worker.running
 
         await eventually(done_with, what="the worker's last look at the ended job")
-        said = shop.doors.calls["append_log"]
+        said = shop.stores.calls["append_log"]
         kept[0].log("too late")
         session = session_of(worker)
         await session.finisher.log_buffer.write(session.calls.store, claims)
-    assert shop.doors.calls["append_log"] == said
+    assert shop.stores.calls["append_log"] == said
     assert [line.text for line in await shop.lines(job)] == ["in time"]
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
@@ -166,7 +166,7 @@ async def test_a_line_before_return_is_stored_before_the_finish(shop: Shop) -> N
 
         return verb
 
-    shop.doors.step_in("finish", watched)
+    shop.stores.step_in("finish", watched)
     await shop.store.sync_definitions(handlers.definitions)
     jobs = [job for key in ("async", "sync") for job in await shop.enqueue_many(100, key)]
     async with shop.working(handlers, slots=50):

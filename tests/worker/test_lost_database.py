@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from tests.conftest import eventually
 from tests.postgres.crashes import crash, own_server
-from tests.store.bench import ACME, HOUR
+from tests.proxy import Proxy
+from tests.tenant_kit import ACME, HOUR
 from tests.worker.far_worker import TASK, Seen, asleep, at_work, began, ended, enqueue
-from tests.worker.proxy import Proxy
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate
@@ -39,8 +39,8 @@ async def test_an_immediate_restart_costs_no_attempt() -> None:
         store = await engine_for(server.url).open()
         try:
             await store.sync_definitions([TASK])
-            door = store.tenant(ACME)
-            jobs = [await enqueue(door, seconds=0.05 * (number % 4)) for number in range(150)]
+            acme = store.tenant(ACME)
+            jobs = [await enqueue(acme, seconds=0.05 * (number % 4)) for number in range(150)]
             async with at_work(server.url, seen, slots=5):
                 for wanted in (30, 60):
 
@@ -49,7 +49,7 @@ async def test_an_immediate_restart_costs_no_attempt() -> None:
 
                     await eventually(enough, what=f"{wanted} ended jobs")
                     await crash(server)
-                records = await ended(door, jobs)
+                records = await ended(acme, jobs)
         finally:
             await store.close()
     assert {record.status for record in records} == {Status.SUCCEEDED}
@@ -57,32 +57,32 @@ async def test_an_immediate_restart_costs_no_attempt() -> None:
 
 
 async def test_a_worker_cut_off_stops_its_handlers_before_its_lease_ends(
-    door: TenantJobs, proxy: Proxy, seen: Seen
+    acme: TenantJobs, proxy: Proxy, seen: Seen
 ) -> None:
     """Whatever the database heard before the black hole opened, the lease it knows ends at most one lease after."""
     async with at_work(proxy.url, seen, lease=SHORT):
-        job = await enqueue(door, seconds=60)
+        job = await enqueue(acme, seconds=60)
         await began(seen, job)
         proxy.hold()
         cut_off = time.monotonic()
         await asyncio.sleep(3 * SHORT.total_seconds())
         assert job in seen.stopped, "the handler runs on, and others may have its job"
         assert seen.stopped[job] - cut_off < SHORT.total_seconds()
-        record = await door.get(job)
+        record = await acme.get(job)
         assert record is not None
         assert not record.status.final
         proxy.heal()
-        (record,) = await ended(door, [job])
+        (record,) = await ended(acme, [job])
     assert (record.status, record.attempt, record.result) == (Status.SUCCEEDED, 2, "by attempt 2")
     assert seen.started == [job, job]
     assert seen.ended == [job]
 
 
 async def test_a_worker_cut_off_before_its_first_beat_stops_its_handlers(
-    door: TenantJobs, proxy: Proxy, seen: Seen
+    acme: TenantJobs, proxy: Proxy, seen: Seen
 ) -> None:
     """The heartbeat has a connection of its own, and opening it can hang as well."""
-    job = await enqueue(door, seconds=60)
+    job = await enqueue(acme, seconds=60)
     opened = 0
     cut_off: list[float] = []
 
@@ -108,7 +108,7 @@ async def test_a_worker_cut_off_before_its_first_beat_stops_its_handlers(
         await asyncio.sleep(SHORT.total_seconds())
         assert seen.stopped[job] - cut_off[0] < SHORT.total_seconds()
         proxy.heal()
-        (record,) = await ended(door, [job])
+        (record,) = await ended(acme, [job])
         assert (record.status, record.attempt) == (Status.SUCCEEDED, 2)
     finally:
         worker.stop()
@@ -118,13 +118,13 @@ async def test_a_worker_cut_off_before_its_first_beat_stops_its_handlers(
 
 
 async def test_connections_that_died_without_a_word_are_replaced(
-    door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
+    acme: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     """As with a forgetful NAT or a moved server: nothing comes back on any of them, and no error either."""
     async with at_work(proxy.url, seen, lease=SHORT):
         await asleep(ask)
         proxy.strand()
-        (record,) = await ended(door, [await enqueue(door)])
+        (record,) = await ended(acme, [await enqueue(acme)])
     assert record.status is Status.SUCCEEDED
 
 
@@ -132,25 +132,25 @@ async def test_connections_that_died_without_a_word_are_replaced(
     "words_of_its_statement", [b"waits_for_locks", b"final_status"], ids=["claiming", "finishing"]
 )
 async def test_a_silently_dead_connection_does_not_stop_the_worker(
-    words_of_its_statement: bytes, door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
+    words_of_its_statement: bytes, acme: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     """Its heartbeat goes on, so nobody would ever take its jobs from it."""
     async with at_work(proxy.url, seen, lease=SHORT):
-        await ended(door, [await enqueue(door)])
+        await ended(acme, [await enqueue(acme)])
         await asleep(ask)
         assert proxy.strand(words_of_its_statement) == 1
-        (record,) = await ended(door, [await enqueue(door)])
+        (record,) = await ended(acme, [await enqueue(acme)])
     assert (record.status, record.attempt) == (Status.SUCCEEDED, 1)
 
 
 async def test_connections_that_died_without_a_word_are_not_kept(
-    door: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
+    acme: TenantJobs, proxy: Proxy, seen: Seen, ask: Callable[..., Awaitable[Any]]
 ) -> None:
     async with at_work(proxy.url, seen, lease=SHORT):
-        await ended(door, [await enqueue(door)])
+        await ended(acme, [await enqueue(acme)])
         await asleep(ask)
         proxy.strand()
-        await ended(door, [await enqueue(door)])
+        await ended(acme, [await enqueue(acme)])
 
         async def only_living_ones() -> bool:
             return proxy.stranded == 0
@@ -159,11 +159,11 @@ async def test_connections_that_died_without_a_word_are_not_kept(
 
 
 async def test_a_connection_lost_while_the_store_is_opened_is_waited_for(
-    door: TenantJobs, proxy: Proxy, seen: Seen
+    acme: TenantJobs, proxy: Proxy, seen: Seen
 ) -> None:
     proxy.swallow(b".migrations")
     async with at_work(proxy.url, seen) as worker:
         async with asyncio.timeout(5):
             await worker.joined.wait()
-        await ended(door, [await enqueue(door)])
+        await ended(acme, [await enqueue(acme)])
     assert proxy.swallowed == 1

@@ -7,8 +7,8 @@ from time import monotonic
 
 import pytest
 from tests.conftest import PATIENCE, eventually
+from tests.proxy import Proxy
 from tests.worker.far_worker import Seen, at_work, began, ended, enqueue
-from tests.worker.proxy import Proxy
 from tests.worker.shop import SETTINGS, Shop, only
 
 from leasehold.engines.postgres import locks
@@ -65,7 +65,7 @@ async def test_a_worker_that_waits_for_a_lock_names_its_holder(
 
     monkeypatch.setattr(locks, "LONGEST_WAIT", "50ms")
     await shop.observer.execute("select pg_advisory_lock(hashtextextended('leasehold:definitions', 0))")
-    worker = Worker(shop.doors, only(report), SETTINGS)
+    worker = Worker(shop.stores, only(report), SETTINGS)
     running = asyncio.create_task(worker.run())
 
     async def told() -> bool:
@@ -82,9 +82,9 @@ async def test_a_worker_that_waits_for_a_lock_names_its_holder(
 
 
 async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
-    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+    acme: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = await enqueue(door)
+    job = await enqueue(acme)
     proxy.refuse()
     with caplog.at_level(logging.INFO, "leasehold.worker"):
         async with at_work(proxy.url, seen):
@@ -92,7 +92,7 @@ async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
             tries = proxy.accepted
             said = [record for record in caplog.records if record.levelno >= logging.WARNING]
             proxy.heal()
-            (record,) = await ended(door, [job])
+            (record,) = await ended(acme, [job])
     assert record.status is Status.SUCCEEDED
     assert 2 <= tries <= 12, f"{tries} connections tried in 3 s"
     assert len(said) == 1, [record.getMessage() for record in said]
@@ -100,7 +100,7 @@ async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
 
 
 async def test_each_outage_is_told_and_begins_with_short_pauses(
-    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+    acme: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also the second one, after a session that ended by a lost registration."""
     proxy.refuse()
@@ -109,7 +109,7 @@ async def test_each_outage_is_told_and_begins_with_short_pauses(
             await asyncio.sleep(0.5)
             proxy.heal()
             await worker.joined.wait()
-            await ended(door, [await enqueue(door)])
+            await ended(acme, [await enqueue(acme)])
             proxy.refuse()
 
             async def told_twice() -> bool:
@@ -117,16 +117,16 @@ async def test_each_outage_is_told_and_begins_with_short_pauses(
 
             await eventually(told_twice, timedelta(seconds=10), "a second message")
             proxy.heal()
-            await ended(door, [await enqueue(door)])
+            await ended(acme, [await enqueue(acme)])
 
 
 async def test_a_lost_database_is_told_once_and_so_is_its_return(
-    door: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
+    acme: TenantJobs, proxy: Proxy, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Claims, finishes, listener and heartbeats each try again, and each of their tries was a line."""
     with caplog.at_level(logging.INFO, "leasehold.worker"):
         async with at_work(proxy.url, seen):
-            job = await enqueue(door, seconds=0.5)
+            job = await enqueue(acme, seconds=0.5)
             await began(seen, job)
             proxy.refuse()
             before = proxy.accepted
@@ -136,7 +136,7 @@ async def test_a_lost_database_is_told_once_and_so_is_its_return(
 
             await eventually(many_tries, what="ten tries to reach the database")
             proxy.heal()
-            await ended(door, [job])
+            await ended(acme, [job])
 
             async def is_back() -> bool:
                 return "the database is back" in caplog.text
@@ -147,16 +147,16 @@ async def test_a_lost_database_is_told_once_and_so_is_its_return(
     assert back.startswith("the database is back after ")
 
 
-async def test_reconnecting_is_not_a_storm(door: TenantJobs, proxy: Proxy, seen: Seen) -> None:
+async def test_reconnecting_is_not_a_storm(acme: TenantJobs, proxy: Proxy, seen: Seen) -> None:
     """Claims, finishes, listener, voice and heartbeats all try again: together fewer than 20 times a second."""
     async with at_work(proxy.url, seen):
-        job = await enqueue(door, seconds=0.5)
+        job = await enqueue(acme, seconds=0.5)
         await began(seen, job)
         proxy.refuse()
         before = proxy.accepted
         await asyncio.sleep(3)
         tries = proxy.accepted - before
         proxy.heal()
-        (record,) = await ended(door, [job])
+        (record,) = await ended(acme, [job])
     assert (record.status, record.attempt) == (Status.SUCCEEDED, 1)
     assert 5 <= tries <= 60, f"{tries} connections tried in 3 s"

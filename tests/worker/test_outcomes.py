@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.worker.shop import AT_ONCE, HOUR, Payload, Shop, only
+from tests.tenant_kit import HOUR
+from tests.worker.shop import AT_ONCE, Payload, Shop, only
 
 from leasehold.model.definition import Definition
 from leasehold.model.outcome import Raised, Released, Snoozed, Succeeded
@@ -64,7 +65,7 @@ async def test_a_snooze_costs_no_attempt(shop: Shop) -> None:
     async with shop.working(only(report, max_attempts=1)):
         job = await shop.enqueue()
         assert (await shop.ended(job)).result == [3, 1]
-    assert await shop.history(job) == [SNOOZED, SNOOZED, SUCCEEDED]
+    assert await shop.statuses(job) == [SNOOZED, SNOOZED, SUCCEEDED]
 
 
 async def test_a_snoozed_job_waits_for_as_long_as_it_said(shop: Shop) -> None:
@@ -86,7 +87,7 @@ async def test_a_handler_may_choose_when_it_is_retried(shop: Shop) -> None:
     assert record.started_at is not None
     assert HOUR <= record.scheduled_for - record.started_at < 2 * HOUR
     assert record.last_error == "the printer is warming up"
-    assert await shop.history(record.id) == [FAILED]
+    assert await shop.statuses(record.id) == [FAILED]
 
 
 async def test_a_retry_of_its_own_choice_costs_an_attempt(shop: Shop) -> None:
@@ -96,7 +97,7 @@ async def test_a_retry_of_its_own_choice_costs_an_attempt(shop: Shop) -> None:
     async with shop.working(only(report, max_attempts=2)):
         job = await shop.enqueue()
         assert (await shop.ended(job)).status is Status.DEAD_LETTER
-    assert await shop.history(job) == [FAILED, FAILED]
+    assert await shop.statuses(job) == [FAILED, FAILED]
 
 
 async def test_a_handler_that_says_fail_is_not_retried(shop: Shop) -> None:
@@ -107,7 +108,7 @@ async def test_a_handler_that_says_fail_is_not_retried(shop: Shop) -> None:
         job = await shop.enqueue()
         record = await shop.ended(job)
     assert (record.status, record.last_error) == (Status.FAILED, "the customer is gone")
-    assert await shop.history(job) == [FAILED]
+    assert await shop.statuses(job) == [FAILED]
 
 
 @pytest.mark.parametrize("ask", [Snooze, RetryLater])
@@ -156,7 +157,7 @@ async def test_an_unusable_result_fails_the_job_without_a_retry(shop: Shop, resu
         record = await shop.ended(job)
     assert (record.status, record.last_error_code) == (Status.FAILED, "result_invalid")
     assert message in (record.last_error or "")
-    assert await shop.history(job) == [FAILED]
+    assert await shop.statuses(job) == [FAILED]
 
 
 async def test_an_exception_is_kept_with_its_attempt(shop: Shop) -> None:
@@ -167,7 +168,7 @@ async def test_an_exception_is_kept_with_its_attempt(shop: Shop) -> None:
     async with shop.working(only(report, backoff=AT_ONCE)):
         job = await shop.enqueue()
         assert (await shop.ended(job)).status is Status.SUCCEEDED
-    first, second = await shop.door.attempts(job)
+    first, second = await shop.jobs.attempts(job)
     assert (first.status, first.error_code, first.error) == (FAILED, "LookupError", "no customer 42")
     assert (second.status, second.error) == (SUCCEEDED, None)
 
@@ -180,4 +181,4 @@ async def test_a_job_that_fails_every_time_ends_as_a_dead_letter(shop: Shop) -> 
         job = await shop.enqueue()
         record = await shop.ended(job)
     assert (record.status, record.last_error) == (Status.DEAD_LETTER, "attempt 3")
-    assert await shop.history(job) == [FAILED, FAILED, FAILED]
+    assert await shop.statuses(job) == [FAILED, FAILED, FAILED]

@@ -45,7 +45,7 @@ async def test_context_variables_do_not_pass_from_job_to_job(shop: Shop) -> None
         async def somebody_stands_in_line() -> bool:
             return ClaimState.STARTING in worker.state().claims.values()
 
-        jobs = await shop.door.enqueue([NewJob(definition="report")] * 2)
+        jobs = await shop.jobs.enqueue([NewJob(definition="report")] * 2)
         assert [(await shop.ended(job.id)).result for job in jobs] == ["nobody", "nobody"]
 
 

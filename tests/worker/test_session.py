@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, eventually
-from tests.worker.shop import ACME, SETTINGS, SHORT, Processes, Shop, Verb, only, raising
+from tests.tenant_kit import ACME
+from tests.worker.shop import SETTINGS, SHORT, Processes, Shop, Verb, only, raising
 
 from leasehold.model.backoff import Steps
 from leasehold.model.job import JobId
@@ -63,7 +64,7 @@ async def test_listener(
     def once(wakes: Verb) -> Verb:
         return lambda registration: broken() if deaf else wakes(registration)
 
-    shop.doors.step_in("wakes", once)
+    shop.stores.step_in("wakes", once)
     async with shop.working(handlers) as worker:
         await shop.at_rest(worker)
         assert await all_done_once(shop, await shop.enqueue_many(5), ran)
@@ -74,7 +75,7 @@ async def test_listener(
 async def test_dispatcher(
     shop: Shop, handlers: Handlers, ran: Counter[JobId], caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
-    shop.doors.step_in(verb, raising(INJECTED))
+    shop.stores.step_in(verb, raising(INJECTED))
     async with shop.working(handlers, slots=2) as worker:
         await shop.at_rest(worker)
         assert await all_done_once(shop, await shop.enqueue_many(50), ran)
@@ -107,7 +108,7 @@ async def test_timer(
 async def test_finisher_that_fails_before_it_has_written(
     shop: Shop, handlers: Handlers, ran: Counter[JobId], caplog: pytest.LogCaptureFixture
 ) -> None:
-    shop.doors.step_in("finish", raising(INJECTED))
+    shop.stores.step_in("finish", raising(INJECTED))
     async with shop.working(handlers):
         assert await all_done_once(shop, await shop.enqueue_many(50), ran)
     assert begun_again(caplog, "finisher")
@@ -130,14 +131,14 @@ async def test_finisher_that_fails_after_it_has_written(
 
         return verb
 
-    shop.doors.step_in("finish", reply_lost)
+    shop.stores.step_in("finish", reply_lost)
     async with shop.working(handlers) as worker:
         jobs = await shop.enqueue_many(50)
         assert await all_done_once(shop, jobs, ran)
         await shop.at_rest(worker)
     assert begun_again(caplog, "finisher")
     assert "lost its lease" not in caplog.text
-    assert [await shop.history(job) for job in jobs] == [[SUCCEEDED]] * 50
+    assert [await shop.statuses(job) for job in jobs] == [[SUCCEEDED]] * 50
 
 
 async def test_log_writer(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
@@ -148,7 +149,7 @@ async def test_log_writer(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
         job.log("said once")
         await go_on.wait()
 
-    shop.doors.step_in("append_log", raising(INJECTED))
+    shop.stores.step_in("append_log", raising(INJECTED))
     async with shop.working(only(report)):
         job = await shop.enqueue()
 
@@ -168,19 +169,19 @@ async def test_burial(shop: Shop, handlers: Handlers, ran: Counter[JobId], caplo
         Subscription(("report",), (ACME,)), WorkerFacts("dead", 1), timedelta(seconds=1)
     )
     await shop.store.claim(registration, 1)
-    shop.doors.step_in("evict", raising(INJECTED))
+    shop.stores.step_in("evict", raising(INJECTED))
     async with shop.working(handlers, leases=SHORT):
         assert await all_done_once(shop, [job], ran)
     assert begun_again(caplog, "reclaimer")
-    assert await shop.history(job) == [CRASHED, SUCCEEDED]
+    assert await shop.statuses(job) == [CRASHED, SUCCEEDED]
 
 
 async def test_pruning(shop: Shop, handlers: Handlers, caplog: pytest.LogCaptureFixture) -> None:
-    shop.doors.step_in("prune", raising(INJECTED))
+    shop.stores.step_in("prune", raising(INJECTED))
     async with shop.working(handlers, prune_every=timedelta(milliseconds=20)):
 
         async def twice() -> bool:
-            return shop.doors.calls["prune"] >= 2
+            return shop.stores.calls["prune"] >= 2
 
         await eventually(twice, what="another pruning")
     assert begun_again(caplog, "pruning")
@@ -197,12 +198,12 @@ async def test_heartbeat(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
         await beats.wait()
         return job.attempt
 
-    shop.doors.step_in("renew", raising(INJECTED))
+    shop.stores.step_in("renew", raising(INJECTED))
     async with shop.working(only(report), leases=SHORT):
         job = await shop.enqueue()
 
         async def enough() -> bool:
-            return shop.doors.calls["renew"] >= 6
+            return shop.stores.calls["renew"] >= 6
 
         await eventually(enough, what="heartbeats over more than a lease")
         beats.set()
@@ -226,7 +227,7 @@ async def test_a_heartbeat_that_fails_now_and_then_is_always_begun_again(
 
         return verb
 
-    shop.doors.step_in("renew", every_other)
+    shop.stores.step_in("renew", every_other)
     async with shop.working(handlers, leases=SHORT):
 
         async def many() -> bool:
@@ -254,14 +255,14 @@ async def test_a_heartbeat_that_never_renews_ends_the_worker(shop: Shop) -> None
     handlers = only(report)
     await shop.store.sync_definitions(handlers.definitions)
     job = await shop.enqueue()
-    shop.doors.step_in("renew", broken_once_a_job_runs)
+    shop.stores.step_in("renew", broken_once_a_job_runs)
     with pytest.raises(RuntimeError, match="injected"):
         await asyncio.wait_for(
-            Worker(shop.doors, handlers, replace(SETTINGS, leases=SHORT)).run(), 2 * PATIENCE.total_seconds()
+            Worker(shop.stores, handlers, replace(SETTINGS, leases=SHORT)).run(), 2 * PATIENCE.total_seconds()
         )
     record = await shop.job(job)
     assert (record.status, record.free_attempts) == (Status.QUEUED, 1)
-    assert await shop.history(job) == [GIVEN_BACK]
+    assert await shop.statuses(job) == [GIVEN_BACK]
     assert await shop.store.workers() == []
 
 

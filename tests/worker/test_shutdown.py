@@ -57,7 +57,7 @@ async def test_sigterm_lets_a_running_job_end(shop: Shop, processes: Processes) 
     worker.send(signal.SIGTERM)
     processes.go()
     assert await worker.code() == 0
-    assert await shop.history(job) == [SUCCEEDED]
+    assert await shop.statuses(job) == [SUCCEEDED]
     assert (await shop.job(job)).status is Status.SUCCEEDED
 
 
@@ -86,7 +86,7 @@ async def test_a_job_that_runs_past_the_grace_is_given_back_at_no_cost(shop: Sho
     worker.send(signal.SIGTERM)
     assert await worker.code() == 0
     assert await given_back(shop, job)
-    assert await shop.history(job) == [GIVEN_BACK]
+    assert await shop.statuses(job) == [GIVEN_BACK]
     assert await shop.store.workers() == []
 
 
@@ -97,7 +97,7 @@ async def test_what_was_given_back_is_done_by_the_next_worker(shop: Shop, proces
     processes.go()
     processes.worker()
     await shop.ended(job)
-    assert await shop.history(job) == [GIVEN_BACK, SUCCEEDED]
+    assert await shop.statuses(job) == [GIVEN_BACK, SUCCEEDED]
 
 
 async def test_a_thread_past_the_grace_lets_the_process_end(shop: Shop, processes: Processes) -> None:
@@ -187,7 +187,7 @@ async def test_a_signal_to_the_whole_group_is_one_signal(shop: Shop, processes: 
     await eventually(only_the_busy_one_is_left, what="the end of the idle one")
     processes.go()
     assert await parent.code() == 0
-    assert await shop.history(job) == [SUCCEEDED]
+    assert await shop.statuses(job) == [SUCCEEDED]
 
 
 async def test_the_parent_passes_signals_on_and_ends_after_its_children(shop: Shop, processes: Processes) -> None:
@@ -257,7 +257,7 @@ async def test_children_drain_and_end_when_their_parent_was_killed(shop: Shop, p
         return parent.family() == []
 
     await eventually(none_is_left, what="the end of the busy child")
-    assert await shop.history(job) == [SUCCEEDED]
+    assert await shop.statuses(job) == [SUCCEEDED]
     assert await shop.store.workers() == []
 
 
@@ -286,7 +286,7 @@ async def test_a_worker_process_with_too_many_stuck_handlers_ends_with_1(shop: S
     job = await shop.enqueue("swallow_cancel", payload=processes.payload)
     worker = processes.python("-c", NONE_MAY_BE_STUCK, "worker", str(SAMPLE_HANDLERS), "--slots", "1")
     await processes.noted("began")
-    await shop.door.cancel([job])
+    await shop.jobs.cancel([job])
     assert await worker.code() == 1
     assert "still run although their attempts are over: swallow_cancel (1)" in worker.said
     assert "Traceback" not in worker.said

@@ -13,7 +13,7 @@ from leasehold.worker.claims import ClaimState
 async def test_a_worker_without_a_registration_has_an_empty_state(shop: Shop) -> None:
     async def report(job: Job, payload: Any) -> None: ...
 
-    assert Worker(shop.doors, only(report)).state() == WorkerState()
+    assert Worker(shop.stores, only(report)).state() == WorkerState()
 
 
 async def test_a_running_job_is_in_the_state_until_it_has_ended(shop: Shop) -> None:

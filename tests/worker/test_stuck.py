@@ -9,8 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.conftest import PATIENCE, eventually
-from tests.worker.shop import ACME, SETTINGS, Raw, Shop, only
+from tests.conftest import PATIENCE, Raw, eventually
+from tests.tenant_kit import ACME
+from tests.worker.shop import SETTINGS, Shop, only
 
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
@@ -88,14 +89,14 @@ async def test_a_timed_out_coroutine_that_goes_on_is_abandoned(shop: Shop, stuck
         job = await shop.enqueue("stuck")
         assert (await shop.ended(job)).status is Status.DEAD_LETTER
         assert (await shop.ended(await shop.enqueue("good"))).status is Status.SUCCEEDED
-    assert await shop.history(job) == [TIMEOUT]
+    assert await shop.statuses(job) == [TIMEOUT]
 
 
 async def test_a_canceled_coroutine_that_goes_on_is_abandoned(shop: Shop, stuck: Stuck) -> None:
     async with shop.working(only(stuck.swallow), slots=1):
         job = await shop.enqueue()
         await asyncio.wait_for(stuck.began.wait(), PATIENCE.total_seconds())
-        await shop.door.cancel([job])
+        await shop.jobs.cancel([job])
         assert (await shop.ended(job)).status is Status.CANCELED
 
 
@@ -126,7 +127,7 @@ async def test_the_late_result_of_an_abandoned_coroutine_is_ignored(shop: Shop, 
         await eventually(counted_no_more, what="the end of the stuck handler")
     record = await shop.job(job)
     assert (record.status, record.result) == (Status.DEAD_LETTER, None)
-    assert await shop.history(job) == [TIMEOUT]
+    assert await shop.statuses(job) == [TIMEOUT]
 
 
 async def test_what_an_abandoned_coroutine_wrote_is_rolled_back(shop: Shop, stuck: Stuck, observer: Raw) -> None:
@@ -167,7 +168,7 @@ async def test_attempts_of_a_lost_registration_are_reported_as_discarded(shop: S
 
 
 async def run_to_its_end(shop: Shop, handlers: Handlers, enqueue: Callable[[], Any], **settings: Any) -> Worker:
-    made = Worker(shop.doors, handlers, replace(SETTINGS, tenants=(ACME,), **settings))
+    made = Worker(shop.stores, handlers, replace(SETTINGS, tenants=(ACME,), **settings))
     task = asyncio.create_task(made.run())
     await made.joined.wait()
     await enqueue()
@@ -214,7 +215,7 @@ async def test_what_still_runs_when_too_many_are_stuck_may_end(
         await shop.enqueue_many(2, "stuck")
 
     await run_to_its_end(shop, handlers, enqueue, slots=3)
-    assert await shop.history(jobs[0]) == [SUCCEEDED]
+    assert await shop.statuses(jobs[0]) == [SUCCEEDED]
 
 
 # Threads

@@ -57,7 +57,7 @@ async def failed(shop: Shop, call: Call, **fields: Any) -> Attempt:
     async with shop.working(only(call, max_attempts=1, **fields)):
         job = await shop.enqueue()
         await shop.ended(job)
-    (attempt,) = await shop.door.attempts(job)
+    (attempt,) = await shop.jobs.attempts(job)
     return attempt
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from tests.conftest import Clock, eventually
+from tests.tenant_kit import ACME, HOUR
 from tests.worker import sample_handlers
-from tests.worker.shop import ACME, HOUR, SHORT, Processes, Shop, Verb, only
+from tests.worker.shop import SHORT, Processes, Shop, Verb, only
 
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Retention
@@ -45,7 +46,7 @@ async def test_a_full_worker_still_reclaims_the_jobs_of_dead_workers(shop: Shop)
             "update leasehold.workers set lease_expires_at = leasehold.clock() where id = $1::uuid", dead.worker
         )
         await shop.waits_again(orphan)
-        assert await shop.history(orphan) == [CRASHED]
+        assert await shop.statuses(orphan) == [CRASHED]
         assert dead.worker not in {worker.id for worker in await shop.store.workers()}
         go_on.set()
         assert {record.status for record in await shop.all_ended([own, orphan])} == {Status.SUCCEEDED}
@@ -82,7 +83,7 @@ async def test_jobs_whose_retention_is_over_are_pruned_in_bounded_batches(
 
         return verb
 
-    shop.doors.step_in("prune", watched)
+    shop.stores.step_in("prune", watched)
     async with shop.working(handlers):
         jobs = await shop.enqueue_many(12)
         await shop.all_ended(jobs)
@@ -92,7 +93,7 @@ async def test_jobs_whose_retention_is_over_are_pruned_in_bounded_batches(
         await shop.ended(kept)
 
         async def pruned() -> bool:
-            return [await shop.door.get(job) for job in jobs] == [None] * 12
+            return [await shop.jobs.get(job) for job in jobs] == [None] * 12
 
         await eventually(pruned, what="the pruning of old jobs")
     assert (await shop.job(kept)).status is Status.SUCCEEDED
@@ -113,7 +114,7 @@ async def test_a_job_that_kills_its_worker_starts_max_attempts_times(
     processes.worker("--processes", "2", "--lease", "1s")
     record = await shop.ended(job)
     assert record.status is Status.DEAD_LETTER
-    assert await shop.history(job) == [CRASHED, CRASHED, CRASHED]
+    assert await shop.statuses(job) == [CRASHED, CRASHED, CRASHED]
     assert [(note.job, note.attempt) for note in processes.notes("began")] == [(job, 1), (job, 2), (job, 3)]
     assert len({note.pid for note in processes.notes("began")}) == 3
 

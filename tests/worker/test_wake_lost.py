@@ -16,9 +16,10 @@ from unittest import mock
 
 import pytest
 from tests.conftest import eventually
+from tests.proxy import Proxy
 from tests.store.wake_listener import asleep, fall_asleep
-from tests.worker.proxy import Proxy
-from tests.worker.shop import ACME, HOUR, Doors, Processes, Shop, only, session_of
+from tests.tenant_kit import ACME, HOUR
+from tests.worker.shop import Processes, Shop, WatchedStores, only, session_of
 
 from leasehold.model.limits import Pause, Scope, ScopeKind
 from leasehold.model.status import Status
@@ -150,9 +151,9 @@ async def test_a_dead_listener_is_noticed_and_replaced(
         if isinstance(event, WorkerListening):
             seen.append(event.listens)
 
-    doors = Doors(proxy.url)
+    stores = WatchedStores(proxy.url)
     with caplog.at_level(logging.INFO, "leasehold.worker"):
-        async with shop.working(handlers, doors, observe=observe, leases=QUICK) as worker:
+        async with shop.working(handlers, stores, observe=observe, leases=QUICK) as worker:
             await shop.at_rest(worker)
             assert proxy.strand(having_sent=b"LISTEN") == 1
 
@@ -170,7 +171,7 @@ async def test_a_dead_listener_delays_a_job_by_one_heartbeat_at_most(
 ) -> None:
     """The heartbeat itself finds the ready job. The verdict on its probe, which comes later here, is not needed."""
     monkeypatch.setattr("leasehold.worker.listener.PROBE_LIMIT", HOUR.total_seconds())
-    async with shop.working(handlers, Doors(proxy.url), leases=QUICK) as worker:
+    async with shop.working(handlers, WatchedStores(proxy.url), leases=QUICK) as worker:
         await shop.at_rest(worker)
         assert proxy.strand(having_sent=b"LISTEN") == 1
         assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
@@ -217,13 +218,13 @@ async def test_a_listener_that_hears_is_left_alone(shop: Shop, handlers: Handler
 
 async def _beats(shop: Shop, count: int) -> Counter[str]:
     """The statements of a worker's next heartbeats."""
-    shop.doors.statements.clear()
+    shop.stores.statements.clear()
 
     async def enough() -> bool:
-        return shop.doors.statements.count("fleet/renew") >= count
+        return shop.stores.statements.count("fleet/renew") >= count
 
     await eventually(enough, what=f"{count} heartbeats")
-    return Counter(shop.doors.statements)
+    return Counter(shop.stores.statements)
 
 
 async def _heard_since(worker: Worker, moment: float) -> bool:

@@ -13,9 +13,10 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from tests.conftest import PATIENCE, Clock, eventually
+from tests.conftest import PATIENCE, Clock, Raw, eventually
 from tests.store.bench import Bench, EngineUnderTest
-from tests.worker.shop import ACME, HOUR, Doors, Raw, Shop, Verb, only
+from tests.tenant_kit import ACME, HOUR
+from tests.worker.shop import Shop, Verb, WatchedStores, only
 
 from leasehold.engines import engine_for
 from leasehold.model.backoff import Steps
@@ -262,7 +263,7 @@ async def test_6_competing_consumers_one_of_four_claims_one_item(shop: Shop, han
 
         return verb
 
-    shop.doors.step_in("claim", watched)
+    shop.stores.step_in("claim", watched)
     async with shop.working(handlers, dispatchers=4) as worker:
         await shop.at_rest(worker)
         assert len(looked) == 4
@@ -302,7 +303,7 @@ async def test_6_a_burst_passes_few_tokens_on(
 
     monkeypatch.setattr(WakeChain, "pass_on", counted)
     for verb in ("claim", "prepare_to_sleep"):
-        shop.doors.step_in(verb, one_by_one)
+        shop.stores.step_in(verb, one_by_one)
     async with shop.working(handlers, dispatchers=4) as worker:
         await shop.at_rest(worker)
         await shop.all_ended(await shop.enqueue_many(60))
@@ -346,7 +347,7 @@ async def test_8_the_timer_is_set_to_what_the_store_answered(
         return verb
 
     monkeypatch.setattr(WakeChain, "arm", noted)
-    shop.doors.step_in("prepare_to_sleep", heard)
+    shop.stores.step_in("prepare_to_sleep", heard)
     await shop.enqueue(delay=HOUR)
     async with shop.working(handlers, fallback=2 * HOUR) as worker:
         await shop.at_rest(worker)
@@ -372,34 +373,34 @@ async def test_9_throughput_takes_a_small_part_of_a_statement_per_job(shop: Shop
     jobs = await shop.enqueue_many(1000)
     async with shop.working(handlers, slots=50, dispatchers=4):
         await shop.all_ended(jobs)
-    sent = Counter(shop.doors.statements)
+    sent = Counter(shop.stores.statements)
     assert sent.total() / len(jobs) < 0.5, sent
 
 
 async def test_10_wakes_take_a_tenth_of_the_statements_of_polling(shop: Shop, handlers: Handlers) -> None:
     """Two workers side by side, each for its own tenant: one is woken, one polls as often as it may."""
-    polled, poller = tenant_id("other"), Doors(shop.url)
+    polled, poller = tenant_id("other"), WatchedStores(shop.url)
     async with (
         shop.working(handlers, tenants=(ACME,)) as woken,
         shop.working(handlers, poller, tenants=(polled,), notify=False, fallback=SHORTEST_FALLBACK) as polling,
     ):
         await shop.at_rest(woken)
         await shop.at_rest(polling)
-        for doors in (shop.doors, poller):
-            doors.statements.clear()
+        for stores in (shop.stores, poller):
+            stores.statements.clear()
 
         async def hundred_looks() -> bool:
             return len(poller.statements) >= 100
 
         await eventually(hundred_looks, what="a hundred looks by polling")
-        assert len(shop.doors.statements) <= len(poller.statements) / 10, Counter(shop.doors.statements)
+        assert len(shop.stores.statements) <= len(poller.statements) / 10, Counter(shop.stores.statements)
         for tenant in (ACME, polled):
-            door = shop.store.tenant(tenant)
+            acme = shop.store.tenant(tenant)
             for _ in range(3):
-                (placed,) = await door.enqueue([NewJob(definition="report")])
-                ended = await door.wait_until_final(placed.id, PATIENCE)
+                (placed,) = await acme.enqueue([NewJob(definition="report")])
+                ended = await acme.wait_until_final(placed.id, PATIENCE)
                 assert ended is not None
-        assert len(shop.doors.statements) < len(poller.statements) / 2, Counter(shop.doors.statements)
+        assert len(shop.stores.statements) < len(poller.statements) / 2, Counter(shop.stores.statements)
 
 
 async def test_10_idle_load_is_one_look_per_fallback_and_the_heartbeat(shop: Shop, handlers: Handlers) -> None:
@@ -409,14 +410,14 @@ async def test_10_idle_load_is_one_look_per_fallback_and_the_heartbeat(shop: Sho
     idle = Leases(busy=timedelta(seconds=3), idle=timedelta(seconds=3))
     async with shop.working(handlers, dispatchers=4, fallback=SECOND, leases=idle) as worker:
         await shop.at_rest(worker)
-        shop.doors.statements.clear()
+        shop.stores.statements.clear()
         began = monotonic()
 
         async def three_beats() -> bool:
-            return shop.doors.statements.count("fleet/renew") >= 3
+            return shop.stores.statements.count("fleet/renew") >= 3
 
         await eventually(three_beats, what="three heartbeats")
-        sent = Counter(shop.doors.statements)
+        sent = Counter(shop.stores.statements)
         seconds = monotonic() - began
     assert sent.keys() <= {"fleet/renew", "fleet/claim_few"}
     assert sent["fleet/renew"] <= seconds + 1

@@ -22,8 +22,8 @@ from tests.faults.chaos.processes import WorkerProcess, ended_afterwards
 from tests.faults.chaos.program import FRAGILE, WORK, Setup
 from tests.lossy_proxies import through_a_pooler
 from tests.postgres.crashes import own_server
+from tests.proxy import Proxy
 from tests.store.bench import new_id
-from tests.worker.proxy import Proxy
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate

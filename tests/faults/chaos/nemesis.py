@@ -12,7 +12,7 @@ from functools import partial
 import asyncpg
 from tests.faults.chaos.processes import WorkerProcess
 from tests.postgres.crashes import crash
-from tests.worker.proxy import Proxy
+from tests.proxy import Proxy
 
 from leasehold.embedded import Server
 

@@ -1,4 +1,4 @@
-"""The doors of the poison run: every way in which a value can reach the database."""
+"""The entries of the poison run: every way in which a value can reach the database."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,10 +10,10 @@ from signal import SIGTERM
 from typing import Any
 
 from tests.cli.terminal import CommandLine
-from tests.conftest import eventually
+from tests.conftest import Raw, eventually
 from tests.faults import poison_app
 from tests.faults.poison_app import DEEDS, NUMBERS, OBJECTS, TEXTS
-from tests.faults.poison_run import VILLAIN, Call, Door, Run, require_answered
+from tests.faults.poison_run import VILLAIN, Call, Entry, Run, require_answered
 from tests.faults.poison_values import (
     ARGUMENTS,
     BAD_JOBS,
@@ -37,7 +37,7 @@ from tests.faults.poison_values import (
     WORKER_OPTIONS,
     WORKERS_BY_HAND,
 )
-from tests.worker.shop import Process, Processes, Raw
+from tests.worker.shop import Process, Processes
 
 from leasehold import Leasehold
 from leasehold.compat.jobs_repository import EnqueueJobInput, JobsRepository
@@ -55,7 +55,7 @@ LIMITED = (Scope(ScopeKind.TENANT, VILLAIN), Scope(ScopeKind.DEFINITION, "strang
 
 
 @dataclass
-class Doors:
+class Entries:
     run: Run
     url: str
     connection: Raw
@@ -63,7 +63,7 @@ class Doors:
     processes: Processes
 
     @property
-    def all(self) -> dict[str, Door]:
+    def all(self) -> dict[str, Entry]:
         return {
             "verdicts": self.verdicts,
             "python": self.python,
@@ -92,8 +92,8 @@ class Doors:
 
     async def python(self) -> None:
         run = self.run
-        door = run.store.tenant(VILLAIN)
-        (waiting,) = await door.enqueue([NewJob(definition="taken", delay=timedelta(hours=1))])
+        handle = run.store.tenant(VILLAIN)
+        (waiting,) = await handle.enqueue([NewJob(definition="taken", delay=timedelta(hours=1))])
         verbs: list[tuple[list[Any], list[Call]]] = [
             (NEW_JOBS, [lambda values: run.enqueue(VILLAIN, **values)]),
             (SPANS, [
@@ -103,20 +103,20 @@ class Doors:
             (WORDS, [
                 lambda word: run.enqueue(VILLAIN, dedupe=Dedupe(word, WhileActive())),
                 lambda word: run.enqueue(tenant_id(word)),
-                lambda word: door.find(Filter(correlation_id=word), None, 5),
-                lambda word: door.find(Filter(), word, 5),
-                door.get,
-                lambda word: door.cancel([word]),
+                lambda word: handle.find(Filter(correlation_id=word), None, 5),
+                lambda word: handle.find(Filter(), word, 5),
+                handle.get,
+                lambda word: handle.cancel([word]),
                 lambda word: run.store.activate(word, True),
             ]),
-            (MOMENTS, [lambda moment: door.find(Filter(created_after=moment), None, 5)]),
-            (SPANS, [lambda span: door.reschedule([waiting.id], delay=span)]),
+            (MOMENTS, [lambda moment: handle.find(Filter(created_after=moment), None, 5)]),
+            (SPANS, [lambda span: handle.reschedule([waiting.id], delay=span)]),
             (COUNTS, [
-                lambda count: door.reschedule([waiting.id], priority=count),
-                lambda count: door.find(Filter(), None, count),
-                door.counts,
-                lambda count: door.lines(waiting.id, count),
-                lambda count: door.retry({waiting.id: count}),
+                lambda count: handle.reschedule([waiting.id], priority=count),
+                lambda count: handle.find(Filter(), None, count),
+                handle.counts,
+                lambda count: handle.lines(waiting.id, count),
+                lambda count: handle.retry({waiting.id: count}),
             ]),
         ]  # fmt: skip
         await self._put_all("python", verbs)
@@ -124,19 +124,19 @@ class Doors:
     async def app(self) -> None:
         """Passes arguments of a typed handler, options and payloads through the app's own calls."""
         async with self._opened(poison_app.app) as app:
-            door = app.tenant(VILLAIN)
-            (waiting,) = await door.jobs.enqueue([NewJob(definition="taken", delay=timedelta(hours=1))])
+            handle = app.tenant(VILLAIN)
+            (waiting,) = await handle.jobs.enqueue([NewJob(definition="taken", delay=timedelta(hours=1))])
 
             async def typed(**arguments: Any) -> None:
-                placed = await door.aenqueue(poison_app.typed, **arguments)
+                placed = await handle.aenqueue(poison_app.typed, **arguments)
                 await self.run.accepted(VILLAIN, placed.id)
 
             async def chosen(**options: Any) -> None:
-                placed = await door.options(**options).aenqueue(poison_app.typed)
+                placed = await handle.options(**options).aenqueue(poison_app.typed)
                 await self.run.accepted(VILLAIN, placed.id)
 
             async def by_key(key: Any, payload: Any) -> None:
-                placed = await door.aenqueue_key(key, payload)
+                placed = await handle.aenqueue_key(key, payload)
                 await self.run.accepted(VILLAIN, placed.id)
 
             def named(call: Call, name: str) -> Call:
@@ -156,21 +156,21 @@ class Doors:
                     named(chosen, "on_conflict"),
                     named(chosen, "dedupe"),
                     lambda word: by_key(word, {}),
-                    door.aget,
-                    door.acancel,
-                    door.aretry,
-                    door.arun_now,
+                    handle.aget,
+                    handle.acancel,
+                    handle.aretry,
+                    handle.arun_now,
                 ]),
                 (PAYLOADS, [lambda payload: by_key("taken", payload), lambda payload: by_key("typed", payload)]),
-                ([*WORDS, *OBJECTS[:8]], [lambda other: door.aenqueue(other)]),
+                ([*WORDS, *OBJECTS[:8]], [lambda other: handle.aenqueue(other)]),
             ]  # fmt: skip
             await self._put_all("app", verbs)
-            await door.acancel(waiting.id)
+            await handle.acancel(waiting.id)
 
     async def bulk(self) -> None:
         """Puts one hostile job between two good ones: all of them are stored or none, or it is said which are."""
         async with self._opened(poison_app.app) as app:
-            door = app.tenant(VILLAIN)
+            handle = app.tenant(VILLAIN)
 
             async def several(bad: Callable[[], Any], atomic: bool) -> None:
                 mark = f"bulk {self.run.counts['bulk']}"
@@ -178,14 +178,14 @@ class Doors:
                 refusal: InvalidInput | Conflict | None = None
                 expected = 3
                 try:
-                    await door.aenqueue_many([good[0], bad(), good[1]], chunk=1, atomic=atomic)
+                    await handle.aenqueue_many([good[0], bad(), good[1]], chunk=1, atomic=atomic)
                 except (InvalidInput, Conflict) as error:
                     refusal, expected = error, 0
                 except PartlyEnqueued as error:
                     if not isinstance(error.__cause__, InvalidInput | Conflict):
                         raise
                     refusal, expected = error.__cause__, len(error.placed)
-                stored = (await door.jobs.find(Filter(correlation_id=mark), None, 5)).jobs
+                stored = (await handle.jobs.find(Filter(correlation_id=mark), None, 5)).jobs
                 for job in stored:
                     await self.run.accepted(VILLAIN, job.id)
                 assert len(stored) == min(expected, 2), (refusal, stored)  # the bad one has no mark
@@ -196,17 +196,17 @@ class Doors:
                 await self.run.put("bulk", several, make, atomic)
             for count in COUNTS:
                 call = [NewJob(definition="taken", payload={"chunk": True})]
-                await self.run.put("bulk", lambda chunk, jobs=call: door.aenqueue_many(jobs, chunk=chunk), count)
+                await self.run.put("bulk", lambda chunk, jobs=call: handle.aenqueue_many(jobs, chunk=chunk), count)
 
     async def within(self) -> None:
         """Enqueues hostile values within a transaction of the caller's, which a refusal leaves usable."""
         async with self._opened(poison_app.app) as app:
-            door = app.tenant(VILLAIN)
+            handle = app.tenant(VILLAIN)
 
             async def place(key: Any, payload: Any) -> None:
                 async with self.connection.transaction():
                     try:
-                        placed = await door.within(self.connection).aenqueue_key(key, payload)
+                        placed = await handle.within(self.connection).aenqueue_key(key, payload)
                     finally:
                         assert await self.connection.fetchval("select 1") == 1
                 await self.run.accepted(VILLAIN, placed.id)
@@ -215,7 +215,7 @@ class Doors:
                 good = NewJob(definition="taken")
                 async with self.connection.transaction():
                     try:
-                        many = await door.within(self.connection).aenqueue_many([good, bad(), good])
+                        many = await handle.within(self.connection).aenqueue_many([good, bad(), good])
                     finally:
                         assert await self.connection.fetchval("select 1") == 1
                 for placed in many:
@@ -225,7 +225,7 @@ class Doors:
                 (WORDS, [lambda word: place(word, {})]),
                 (PAYLOADS, [lambda payload: place("taken", payload)]),
                 (BAD_JOBS, [many]),
-                (NOT_TRANSACTIONS, [lambda other: door.within(other).aenqueue(poison_app.typed)]),
+                (NOT_TRANSACTIONS, [lambda other: handle.within(other).aenqueue(poison_app.typed)]),
             ]
             await self._put_all("within", verbs)
 
@@ -289,10 +289,10 @@ class Doors:
                 await jobs.mark_failure(claim, "refused", final=True)
                 raise
 
-    async def _put_all(self, door: str, verbs: Sequence[tuple[Sequence[Any], Sequence[Call]]]) -> None:
+    async def _put_all(self, entry: str, verbs: Sequence[tuple[Sequence[Any], Sequence[Call]]]) -> None:
         for values, calls in verbs:
             for value, call in product(values, calls):
-                await self.run.put(door, call, value)
+                await self.run.put(entry, call, value)
 
     def _opened(self, app: Leasehold) -> Any:
         app.configure(url=self.url)
@@ -412,14 +412,14 @@ class Doors:
         await self.run.store.tenant(VILLAIN).retry({job: seen.attempt})
 
     async def _change_waiting_job(self, column: str, value: str) -> None:
-        door = self.run.store.tenant(VILLAIN)
+        handle = self.run.store.tenant(VILLAIN)
         job = await self.run.enqueue(VILLAIN, delay=timedelta(hours=1))
         await self.connection.execute(
             f"update leasehold.jobs set {column} = {value} where tenant_id = 'villain' and id = $1::uuid",  # noqa: S608
             job,
         )
         await self._show(job)
-        await door.reschedule([job], delay=timedelta())
+        await handle.reschedule([job], delay=timedelta())
 
     async def _add_line(self, column: str, value: str) -> None:
         job = await self._ended()
@@ -467,12 +467,12 @@ class Doors:
 
     async def _show(self, job: JobId) -> None:
         """Reads the job by every way that there is."""
-        door = self.run.store.tenant(VILLAIN)
-        assert await door.get(job) is not None
-        assert job in {each.id for each in (await door.find(Filter(), None, 20)).jobs}
+        handle = self.run.store.tenant(VILLAIN)
+        assert await handle.get(job) is not None
+        assert job in {each.id for each in (await handle.find(Filter(), None, 20)).jobs}
         assert job in {each.id for each in (await self.run.store.find_all_tenants(Filter(), None, 200)).jobs}
-        for attempt in await door.attempts(job):
-            await door.lines(job, attempt.number)
+        for attempt in await handle.attempts(job):
+            await handle.lines(job, attempt.number)
         await self._commands(["job", job])
 
     # --------------------------------------------------------------------------------------------------- command line
