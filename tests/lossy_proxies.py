@@ -51,7 +51,7 @@ async def through_a_pooler(
 ) -> AsyncIterator[str]:
     """The URL of a real pgbouncer with `size` sessions; startup settings that it `ignores` are accepted unread."""
     if not (program := shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")):
-        pytest.skip("there is no pgbouncer here (apt-get install pgbouncer); a proxy without notifications stands in")
+        pytest.skip("pgbouncer is not installed (apt-get install pgbouncer); a proxy without notifications stands in")
     folder = _configured(database_url, mode, size, ignores)
     target = urlsplit(database_url)
     as_whom = ["-u", "postgres"] if os.geteuid() == 0 else []

@@ -38,7 +38,7 @@ class TenantKit:
 
     async def job(self, job: JobId) -> JobRecord:
         found = await self.jobs.get(job)
-        assert found is not None, f"there is no job {job}"
+        assert found is not None, f"job {job} does not exist"
         return found
 
     async def status(self, job: JobId) -> Status:

@@ -131,7 +131,7 @@ async def test_a_failed_attempt_is_not_the_end_of_the_wait(app: Leasehold) -> No
         assert await (await app.tenant("acme").aenqueue(third_time)).aresult(SECONDS) == 3
 
 
-async def test_who_waits_too_short_gets_a_timeout_and_the_job_goes_on(app: Leasehold) -> None:
+async def test_a_caller_that_waits_too_short_gets_a_timeout(app: Leasehold) -> None:
     @app.job
     async def later(job: Job) -> int:
         return 1

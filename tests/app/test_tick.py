@@ -125,7 +125,7 @@ async def test_what_its_jobs_enqueue_is_run_in_the_same_tick(app: Leasehold) -> 
         assert (await app.atick(max_seconds=LONG)).ran == 4
 
 
-async def test_who_has_run_max_jobs_does_not_say_that_there_is_no_more(app: Leasehold) -> None:
+async def test_a_tick_that_ran_max_jobs_says_that_there_may_be_more(app: Leasehold) -> None:
     greet = greeter(app)
 
     @app.job

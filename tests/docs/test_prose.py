@@ -21,16 +21,8 @@ PLAIN = [
     "docs",
     "examples",
     "src/leasehold",
-    "tests/docs",
-    "tests/embedded",
-    "tests/model",
     "bench",
-    "tests/bench",
-    "tests/conftest.py",
-    "tests/examples",
-    "tests/faults",
-    "tests/oldest_postgres.py",
-    "tests/package",
+    "tests",
     "tools",
 ]
 READ = (".py", ".sql", ".md")

@@ -488,7 +488,7 @@ async def test_they_agree_about_hidden_characters_in_keys(judge: Raw, key: str) 
     except InvalidInput:
         fine = False
     call = "select leasehold.enqueue('acme', 'report', '{}', dedupe_key => $1)"
-    with pytest.raises(asyncpg.PostgresError) as refusal:  # there is no definition here at all
+    with pytest.raises(asyncpg.PostgresError) as refusal:  # no definition exists here
         await judge.fetch(call, key)
     assert ("a character that can't be seen" in str(refusal.value)) is not fine
 

@@ -128,7 +128,7 @@ async def test_an_id_that_several_tenants_supplied_finds_all(engine: EngineUnder
         assert [job.tenant for job in found] == [AARON, ACME, BYSTANDER, OTHER]
 
 
-async def test_nobody_has_a_job_that_never_was(store: Store) -> None:
+async def test_no_tenant_has_a_job_that_never_was(store: Store) -> None:
     assert list(await store.jobs_with_id(UNKNOWN_ID)) == []
 
 

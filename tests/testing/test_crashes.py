@@ -55,7 +55,7 @@ def test_with_an_idempotency_key_it_happens_once(leasehold: QueueTester) -> None
 
 
 @pytest.mark.faults
-def test_who_stands_still_is_let_go_for_a_lock_and_not_by_the_clock(
+def test_a_handler_that_stands_still_is_let_go_for_a_lock(
     leasehold: QueueTester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However slow the second worker is: else the first would still be in time, and nothing doubled."""

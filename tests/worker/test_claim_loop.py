@@ -61,7 +61,7 @@ async def test_a_job_that_comes_just_after_another_finds_the_worker_awake(
     assert statements.count("fleet/sleep") == 0
 
 
-async def test_who_lingered_in_vain_sleeps_and_is_woken(shop: Shop) -> None:
+async def test_a_worker_that_lingered_in_vain_sleeps_and_is_woken(shop: Shop) -> None:
     """The fallback is an hour away, so that only a wake can bring the second job."""
     handlers = only(report)
     await shop.store.sync_definitions(handlers.definitions)

@@ -162,7 +162,7 @@ async def test_a_shutdown_rolls_back_and_gives_the_job_back_at_no_cost(shop: Sho
     assert await effects(shop) == []
 
 
-async def test_who_lost_the_claim_while_it_ran_writes_nothing(shop: Shop) -> None:
+async def test_an_attempt_that_lost_its_claim_writes_nothing(shop: Shop) -> None:
     """Another worker has the job: as after a whole lease without a word."""
     happened: list[str] = []
     other = await shop.store.join(Subscription(("other",)), WorkerFacts("elsewhere", 1), HOUR)

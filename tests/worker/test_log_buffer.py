@@ -118,7 +118,7 @@ async def test_what_is_no_text_is_said_as_text(shop: Shop) -> None:
     assert [line.text for line in await shop.lines(job)] == ["no such row"]
 
 
-async def test_who_speaks_after_its_end_is_not_heard(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_line_after_the_end_of_its_attempt_is_ignored(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     kept, claims = list[Job](), list[Claim]()
 
     async def report(job: Job, payload: Payload) -> None:

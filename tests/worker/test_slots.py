@@ -44,7 +44,7 @@ def test_as_many_begin_as_there_are_slots() -> None:
     assert begun(runs) == "ab"
 
 
-def test_who_ends_lets_the_next_in_line_begin() -> None:
+def test_an_attempt_that_ends_lets_the_next_in_line_begin() -> None:
     slots, runs = Slots(2), entrants("abcd")
     for run in runs:
         slots.enter(run, USUAL)
@@ -64,7 +64,7 @@ def test_the_most_urgent_in_line_is_next_then_the_first() -> None:
     assert "".join(order) == "adfbec"
 
 
-def test_who_is_stopped_in_line_never_begins_and_frees_no_slot() -> None:
+def test_an_attempt_stopped_in_line_never_begins() -> None:
     slots, runs = Slots(1), entrants("abcd")
     for run in runs:
         slots.enter(run, USUAL)

@@ -231,7 +231,7 @@ async def test_waiting_for_a_while_ends_with_a_wake() -> None:
     assert await is_quiet(chain)
 
 
-async def test_who_waited_for_a_while_in_vain_takes_no_token_with_it() -> None:
+async def test_a_wait_in_vain_takes_no_token_with_it() -> None:
     chain = WakeChain(1, HOUR)
     await chain.wait_at_most(0)
     chain.wake()
