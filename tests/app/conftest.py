@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.app.bulk_calls import bound, enqueue_many  # noqa: F401
 
 from leasehold import Leasehold
 

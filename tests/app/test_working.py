@@ -1,33 +1,27 @@
 """Handlers of an app, run by a worker in the user's own process."""
 
 import asyncio
-import functools
 import logging
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.app.helpers import ended
 from tests.conftest import PATIENCE, eventually
 
 import leasehold
-from leasehold import Fail, Job, JobRecord, Leasehold, Snooze, Status, Steps, WorkerSettings
-from leasehold.app import Enqueued, in_process_worker
+from leasehold import Fail, Job, Leasehold, Snooze, Status, Steps, WorkerSettings
+from leasehold.app import in_process_worker
 from leasehold.app.client import combine_settings
-from leasehold.errors import InvalidInput, UnusableHandler
+from leasehold.errors import InvalidInput
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
 from leasehold.worker import worker
 from leasehold.worker.session import WorkerSession
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
-
-
-async def ended(app: Leasehold, placed: Enqueued[Any]) -> JobRecord:
-    job = await app.tenant(placed.tenant).jobs.wait_until_final(placed.id, PATIENCE)
-    assert job is not None
-    return job
 
 
 async def test_a_coroutine_runs_with_its_arguments_and_its_result_is_kept(app: Leasehold) -> None:
@@ -82,58 +76,6 @@ async def test_a_result_that_json_can_not_hold_ends_the_job_as_failed(app: Lease
     async with app.open(worker=True):
         job = await ended(app, await app.tenant("acme").aenqueue(unusable))
         assert (job.status, job.last_error_code) == (Status.FAILED, "result_invalid")
-
-
-class Summary(BaseModel):
-    day: str
-    loud: bool = False
-
-
-class DailySummary:
-    """Sends a summary."""
-
-    handled: ClassVar[list[Summary]] = []
-
-    @classmethod
-    def payload_model(cls) -> type[Summary]:
-        return Summary
-
-    def handle(self, payload: Summary) -> None:
-        self.handled.append(payload)
-
-
-class AsyncSummary(DailySummary):
-    async def handle(self, job: Job, payload: Summary) -> str:  # type: ignore[override]
-        return f"{job.tenant}: {payload.day}"
-
-
-async def test_a_class_that_names_its_payload_model_is_a_handler(app: Leasehold) -> None:
-    summary = app.add("daily_summary", DailySummary, max_attempts=2)
-    DailySummary.handled.clear()
-    async with app.open(worker=True):
-        first = await ended(app, await app.tenant("acme").aenqueue(summary, Summary(day="monday")))
-        await ended(app, await app.tenant("acme").aenqueue_key("daily_summary", {"day": "tuesday", "loud": True}))
-    assert (first.payload, first.max_attempts) == ({"day": "monday", "loud": False}, 2)
-    assert DailySummary.handled == [Summary(day="monday"), Summary(day="tuesday", loud=True)]
-
-
-async def test_a_class_may_handle_as_a_coroutine_and_ask_for_the_job(app: Leasehold) -> None:
-    summary = app.add("summary", AsyncSummary)
-    async with app.open(worker=True):
-        job = await ended(app, await app.tenant("acme").aenqueue(summary, Summary(day="monday")))
-    assert job.result == "acme: monday"
-
-
-def test_a_class_whose_payload_model_is_none_is_refused() -> None:
-    class Wrong:
-        @classmethod
-        def payload_model(cls) -> Any:
-            return dict
-
-        def handle(self, payload: Any) -> None: ...
-
-    with pytest.raises(UnusableHandler, match="which is not a Pydantic model"):
-        Leasehold().add("wrong", Wrong)
 
 
 async def test_what_a_handler_raises_decides_as_ever(app: Leasehold) -> None:
@@ -341,24 +283,6 @@ async def test_a_worker_with_too_many_stuck_handlers_is_not_begun_again(
     assert said.levelno == logging.ERROR
 
 
-async def test_a_coroutine_under_an_ordinary_decorator_is_awaited(app: Leasehold) -> None:
-    def ordinary(handler: Any) -> Any:
-        @functools.wraps(handler)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return handler(*args, **kwargs)
-
-        return wrapper
-
-    @app.job
-    @ordinary
-    async def wrapped(job: Job, number: int) -> int:
-        return number + 1
-
-    async with app.open(worker=True):
-        job = await ended(app, await app.tenant("acme").aenqueue(wrapped, 1))
-    assert job.result == 2
-
-
 async def test_a_result_that_contains_itself_is_final_and_not_retried(app: Leasehold) -> None:
     runs = []
 
@@ -385,33 +309,6 @@ async def test_a_huge_typed_result_is_refused_before_all_of_it_is_seen(app: Leas
         job = await ended(app, await app.tenant("acme").aenqueue(report))
     assert (job.status, job.last_error_code) == (Status.FAILED, "result_invalid")
     assert "far more than 262,144 bytes of JSON" in (job.last_error or "")
-
-
-def test_generators_are_no_handlers() -> None:
-    def produces(job: Job) -> Any:
-        yield 1
-
-    with pytest.raises(UnusableHandler, match="a generator does nothing"):
-        Leasehold().job(produces)
-
-
-@pytest.mark.parametrize("handler", [Summary(day="x"), Summary, object()], ids=["instance", "no handle", "object"])
-def test_what_is_no_handler_class_is_refused(handler: Any) -> None:
-    with pytest.raises(UnusableHandler, match="is not a class with"):
-        Leasehold().add("wrong", handler)
-
-
-@pytest.mark.parametrize(
-    "handler", ["name", functools.partial(print), lambda job: None], ids=["text", "partial", "lambda"]
-)
-def test_what_has_no_name_is_no_handler(handler: Any) -> None:
-    with pytest.raises(UnusableHandler, match="is not a function with a name"):
-        Leasehold().job(handler)
-
-
-def test_an_empty_key_is_refused_and_not_replaced() -> None:
-    with pytest.raises(InvalidInput, match="key is empty"):
-        Leasehold().job(key="")(lambda job: None)
 
 
 def test_worker_settings_are_combined_with_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Fixtures for the command line: a queue with a bench beside it, and commands that are typed at it."""
 
 import pytest
+from tests.cli.dev_process import acme, started  # noqa: F401
 from tests.cli.terminal import CommandLine
 from tests.conftest import Clock
 from tests.postgres_parts import engine_on

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 
-from tests.cli.test_dev_events import ENDED, FAILED, QUEUED, STARTED
+from tests.cli.dev_samples import ENDED, FAILED, QUEUED, STARTED
 
 from leasehold.cli.bursts import MOST_FAILURES, MOST_LINES, Bursts
 from leasehold.cli.dev_events import DevEvent, DevMessage, JobsCounted, Topic

@@ -112,7 +112,9 @@ LOOKING = [
 
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_a_command_that_only_looks_makes_no_database(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_only_looks_makes_no_database(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "greeter.py").write_text(GREETER)
     monkeypatch.chdir(tmp_path)
     refused = in_this_process([*words, "--json"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.tenant_kit import ACME
-from tests.worker.shop import Shop, StepIn, Verb, WatchedStores, only
+from tests.worker.shop import Payload, Shop, StepIn, Verb, WatchedStores, only
 
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, NewJob, tenant_id
@@ -69,9 +69,6 @@ async def test_a_worker_that_lingered_in_vain_sleeps_and_is_woken(shop: Shop) ->
         await shop.ended(await shop.enqueue())
         await shop.at_rest(worker)
         assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
-
-
-Payload = dict[str, Any]
 
 
 async def test_a_worker_claims_only_what_it_has_registered(shop: Shop) -> None:

@@ -13,7 +13,7 @@ from tests.postgres.race_tools import GATED_CLOCK, Gate
 from tests.postgres_parts import StoreInParts
 from tests.proxy import Proxy
 from tests.worker.far_worker import Seen, asleep, at_work, ended, enqueue
-from tests.worker.shop import SHORT, Shop, Verb, only, raising, session_of
+from tests.worker.shop import SHORT, Payload, Shop, Verb, only, raising, session_of
 
 from leasehold import faults
 from leasehold.errors import Unreachable
@@ -28,6 +28,8 @@ ARRIVE_LATE = """
         started_at = leasehold.clock()
     where id = $2
 """
+
+GIVEN_BACK, SUCCEEDED = AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 
 
 async def arrives_late(shop: Shop, worker: Worker) -> JobId:
@@ -65,10 +67,6 @@ async def test_a_worker_without_room_gives_a_late_claim_back_too(shop: Shop) -> 
         may_end.set()
         record = await shop.ended(busy)
     assert (record.attempt, record.result) == (1, "done")
-
-
-Payload = dict[str, Any]
-CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 
 
 class LostReply:

@@ -3,14 +3,13 @@
 import signal
 from collections import Counter
 from datetime import timedelta
-from typing import Any
 
 import asyncpg
 import pytest
 from tests.conftest import Clock, Raw, eventually
 from tests.tenant_kit import ACME
 from tests.worker import sample_handlers
-from tests.worker.shop import SHORT, Processes, Shop, only
+from tests.worker.shop import SHORT, Payload, Processes, Shop, only
 
 from leasehold.engines import engine_for
 from leasehold.model.backoff import OUTBOX, Steps
@@ -19,7 +18,6 @@ from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Subscription, WorkerFacts
 from leasehold.worker import Handlers, Job
 
-Payload = dict[str, Any]
 CRASHED, FAILED, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.FAILED, AttemptStatus.SUCCEEDED
 LEASE = timedelta(seconds=60)
 REPORTS = Subscription(("report",), (ACME,))

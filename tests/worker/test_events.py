@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from tests.conftest import eventually
 from tests.model.claims import a_claim
 from tests.tenant_kit import ACME
-from tests.worker.shop import SHORT, Shop, Verb, only, raising
+from tests.worker.shop import SHORT, Payload, Shop, Verb, only, raising
 
 from leasehold.errors import CannotListen, Unreachable
 from leasehold.model.backoff import Steps
@@ -38,7 +38,6 @@ from leasehold.telemetry import (
 from leasehold.worker import Fail, Job, Snooze, events
 from leasehold.worker.events import EventReporter
 
-Payload = dict[str, Any]
 Kind = TypeVar("Kind")
 READER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 from tests.conftest import eventually
 from tests.tenant_kit import ACME
-from tests.worker.shop import SHORT, Processes, Shop, only
+from tests.worker.shop import SHORT, Payload, Processes, Shop, only
 
 from leasehold.model.backoff import Steps
 from leasehold.model.job import JobId
 from leasehold.store import Subscription, WorkerFacts
 from leasehold.worker import Fail, Job
-
-Payload = dict[str, Any]
 
 
 async def fails(job: Job, payload: Payload) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -12,17 +11,14 @@ import asyncpg
 import pytest
 from sqlalchemy import Engine, insert
 from sqlalchemy.orm import Session
-from tests.conftest import PATIENCE, Raw, eventually
+from tests.conftest import eventually
 from tests.worker.effects import effects, effects_table, run_one, write
 from tests.worker.shop import AT_ONCE, Shop, only
 
-from leasehold import Leasehold
-from leasehold.errors import JobFailed
 from leasehold.model.definition import Definition, Retention
-from leasehold.model.job import NewJob, job_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.telemetry import Event, JobEnded
-from leasehold.worker import Fail, Handlers, Job, Snooze
+from leasehold.worker import Fail, Job, Snooze
 
 pytestmark = pytest.mark.usefixtures("effects_table")
 
@@ -291,78 +287,6 @@ async def test_many_at_once_have_a_connection_each(shop: Shop) -> None:
         jobs = await shop.enqueue_many(20)
         await shop.all_ended(jobs)
     assert sorted(job for job, _ in await effects(shop)) == sorted(jobs)
-
-
-# ------------------------------------------------------------------------------------------------------- follow-ups
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_follow_up_appears_with_the_finish_or_not_at_all(shop: Shop, fails: bool) -> None:
-    ran: list[str] = []
-    handlers = Handlers()
-
-    @handlers.add(Definition("first", max_attempts=1))
-    async def first(job: Job, payload: Any) -> None:
-        async with job.transaction() as connection:
-            await shop.jobs.enqueue([NewJob(definition="second")], within=connection)
-            assert (
-                await shop.observer.fetchval("select count(*) from leasehold.jobs where definition = 'second'") == 0
-            )
-            await write(connection, job)
-        if fails:
-            raise ConnectionError
-
-    @handlers.add(Definition("second"))
-    async def second(job: Job, payload: Any) -> None:
-        assert await effects(shop) != []
-        ran.append(job.id)
-
-    async with shop.working(handlers):
-        job = await shop.enqueue("first")
-        await shop.ended(job)
-        if not fails:
-
-            async def followed() -> bool:
-                return bool(ran)
-
-            await eventually(followed, what="the follow-up")
-        else:
-            assert await shop.observer.fetchval("select count(*) from leasehold.jobs") == 0
-    assert len(ran) == (0 if fails else 1)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_follow_up_job_appears_with_the_finish_or_not_at_all(
-    database_url: str, observer: Raw, fails: bool
-) -> None:
-    app = Leasehold(database_url)
-    waiting = "select count(*) from leasehold.jobs where definition = 'second'"
-    seen: list[int] = []
-
-    @app.job
-    async def second(job: Job) -> str:
-        return job.tenant
-
-    @app.job(max_attempts=1)
-    async def first(job: Job) -> str:
-        async with job.transaction() as connection:
-            follow_up = await app.tenant(job.tenant).within(connection).aenqueue(second)
-            await write(connection, job)
-        seen.append(await observer.fetchval(waiting))
-        if fails:
-            raise ConnectionError
-        return follow_up.id
-
-    async with app.open(worker=True):
-        placed = await app.tenant("acme").aenqueue(first)
-        if fails:
-            with pytest.raises(JobFailed):
-                await placed.aresult(timeout=PATIENCE)
-        else:
-            follow_up = replace(placed, id=job_id(await placed.aresult(timeout=PATIENCE)), definition="second")
-            assert await follow_up.aresult(timeout=PATIENCE) == "acme"
-    written = await observer.fetchval("select count(*) from effects")
-    assert (seen, written, await observer.fetchval(waiting)) == ([0], 0 if fails else 1, 0)
 
 
 # ------------------------------------------------------------------------------------------- what a handler brings

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.proxy import Proxy
 from tests.tenant_kit import HOUR
-from tests.worker.shop import SHORT, Shop, Verb, WatchedStores, only, session_of
+from tests.worker.shop import SHORT, Payload, Shop, Verb, WatchedStores, only, session_of
 
 from leasehold.model.backoff import Steps
 from leasehold.model.job import Claim, JobId, WorkerId
@@ -20,6 +20,8 @@ from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Claimed, Registration, Renewal, Subscription
 from leasehold.worker import Job
 from leasehold.worker.heartbeat import Heartbeat, HeartbeatHooks, Leases
+
+SUCCEEDED = AttemptStatus.SUCCEEDED
 
 
 async def test_a_heartbeat_that_hangs_does_not_cost_the_lease(shop: Shop, database_url: str) -> None:
@@ -315,10 +317,6 @@ async def test_one_that_can_not_begin_says_so_and_stops_nobody(monkeypatch: pyte
         await asyncio.to_thread(heart.start)
         await asyncio.to_thread(heart.stop)
     assert said == ["too many open files"]
-
-
-Payload = dict[str, Any]
-CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 
 
 async def test_a_handler_that_blocks_the_loop_keeps_its_lease(shop: Shop) -> None:

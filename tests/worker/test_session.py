@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.tenant_kit import ACME
-from tests.worker.shop import SETTINGS, SHORT, Processes, Shop, Verb, only, raising
+from tests.worker.shop import SETTINGS, SHORT, Payload, Processes, Shop, Verb, only, raising
 
 from leasehold.model.backoff import Steps
 from leasehold.model.job import JobId
@@ -20,7 +20,6 @@ from leasehold.store import Subscription, Wake, WorkerFacts
 from leasehold.worker import Handlers, Job, Worker
 from leasehold.worker.wake import WakeChain
 
-Payload = dict[str, Any]
 CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 INJECTED = RuntimeError("injected by the test")
 

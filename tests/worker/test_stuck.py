@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.conftest import PATIENCE, Raw, eventually
 from tests.tenant_kit import ACME
-from tests.worker.shop import SETTINGS, Shop, only
+from tests.worker.shop import QUICKLY, SETTINGS, Payload, Shop, only
 
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
@@ -21,8 +21,6 @@ from leasehold.worker import Handlers, Job, Worker, attempt, worker
 from leasehold.worker.attempt import Attempt
 from leasehold.worker.stuck import StuckHandlers, TooManyStuck
 
-Payload = dict[str, Any]
-QUICKLY = timedelta(milliseconds=100)
 TIMEOUT, SUCCEEDED = AttemptStatus.TIMEOUT, AttemptStatus.SUCCEEDED
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from tests.worker.shop import Shop, only
+from tests.worker.shop import Payload, Shop, only
 
 from leasehold.errors import InvalidInput
 from leasehold.model.job import Attempt, NewJob, tenant_id
@@ -17,7 +17,6 @@ from leasehold.worker import Fail, Job, RetryLater
 from leasehold.worker.handlers import Call
 from leasehold.worker.tracebacks import trace_of
 
-Payload = dict[str, Any]
 HERE = "tests/worker/test_tracebacks.py"
 
 

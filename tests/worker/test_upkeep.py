@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Clock, eventually
 from tests.tenant_kit import ACME, HOUR
 from tests.worker import sample_handlers
-from tests.worker.shop import SHORT, Processes, Shop, Verb, only
+from tests.worker.shop import SHORT, Payload, Processes, Shop, Verb, only
 
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Retention
@@ -18,7 +18,6 @@ from leasehold.store import Subscription, WorkerFacts
 from leasehold.worker import Job, upkeep
 from leasehold.worker.heartbeat import Leases
 
-Payload = dict[str, Any]
 CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
 
 
@@ -99,9 +98,6 @@ async def test_jobs_whose_retention_is_over_are_pruned_in_bounded_batches(
     assert (await shop.job(kept)).status is Status.SUCCEEDED
     assert len(limits) >= 3
     assert set(limits) == {5}
-
-
-CRASHED = AttemptStatus.CRASHED
 
 
 @pytest.mark.parametrize("kind", ["poison", "poison_in_thread"])

@@ -6,7 +6,7 @@ what is to be shown can have woken anybody.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from time import monotonic
@@ -14,25 +14,19 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, Clock, Raw, eventually
-from tests.store.bench import Bench, EngineUnderTest
-from tests.tenant_kit import ACME, HOUR
+from tests.postgres_parts import engine_on
+from tests.store.bench import Bench
+from tests.tenant_kit import ACME, HOUR, SECOND
 from tests.worker.shop import Shop, Verb, WatchedStores, only
+from tests.worker.sources_of_work import SOURCES, Source
 
-from leasehold.engines import engine_for
 from leasehold.model.backoff import Steps
 from leasehold.model.job import JobId, NewJob, tenant_id
-from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
-from leasehold.model.outcome import LeaseLost, Raised, Released, Snoozed
 from leasehold.model.status import Status
-from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.worker import Handlers, Job, Worker
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.settings import SHORTEST_FALLBACK
 from leasehold.worker.wake import WakeChain
-
-SECOND = timedelta(seconds=1)
-TENANT = Scope(ScopeKind.TENANT, ACME)
-REPORTS = Scope(ScopeKind.DEFINITION, "report")
 
 
 async def report(job: Job, payload: dict[str, Any]) -> str:
@@ -49,127 +43,10 @@ async def handlers(shop: Shop) -> Handlers:
 @pytest.fixture
 def bench(shop: Shop, clock: Clock) -> Bench:
     """Another worker of the same tenant, in steps."""
-
-    async def open_again() -> Store:
-        return await engine_for(shop.url).open()
-
-    return Bench(EngineUnderTest(shop.store, open_again, clock.move))
+    return Bench(engine_on(shop.store, shop.url, clock))
 
 
-# 1. Trigger creation. No trigger exists: each statement that makes work calls leasehold.wake.
-
-Source = Callable[[Bench], AsyncGenerator[JobId, None]]
-"""Makes a job that can't run yet; after the first yield, with the worker asleep, it becomes runnable."""
-
-
-async def enqueue(bench: Bench) -> AsyncGenerator[JobId, None]:
-    yield JobId("")
-    yield await bench.enqueue()
-
-
-async def manual_retry(bench: Bench) -> AsyncGenerator[JobId, None]:
-    job = await bench.failed()
-    yield job
-    await bench.jobs.retry({job: 1})
-    yield job
-
-
-async def run_now(bench: Bench) -> AsyncGenerator[JobId, None]:
-    job = await bench.enqueue(delay=HOUR)
-    yield job
-    await bench.jobs.reschedule([job], timedelta())
-    yield job
-
-
-async def given_back(bench: Bench) -> AsyncGenerator[JobId, None]:
-    claim = await bench.running()
-    yield claim.job
-    await bench.finish(claim, Released())
-    yield claim.job
-
-
-async def retry_after_an_error(bench: Bench) -> AsyncGenerator[JobId, None]:
-    claim = await bench.running()
-    yield claim.job
-    await bench.finish(claim, Raised("Unlucky", "no jitter", retry_in=timedelta()))
-    yield claim.job
-
-
-async def snooze(bench: Bench) -> AsyncGenerator[JobId, None]:
-    claim = await bench.running()
-    yield claim.job
-    await bench.finish(claim, Snoozed(timedelta()))
-    yield claim.job
-
-
-async def crash(bench: Bench) -> AsyncGenerator[JobId, None]:
-    claim = await bench.running(max_attempts=2)
-    yield claim.job
-    await bench.store.leave(await bench.worker())
-    (orphan,) = await bench.store.evict(10)
-    await bench.finish(orphan, LeaseLost())
-    yield claim.job
-
-
-async def resume(bench: Bench) -> AsyncGenerator[JobId, None]:
-    await bench.store.pause(TENANT, Pause("maintenance"))
-    job = await bench.enqueue()
-    yield job
-    await bench.store.pause(TENANT, None)
-    yield job
-
-
-async def raised_limit(bench: Bench) -> AsyncGenerator[JobId, None]:
-    await bench.store.limit(REPORTS, Limits(max_running=1))
-    await bench.running()
-    job = await bench.enqueue()
-    yield job
-    await bench.store.limit(REPORTS, Limits(max_running=2))
-    yield job
-
-
-async def freed_cap(bench: Bench) -> AsyncGenerator[JobId, None]:
-    await bench.store.limit(TENANT, Limits(max_running=1))
-    claim = await bench.running()
-    job = await bench.enqueue()
-    yield job
-    await bench.succeed(claim)
-    yield job
-
-
-async def activate(bench: Bench) -> AsyncGenerator[JobId, None]:
-    job = await bench.enqueue()
-    await bench.store.activate("report", False)
-    yield job
-    await bench.store.activate("report", True)
-    yield job
-
-
-async def promotion_by_a_worker_of_another_tenant(bench: Bench) -> AsyncGenerator[JobId, None]:
-    """It came due, but this worker's timer does not know yet: the database's clock was moved."""
-    job = await bench.enqueue(delay=HOUR / 2)
-    yield job
-    await bench.move_clock(HOUR / 2)
-    elsewhere = Subscription(("report",), (tenant_id("other"),))
-    registration = await bench.store.join(elsewhere, WorkerFacts("elsewhere", 1), HOUR)
-    assert not (await bench.store.claim(registration, 10)).claims
-    yield job
-
-
-SOURCES = [
-    enqueue,
-    manual_retry,
-    run_now,
-    given_back,
-    retry_after_an_error,
-    snooze,
-    crash,
-    resume,
-    raised_limit,
-    freed_cap,
-    activate,
-    promotion_by_a_worker_of_another_tenant,
-]
+# 1. Trigger creation
 
 
 @pytest.mark.parametrize("source", SOURCES)
