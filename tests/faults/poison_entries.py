@@ -14,28 +14,21 @@ from tests.conftest import Raw, eventually
 from tests.faults import poison_app
 from tests.faults.poison_app import DEEDS, NUMBERS, OBJECTS, TEXTS
 from tests.faults.poison_run import VILLAIN, Call, Entry, Run, require_answered
+from tests.faults.poison_tables import LIMITED, TablesByHand, ended_job, lift_limits
 from tests.faults.poison_values import (
     ARGUMENTS,
     BAD_JOBS,
     COMMANDS,
     COUNTS,
-    DEFINITIONS_BY_HAND,
     DOCUMENTS,
-    ENDED_JOBS_BY_HAND,
-    LIMITS_BY_HAND,
-    LINES_BY_HAND,
     MOMENTS,
     NEW_JOBS,
     NOT_TRANSACTIONS,
     PAYLOADS,
     SPANS,
-    TENANTS_BY_HAND,
-    TRIES_BY_HAND,
     VERBS,
-    WAITING_JOBS_BY_HAND,
     WORDS,
     WORKER_OPTIONS,
-    WORKERS_BY_HAND,
 )
 from tests.worker.shop import Process, Processes
 
@@ -51,7 +44,6 @@ from leasehold.store import Filter
 
 APP = Path(f"{poison_app.__file__}:app")
 TICKS = f"{poison_app.__name__}:ticks"
-LIMITED = (Scope(ScopeKind.TENANT, VILLAIN), Scope(ScopeKind.DEFINITION, "strange"))
 
 
 @dataclass
@@ -75,7 +67,7 @@ class Entries:
             "definitions": self.definitions,
             "limits": self.limits,
             "sql": self.sql,
-            "tables": self.tables,
+            "tables": TablesByHand(self.run, self.connection, self.leasehold).change_all,
             "commands": self.commands,
             "verbs": self.verbs,
             "workers": self.workers,
@@ -337,12 +329,7 @@ class Entries:
                 "limits", lambda kind, word: store.limit(Scope(kind, word), Limits(max_running=1)), kind, word
             )
         await store.scopes()
-        await self._lift_limits()
-
-    async def _lift_limits(self) -> None:
-        for scope in LIMITED:
-            await self.run.store.pause(scope, None)
-            await self.run.store.limit(scope, Limits())
+        await lift_limits(self.run)
 
     # ------------------------------------------------------------------------------------------------------------ SQL
 
@@ -362,126 +349,7 @@ class Entries:
 
         await self._put_all("sql", [(ARGUMENTS, [one]), (DOCUMENTS, [several])])
 
-    async def tables(self) -> None:
-        """Changes rows by hand: of definitions, limits, jobs, attempts, lines, tenants and workers."""
-        for changes, change in (
-            (DEFINITIONS_BY_HAND, self._change_definition),
-            (LIMITS_BY_HAND, self._change_limits),
-            (ENDED_JOBS_BY_HAND, self._change_ended_job),
-            (WAITING_JOBS_BY_HAND, self._change_waiting_job),
-            (LINES_BY_HAND, self._add_line),
-            (TRIES_BY_HAND, self._add_attempt),
-            (TENANTS_BY_HAND, self._add_tenant),
-            (WORKERS_BY_HAND, self._add_worker),
-        ):
-            for column, value in changes:
-                await self.run.put("tables", change, column, value)
-        await self._commands(["jobs", "-n", "1000"], ["jobs", "-n", "1000", "--json"], ["counts", "-t", VILLAIN])
-
-    async def _change_definition(self, column: str, value: str) -> None:
-        """Enqueues a job that fails once under the changed row."""
-        await self.connection.execute(
-            f"update leasehold.definition_versions set {column} = {value} where key = 'odd'"  # noqa: S608
-        )
-        await self.run.enqueue(VILLAIN, definition="odd")
-        await self.run.store.definitions()
-        await self._commands(["definitions"])
-
-    async def _change_limits(self, column: str, value: str) -> None:
-        """Holds a job back by the changed row, if that does so, until the limits are lifted."""
-        await self.connection.execute("delete from leasehold.limits where key = 'villain'")
-        await self._insert("limits", {"kind": "'tenant'", "key": "'villain'", column: value})
-        try:
-            await self.run.enqueue(VILLAIN)
-            await self.run.store.scopes()
-            await self._commands(["limits"])
-        finally:
-            await self._lift_limits()
-
-    async def _change_ended_job(self, column: str, value: str) -> None:
-        job = await self._ended()
-        await self.connection.execute(
-            f"update leasehold.jobs_done set {column} = {value} where tenant_id = 'villain' and id = $1::uuid",  # noqa: S608
-            job,
-        )
-        await self._show(job)
-        if column == "definition":
-            return  # after a retry the job would wait until such a definition is registered
-        seen = await self.run.store.tenant(VILLAIN).get(job)
-        assert seen is not None
-        await self.run.store.tenant(VILLAIN).retry({job: seen.attempt})
-
-    async def _change_waiting_job(self, column: str, value: str) -> None:
-        handle = self.run.store.tenant(VILLAIN)
-        job = await self.run.enqueue(VILLAIN, delay=timedelta(hours=1))
-        await self.connection.execute(
-            f"update leasehold.jobs set {column} = {value} where tenant_id = 'villain' and id = $1::uuid",  # noqa: S608
-            job,
-        )
-        await self._show(job)
-        await handle.reschedule([job], delay=timedelta())
-
-    async def _add_line(self, column: str, value: str) -> None:
-        job = await self._ended()
-        columns = {"attempt": "1", "number": "1", "at": "now()", "kind": "'log'", "text": "'by hand'"} | {
-            column: value
-        }
-        await self._insert("job_lines", {"tenant_id": "'villain'", "job_id": f"'{job}'"} | columns)
-        await self._show(job)
-        await self._commands(["logs", job], ["logs", job, "--json"])
-
-    async def _add_attempt(self, column: str, value: str) -> None:
-        job = await self._ended()
-        columns = {"attempt": "2", "status": "'failed'", "started_at": "now()", "finished_at": "now()"}
-        await self._insert(
-            "job_attempts", {"tenant_id": "'villain'", "job_id": f"'{job}'"} | columns | {column: value}
-        )
-        await self._show(job)
-
-    async def _add_tenant(self, column: str, value: str) -> None:
-        name = f"'by hand {self.run.counts['tables']}'"
-        await self._insert("tenants", {"id": name, "created_at": "now()"} | {column: value})
-        await self.run.store.tenants()
-        await self._commands(["tenants"])
-
-    async def _add_worker(self, column: str, value: str) -> None:
-        columns = {"id": "gen_random_uuid()", "host": "'by hand'", "pid": "1", "version": "''", "slots": "1"}
-        moments = {"started_at": "now()", "last_seen_at": "now()", "lease_expires_at": "now() + interval '1 hour'"}
-        await self._insert("workers", columns | moments | {"definitions": "'{taken}'"} | {column: value})
-        try:
-            await self.run.store.workers()
-            await self._commands(["workers"])
-            await self.run.enqueue(VILLAIN)
-        finally:
-            await self.connection.execute("delete from leasehold.workers where host = 'by hand' or pid = 1")
-
-    async def _insert(self, table: str, values: dict[str, str]) -> None:
-        await self.connection.execute(
-            f"insert into leasehold.{table} ({', '.join(values)}) values ({', '.join(values.values())})"  # noqa: S608
-        )
-
-    async def _ended(self) -> JobId:
-        job = await self.run.enqueue(VILLAIN)
-        assert await self.run.store.tenant(VILLAIN).wait_until_final(job, timedelta(seconds=30)) is not None
-        return job
-
-    async def _show(self, job: JobId) -> None:
-        """Reads the job by every way that there is."""
-        handle = self.run.store.tenant(VILLAIN)
-        assert await handle.get(job) is not None
-        assert job in {each.id for each in (await handle.find(Filter(), None, 20)).jobs}
-        assert job in {each.id for each in (await self.run.store.find_all_tenants(Filter(), None, 200)).jobs}
-        for attempt in await handle.attempts(job):
-            await handle.lines(job, attempt.number)
-        await self._commands(["job", job])
-
     # --------------------------------------------------------------------------------------------------- command line
-
-    async def _commands(self, *lines: Sequence[str]) -> None:
-        """Types commands, each of which has to succeed."""
-        for words in lines:
-            answer = await self.leasehold(*words)
-            assert answer.code == 0, f"{words}: {answer}"
 
     async def commands(self) -> None:
         async def enqueue(words: Sequence[str]) -> None:
@@ -494,7 +362,7 @@ class Entries:
 
     async def verbs(self) -> None:
         """Types every other verb: those that change something for the villain alone."""
-        job = await self._ended()
+        job = await ended_job(self.run)
 
         async def typed(words: Sequence[str]) -> None:
             named = [{"JOB": job, "TICKS": TICKS}.get(word, word) for word in words]
@@ -503,7 +371,7 @@ class Entries:
         try:
             await self._put_all("verbs", [(VERBS, [typed])])
         finally:
-            await self._lift_limits()
+            await lift_limits(self.run)
 
     async def workers(self) -> None:
         """Starts workers with hostile options: each refuses them, or works until it is stopped."""

@@ -14,6 +14,8 @@ from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob, job_id
 from leasehold.worker import Handlers, Job
 
+pytestmark = pytest.mark.usefixtures("effects_table")
+
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_follow_up_appears_with_the_finish_or_not_at_all(shop: Shop, fails: bool) -> None:
