@@ -3,10 +3,13 @@
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cli.dev_process import APP, Start, ends, enqueue
 
 from leasehold.model.status import Status
 from leasehold.store import TenantJobs
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for processes in /proc")
 
 # Root may read every folder, unless it gives up two capabilities before it starts the program in its arguments.
 WITHOUT_PRIVILEGE = """

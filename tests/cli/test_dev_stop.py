@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from time import monotonic
 from unittest.mock import Mock
@@ -19,6 +20,8 @@ from leasehold.embedded.places import moved_to
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.runtime.process import SAME_KEY
 from leasehold.store import Store, TenantJobs
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for processes in /proc")
 
 
 async def test_a_worker_that_dies_is_begun_again(started: Start, acme: TenantJobs) -> None:

@@ -1,4 +1,4 @@
-"""One bad element never blocks its batch: a verdict, a line, a definition that can't be written or read."""
+"""Finishes: one bad element never blocks its batch, and a finish whose reply was lost is known to be ours."""
 
 import asyncio
 from dataclasses import replace

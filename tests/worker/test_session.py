@@ -1,4 +1,4 @@
-"""One error in an inner task: it is logged, the task is begun again, and no job is lost or finished twice."""
+"""The tasks of a session: after an error a task is begun again, and no job is lost or finished twice."""
 
 import asyncio
 from collections import Counter

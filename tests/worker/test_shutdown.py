@@ -1,4 +1,4 @@
-"""How worker processes end: SIGTERM drains, a second one does not wait, and nobody is left behind."""
+"""How worker processes end: SIGTERM drains, a second one does not wait, and no process is left behind."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Where a failed attempt says that it failed."""
+"""Tracebacks: where a failed attempt failed, and the way there."""
 
 import asyncio
 import json
