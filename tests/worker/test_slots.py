@@ -1,4 +1,4 @@
-"""Slots, prefetch and timeouts: which attempt begins when, and how many claims are held. Only tests move the clock."""
+"""Slots, prefetch and timeouts: which attempt begins when, and how many claims are held. Tests move the clock."""
 
 from collections.abc import Callable
 from typing import Any, cast
