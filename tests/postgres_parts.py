@@ -17,8 +17,7 @@ from tests.store.bench import EngineUnderTest
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres import migrate
-from leasehold.engines.postgres.database import STATEMENT_TIMEOUT, Database
-from leasehold.engines.postgres.link import ONE_PLAN, Link
+from leasehold.engines.postgres.database import ONE_PLAN, STATEMENT_TIMEOUT, Database, Link
 from leasehold.engines.postgres.links import Links
 from leasehold.engines.postgres.statements import Statement
 from leasehold.engines.postgres.store import PostgresStore

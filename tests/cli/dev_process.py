@@ -80,7 +80,7 @@ class Dev(Process):
         return self.told(event, **fields)[0]
 
     async def is_ready(self) -> None:
-        await self.tells("dev.said", topic="watching")
+        await self.tells("dev.message", topic="watching")
 
     async def stop(self) -> None:
         self.send_to_group(signal.SIGINT)

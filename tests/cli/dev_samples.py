@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from leasehold.cli.dev_events import Lines
-from leasehold.cli.news import JobQueued, News
+from leasehold.cli.dev_events import DevEvent, JobQueued
+from leasehold.cli.dev_lines import Lines
 from leasehold.model.job import JobId, Source, TenantId, WorkerId
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.telemetry import (
@@ -57,9 +57,9 @@ FAILED = replace(
 )
 
 
-def shown(news: News, width: int = 100) -> str:
+def shown(event: DevEvent, width: int = 100) -> str:
     """Without its time of day, which depends on where we are."""
-    line = Lines(width).of(news)
+    line = Lines(width).of(event)
     assert line is not None
     assert re.match(r"\d\d:\d\d:\d\d ", line.plain)
     return line.plain[9:]

@@ -15,8 +15,8 @@ from tests.cli.dev_process import APP, MAIN, NO_JOBS, Start, ends, enqueue
 from tests.conftest import PATIENCE, eventually
 from tests.store.bench import LEASE
 
-from leasehold.cli.format import url_without_secrets
 from leasehold.cli.other_devs import Presence
+from leasehold.engines import engine_for
 from leasehold.model.definition import Definition
 from leasehold.model.outcome import Succeeded, decide
 from leasehold.model.status import Status
@@ -186,7 +186,7 @@ SHOWN_URLS = {
 
 @pytest.mark.parametrize("url", SHOWN_URLS)
 def test_of_a_url_the_place_is_shown_and_no_password(url: str) -> None:
-    assert url_without_secrets(url) == SHOWN_URLS[url]
+    assert engine_for(url).address == SHOWN_URLS[url]
 
 
 async def test_a_url_that_can_not_be_used_is_an_error_and_no_traceback(started: Start) -> None:
@@ -205,6 +205,6 @@ async def test_an_app_without_jobs_is_warned_of_until_it_has_some(
     assert "app.py has no jobs: no worker was started." in (await dev.tells("dev.message", topic="no_jobs"))["text"]
     assert await store.workers() == []
     (tmp_path / "app.py").write_text(APP)
-    await dev.tells("dev.said", topic="ready")
+    await dev.tells("dev.message", topic="ready")
     assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     await dev.stop()

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.cli.dev_samples import ABOUT, ENDED, FAILED, NOON, QUEUED, STARTED, shown
 
-from leasehold.cli.dev_events import Lines, logfmt
-from leasehold.cli.news import DevMessage, News, Topic, WorkerKilled
+from leasehold.cli.dev_events import DevEvent, DevMessage, Topic, WorkerKilled
+from leasehold.cli.dev_lines import Lines, logfmt
 from leasehold.model.job import LineKind, Source, TenantId, WorkerId
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.telemetry import (
@@ -15,7 +15,6 @@ from leasehold.telemetry import (
     JobGivenBack,
     JobLogged,
     JobReclaimed,
-    JobSaid,
     WorkerJoined,
     WorkerLeft,
 )

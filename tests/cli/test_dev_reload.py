@@ -28,8 +28,8 @@ async def test_changed_code_is_run_without_a_restart_by_hand(
     await dev.is_ready()
     assert (await ends(acme, await enqueue(acme))).result == "first"
     (tmp_path / "app.py").write_text(APP.replace('"first"', '"second"'))
-    assert "app.py changed" in (await dev.tells("dev.said", topic="changed"))["text"]
-    await dev.tells("dev.said", topic="ready")
+    assert "app.py changed" in (await dev.tells("dev.message", topic="changed"))["text"]
+    await dev.tells("dev.message", topic="ready")
     assert (await ends(acme, await enqueue(acme))).result == "second"
     await dev.stop()
 
@@ -42,9 +42,9 @@ async def test_a_job_that_runs_while_the_code_changes_may_end(
     job = await enqueue(acme, "wait")
     await dev.tells("job.started", job=job)
     (tmp_path / "app.py").write_text(APP + "\n")
-    await dev.tells("dev.said", topic="changed")
+    await dev.tells("dev.message", topic="changed")
     (tmp_path / "go").touch()
-    await dev.tells("dev.said", topic="ready")
+    await dev.tells("dev.message", topic="ready")
     assert (await ends(acme, job)).attempt == 1
     await dev.stop()
 
@@ -56,14 +56,14 @@ async def test_a_folder_that_may_not_be_read_is_named_and_reload_goes_on(started
     (tmp_path / "app.py").write_text("def broken(:")
     try:
         dev = started("--json", started_by=(sys.executable, "-ISc", WITHOUT_PRIVILEGE))
-        await dev.tells("dev.said", topic="broken")
-        assert str(tmp_path / "closed") in (await dev.tells("dev.said", topic="unreadable"))["text"]
+        await dev.tells("dev.message", topic="broken")
+        assert str(tmp_path / "closed") in (await dev.tells("dev.message", topic="unreadable"))["text"]
         (tmp_path / "later" / "fresh.py").write_text("")
-        assert "fresh.py changed" in (await dev.tells("dev.said", topic="changed"))["text"]
+        assert "fresh.py changed" in (await dev.tells("dev.message", topic="changed"))["text"]
         await dev.stop()
     finally:
         (tmp_path / "closed").chmod(0o700)
-    assert len(dev.told("dev.said", topic="unreadable")) == 1
+    assert len(dev.told("dev.message", topic="unreadable")) == 1
     assert "Traceback" not in dev.said
 
 
@@ -73,11 +73,11 @@ async def test_broken_code_is_shown_with_its_line_until_it_is_mended(
     dev = started("--json")
     await dev.is_ready()
     (tmp_path / "app.py").write_text("import no_such_module\n" + APP)
-    broken = (await dev.tells("dev.said", topic="broken"))["text"]
+    broken = (await dev.tells("dev.message", topic="broken"))["text"]
     assert "No module named 'no_such_module'" in broken
     assert "app.py:1" in broken
     (tmp_path / "app.py").write_text(APP)
-    await dev.tells("dev.said", topic="ready")
+    await dev.tells("dev.message", topic="ready")
     assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     await dev.stop()
 
@@ -87,7 +87,7 @@ async def test_code_that_is_broken_from_the_start_is_waited_for(
 ) -> None:
     (tmp_path / "app.py").write_text("def broken(:")
     dev = started("--json")
-    assert "line 1" in (await dev.tells("dev.said", topic="broken"))["text"]
+    assert "line 1" in (await dev.tells("dev.message", topic="broken"))["text"]
     (tmp_path / "app.py").write_text(APP)
     await dev.is_ready()
     assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
@@ -97,7 +97,7 @@ async def test_code_that_is_broken_from_the_start_is_waited_for(
 async def test_code_that_ends_its_process_when_imported_is_told_of(started: Start, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("raise SystemExit(3)")
     dev = started("--json")
-    assert "ended its process with 3" in (await dev.tells("dev.said", topic="broken"))["text"]
+    assert "ended its process with 3" in (await dev.tells("dev.message", topic="broken"))["text"]
     await dev.stop()
 
 
@@ -110,6 +110,6 @@ async def test_without_reload_broken_code_is_an_error(started: Start, tmp_path: 
 
 async def test_without_watchfiles_it_says_so_and_goes_on(started: Start, acme: TenantJobs) -> None:
     dev = started("--json", prelude="import sys; sys.modules['watchfiles'] = None; ")
-    assert "pip install 'leasehold[dev]'" in (await dev.tells("dev.said", topic="watching"))["text"]
+    assert "pip install 'leasehold[dev]'" in (await dev.tells("dev.message", topic="watching"))["text"]
     assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     await dev.stop()

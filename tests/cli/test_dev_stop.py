@@ -28,7 +28,7 @@ async def test_a_worker_that_dies_is_begun_again(started: Start, acme: TenantJob
     dev = started("--json")
     await dev.is_ready()
     await enqueue(acme, "die")
-    assert "ended with 9" in (await dev.tells("dev.said", topic="ended"))["text"]
+    assert "ended with 9" in (await dev.tells("dev.message", topic="ended"))["text"]
     assert (await ends(acme, await enqueue(acme))).status is Status.SUCCEEDED
     assert len({joined["pid"] for joined in dev.told("worker.joined")}) == 2
     await dev.stop()
@@ -59,7 +59,7 @@ async def test_ctrl_c_lets_a_running_job_end_and_leaves_nobody(
     job = await enqueue(acme, "wait")
     await dev.tells("job.started", job=job)
     dev.send_to_group(signal.SIGINT)
-    await dev.tells("dev.said", topic="stopping")
+    await dev.tells("dev.message", topic="stopping")
     (tmp_path / "go").touch()
     assert await dev.code() == 0
     assert dev.family() == []
@@ -87,7 +87,7 @@ async def test_a_second_ctrl_c_within_a_second_gives_jobs_back(started: Start, a
     job = await enqueue(acme, "wait")
     await dev.tells("job.started", job=job)
     dev.send_to_group(signal.SIGINT)
-    await dev.tells("dev.said", topic="stopping")
+    await dev.tells("dev.message", topic="stopping")
     told = monotonic()
 
     async def is_another() -> bool:
@@ -96,7 +96,7 @@ async def test_a_second_ctrl_c_within_a_second_gives_jobs_back(started: Start, a
     await eventually(is_another, what="a moment in which Ctrl-C is pressed again")
     dev.send_to_group(signal.SIGINT)
     assert await dev.code() == 0
-    assert "given back now" in dev.told("dev.said", topic="stopping")[1]["text"]
+    assert "given back now" in dev.told("dev.message", topic="stopping")[1]["text"]
     assert len(dev.told("job.given_back", job=job)) == 1
 
 
@@ -106,7 +106,7 @@ async def test_it_stops_when_nobody_reads_it_any_more(started: Start, tmp_path: 
     to_pipe = "import sys; os.dup2(os.open('pipe', os.O_WRONLY), 1); sys.stdout = open(1, 'w', closefd=False); "
     dev = started("--json", prelude=to_pipe)
     with await asyncio.to_thread((tmp_path / "pipe").open) as pipe:
-        assert "dev.said" in await asyncio.to_thread(pipe.readline), dev.said
+        assert "dev.message" in await asyncio.to_thread(pipe.readline), dev.said
     assert await dev.code() == 0
     assert dev.family() == []
     assert "Traceback" not in dev.said
@@ -114,14 +114,14 @@ async def test_it_stops_when_nobody_reads_it_any_more(started: Start, tmp_path: 
 
 def test_a_second_ctrl_c_ends_the_grace_a_third_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that started this one may pass a Ctrl-C on as well: it comes within a moment, and does not count."""
-    moments = iter([0.0, 100.0, 100.05, 100.5, 100.8])
+    moments = iter([100.0, 100.05, 100.5, 100.8])
     monkeypatch.setattr("leasehold.cli.dev.monotonic", lambda: next(moments))
     options = Options("app.py", workers=1, slots=1, chaos=False, reload=False, url=None, schema=None)
     supervisor, crew, ends = Supervisor(options, lambda _: None), Mock(spec=DevWorkers, is_alive=True), Mock()
     supervisor._workers, told = crew, list[tuple[int, int]]()
     monkeypatch.setattr(supervisor, "_end_now", ends)
     for _ in range(4):
-        supervisor._told_to_stop(signal.SIGINT)
+        supervisor._request_stop(signal.SIGINT)
         told.append((crew.tell_to_stop.call_count, ends.call_count))
     supervisor._presence.end()
     assert told == [(0, 0), (0, 0), (1, 0), (1, 1)]
@@ -129,7 +129,7 @@ def test_a_second_ctrl_c_ends_the_grace_a_third_the_process(monkeypatch: pytest.
 
 async def test_it_can_be_stopped_before_it_has_begun(started: Start) -> None:
     dev = started("--json")
-    await dev.tells("dev.said", topic="app")
+    await dev.tells("dev.message", topic="app")
     dev.send_to_group(signal.SIGINT)
     assert await dev.code() == 0
     assert dev.family() == []
@@ -159,8 +159,8 @@ async def test_without_a_url_it_starts_and_ends_an_own_postgres(tmp_path: Path) 
     dev = Dev(tmp_path, {"LEASEHOLD_HOME": str(home)}, "--json")
     try:
         await dev.is_ready()
-        assert "started for you" in (await dev.tells("dev.said", topic="database"))["text"]
-        assert "applied 0001_foundation" in (await dev.tells("dev.said", topic="migrations"))["text"]
+        assert "started for you" in (await dev.tells("dev.message", topic="database"))["text"]
+        assert "applied 0001_foundation" in (await dev.tells("dev.message", topic="migrations"))["text"]
         place = moved_to(home) or home
         assert not no_process_of(place)
         await dev.stop()

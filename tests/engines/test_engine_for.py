@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from leasehold import Leasehold
-from leasehold.engine import Finding, SchemaStatus
+from leasehold.engine import Finding, Login, SchemaStatus
 from leasehold.engines import engine_for, register_engine
 from leasehold.errors import InvalidInput
 from leasehold.store import Abilities, Caller, Store

@@ -205,7 +205,9 @@ async def log_lines(hot: Hot) -> None:
 async def pass_a_wake_on(hot: Hot) -> None:
     """A second worker begins to sleep, and is woken by the first for a job that is there."""
     await hot.jobs.enqueue([JOB])
-    await parts_of(hot.store).links.claim.fetch("fleet/sleep", worker=hot.second.worker, **subscription_columns(hot.second))
+    await parts_of(hot.store).links.claim.fetch(
+        "fleet/sleep", worker=hot.second.worker, **subscription_columns(hot.second)
+    )
     await hot.store.wake_another(hot.registration)
     assert not await hot.sql.fetchval("select count(*) from leasehold.sleepers")
     await hot.run()

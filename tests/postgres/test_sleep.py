@@ -17,8 +17,7 @@ from tests.store.bench import Bench
 from tests.store.wake_listener import WakeListener, listening
 from tests.tenant_kit import ACME, DAY, HOUR
 
-from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.link import Link
+from leasehold.engines.postgres.database import Database, Link
 from leasehold.model.job import JobId, NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
 from leasehold.model.outcome import Succeeded, decide

@@ -332,7 +332,7 @@ async def test_an_observer_that_raises_does_no_harm_and_is_logged_once(
 
 async def test_without_an_observer_no_event_is_made(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    for kind in (DefinitionChanged, WorkerJoined, WorkerLeft, JobStarted, JobSaid, JobEnded):
+    for kind in (DefinitionChanged, WorkerJoined, WorkerLeft, JobStarted, JobLogged, JobEnded):
         monkeypatch.setattr(events, kind.__name__, lambda **fields: made.append(fields))
     async with shop.working(only(done)):
         assert (await shop.ended(await shop.enqueue())).status is Status.SUCCEEDED
@@ -343,10 +343,10 @@ def test_the_start_of_an_attempt_is_forgotten_with_its_end() -> None:
     heard: list[Event] = []
     reporter, claims = EventReporter(heard.append), [a_claim(attempt=1), a_claim(attempt=2)]
     for claim in claims:
-        reporter.started(claim)
-    reporter.ended(claims[0], Succeeded(), decide(Succeeded(), claims[0], jitter=0))
+        reporter.report_start(claim)
+    reporter.report_end(claims[0], Succeeded(), decide(Succeeded(), claims[0], jitter=0))
     for _ in range(2):
-        reporter.forgotten(claims)
+        reporter.forget(claims)
     assert [event.event for event in heard] == ["job.started", "job.started", "job.ended", "job.discarded"]
 
 

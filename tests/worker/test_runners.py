@@ -40,7 +40,7 @@ async def test_context_variables_do_not_pass_from_job_to_job(shop: Shop) -> None
     async with shop.working(only(report), slots=1) as worker:
         session = session_of(worker)
         for _ in range(100):  # of short jobs more are claimed than there are slots
-            session.starter.budget.took(0.0)
+            session.starter.budget.note_time(0.0)
 
         async def somebody_stands_in_line() -> bool:
             return ClaimState.STARTING in worker.state().claims.values()
