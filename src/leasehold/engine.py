@@ -80,12 +80,14 @@ class SchemaStatus:
 class MigrationStep:
     """One migration as SQL.
 
+    version     its number; a number may be left out
     lock_limit  comes first: limits how long its transaction waits for a lock
     opening     runs before any migration, and changes nothing if it ran before
     applied     returns whether the migration was applied
     script      applies and records it
     """
 
+    version: int
     lock_limit: str
     opening: str
     applied: str

@@ -18,6 +18,7 @@ def test_each_of_our_migrations_is_one_of_djangos() -> None:
 async def test_migrate_makes_the_schema_that_this_code_needs(empty: Shop) -> None:
     said = empty.must("migrate")
     assert "Applying leasehold.0001_foundation... OK" in said
+    assert "Applying leasehold.0003_triggers... OK" in said
     assert (await engine_for(empty.url).schema_status()).current
 
 

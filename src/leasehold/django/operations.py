@@ -30,7 +30,8 @@ class ApplyMigration(Operation):
         settings = ProjectSettings.read()
         if schema_editor.connection.alias != settings.alias:
             return
-        step = engine_for(DEFAULT_URL, settings.schema).scripts().migration_steps()[self.number - 1]
+        steps = engine_for(DEFAULT_URL, settings.schema).scripts().migration_steps()
+        step = next(each for each in steps if each.version == self.number)
         schema_editor.execute(step.lock_limit, params=None)
         schema_editor.execute(step.opening, params=None)
         if schema_editor.collect_sql or not _returns_true(schema_editor, step.applied):

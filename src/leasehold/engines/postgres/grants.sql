@@ -27,9 +27,10 @@ grant usage on schema :"schema" to :"worker", :"producer", :"reader";
 grant select on leasehold.migrations, leasehold.settings, leasehold.tenants, leasehold.definitions,
     leasehold.definition_versions to :"worker", :"producer", :"reader";
 
--- Reading: everything about jobs, workers, limits and definitions. No write at all.
+-- Reading: everything about jobs, workers, limits, definitions and triggers. No write at all.
 grant select on leasehold.jobs, leasehold.jobs_done, leasehold.job_attempts, leasehold.job_lines,
-    leasehold.job_records, leasehold.limits, leasehold.workers
+    leasehold.job_records, leasehold.limits, leasehold.workers, leasehold.triggers, leasehold.trigger_decisions,
+    leasehold.events
     to :"worker", :"reader";
 
 -- Producing: a producer adds jobs that wait. It can't read payloads, and can't claim: it may not write worker_id, and a
@@ -72,5 +73,11 @@ grant update (running_from) on leasehold.limits to :"worker"; -- where the runni
 grant insert, update (version, updated_at) on leasehold.definitions to :"worker";
 grant insert on leasehold.definition_versions to :"worker";
 grant execute on function leasehold.finish_within to :"worker";
+
+-- A worker fires schedules, expands events and syncs the triggers of its code; its handlers may change those of tenants.
+-- It deletes no trigger: a deleted one stays, and is marked.
+grant insert, update on leasehold.triggers to :"worker";
+grant insert, delete, update (reason) on leasehold.trigger_decisions to :"worker"; -- UPDATE only for its locks
+grant insert, delete, update (expanded_at) on leasehold.events to :"worker";
 
 commit;

@@ -133,6 +133,7 @@ def steps(schema: str = "leasehold") -> list[MigrationStep]:
         values = {"version": str(migration.version), "name": f"'{migration.name}'", "needs": str(migration.needs)}
         found.append(
             MigrationStep(
+                version=migration.version,
                 opening=_opening(database),
                 lock_limit=_lock_limit(),
                 applied=applied.fill_in({"version": values["version"]}),
