@@ -36,6 +36,7 @@ create table leasehold.triggers (
     catch_up_cap      integer,
     spread            interval,                          -- the jobs of one fire for all tenants come due within it
     cursor_at         timestamptz,                       -- up to here, included, every fire time is decided
+    cursor_local      text,                              -- the same as a local time, for crons with fixed times
     next_fire_at      timestamptz,                       -- when a scheduler looks at it next; null: it does not fire
     fan_out_at        timestamptz,                       -- the fire time whose jobs are being enqueued, tenant by tenant
     fan_out_after     text collate "C",                  -- the last tenant that has its job of that fire
@@ -55,9 +56,9 @@ create table leasehold.triggers (
 
     constraint tenant_is_named check (length(tenant_id) <= 100),
     constraint texts_are_bounded check (
-        length(label) between 1 and 200 and length(event_name) <= 200 and length(cron) <= 200 and length(zone) <= 100
+        length(label) between 1 and 200 and length(event_name) <= 200 and length(cron) <= 250 and length(zone) <= 100
         and length(code_key) between 1 and 300 and length(pause_reason) <= 1000 and length(created_by) <= 1000
-        and length(fan_out_after) <= 100
+        and length(cursor_local) <= 40 and length(fan_out_after) <= 100
     ),
     constraint documents_are_bounded check (
         jsonb_typeof(payload_template) = 'object' and leasehold.size_of(payload_template) <= 262144
@@ -76,8 +77,8 @@ create table leasehold.triggers (
     constraint event_or_schedule check (case kind
         when 'event' then
             event_name is not null
-            and num_nonnulls(cron, every, anchor, zone, catch_up, catch_up_cap, spread, cursor_at, next_fire_at,
-                             fan_out_at, fan_out_after) = 0
+            and num_nonnulls(cron, every, anchor, zone, catch_up, catch_up_cap, spread, cursor_at, cursor_local,
+                             next_fire_at, fan_out_at, fan_out_after) = 0
         else
             num_nonnulls(event_name, event_filter, dedupe_window) = 0 and not trailing_run
             and num_nonnulls(cron, every) = 1 and (every is null) = (anchor is null)
