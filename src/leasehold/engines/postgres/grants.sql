@@ -77,7 +77,7 @@ grant execute on function leasehold.finish_within to :"worker";
 -- A worker fires schedules, expands events and syncs the triggers of its code; its handlers may change those of tenants.
 -- It deletes no trigger: a deleted one stays, and is marked.
 grant insert, update on leasehold.triggers to :"worker";
-grant insert, delete, update (reason) on leasehold.trigger_decisions to :"worker"; -- UPDATE only for its locks
+grant insert, delete, update (why) on leasehold.trigger_decisions to :"worker"; -- UPDATE only for its locks
 grant insert, delete, update (expanded_at) on leasehold.events to :"worker";
 
 commit;

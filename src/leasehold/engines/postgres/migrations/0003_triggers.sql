@@ -37,6 +37,7 @@ create table leasehold.triggers (
     spread            interval,                          -- the jobs of one fire for all tenants come due within it
     cursor_at         timestamptz,                       -- up to here, included, every fire time is decided
     cursor_local      text,                              -- the same as a local time, for crons with fixed times
+    last_fire_at      timestamptz,                       -- the latest fire time that made jobs
     next_fire_at      timestamptz,                       -- when a scheduler looks at it next; null: it does not fire
     fan_out_at        timestamptz,                       -- the fire time whose jobs are being enqueued, tenant by tenant
     fan_out_after     text collate "C",                  -- the last tenant that has its job of that fire
@@ -46,8 +47,7 @@ create table leasehold.triggers (
     paused_at         timestamptz,
     paused_until      timestamptz check (isfinite(paused_until)),
     pause_reason      text,
-    origin            text not null check (origin in ('code', 'data')),
-    code_key          text collate "C",                  -- by which the code knows its own trigger
+    origin            text not null check (origin in ('code', 'data')), -- one of the code has an id made of its label
     version           integer not null default 1 check (version >= 1),
     created_by        text,
     created_at        timestamptz not null,
@@ -57,8 +57,7 @@ create table leasehold.triggers (
     constraint tenant_is_named check (length(tenant_id) <= 100),
     constraint texts_are_bounded check (
         length(label) between 1 and 200 and length(event_name) <= 200 and length(cron) <= 250 and length(zone) <= 100
-        and length(code_key) between 1 and 300 and length(pause_reason) <= 1000 and length(created_by) <= 1000
-        and length(cursor_local) <= 40 and length(fan_out_after) <= 100
+        and length(pause_reason) <= 1000 and length(created_by) <= 1000 and length(cursor_local) <= 40 and length(fan_out_after) <= 100
     ),
     constraint documents_are_bounded check (
         jsonb_typeof(payload_template) = 'object' and leasehold.size_of(payload_template) <= 262144
@@ -71,21 +70,20 @@ create table leasehold.triggers (
         and coalesce(catch_up_cap between 1 and 1000, true)
     ),
     constraint moments_are_bounded check (
-        isfinite(anchor) is not false and isfinite(cursor_at) is not false and isfinite(next_fire_at) is not false
-        and isfinite(fan_out_at) is not false
+        isfinite(anchor) is not false and isfinite(cursor_at) is not false and isfinite(last_fire_at) is not false
+        and isfinite(next_fire_at) is not false and isfinite(fan_out_at) is not false
     ),
     constraint event_or_schedule check (case kind
         when 'event' then
             event_name is not null
             and num_nonnulls(cron, every, anchor, zone, catch_up, catch_up_cap, spread, cursor_at, cursor_local,
-                             next_fire_at, fan_out_at, fan_out_after) = 0
+                             last_fire_at, next_fire_at, fan_out_at, fan_out_after) = 0
         else
             num_nonnulls(event_name, event_filter, dedupe_window) = 0 and not trailing_run
             and num_nonnulls(cron, every) = 1 and (every is null) = (anchor is null)
             and num_nonnulls(zone, catch_up, catch_up_cap, cursor_at) = 4
     end),
     constraint only_a_live_schedule_fires check (next_fire_at is null or (enabled and deleted_at is null)),
-    constraint code_has_a_key check ((origin = 'code') = (code_key is not null)),
     constraint pause_has_a_reason check ((paused_at is null) = (pause_reason is null)),
     constraint pause_ends check (paused_until is null or paused_at is not null)
 ) with (fillfactor = 70);
@@ -95,8 +93,7 @@ create index triggers_due on leasehold.triggers (next_fire_at) where next_fire_a
 create index triggers_of_event on leasehold.triggers (tenant_id, event_name)
     where kind = 'event' and enabled and deleted_at is null;
 create index triggers_of_tenant on leasehold.triggers (tenant_id, id) where deleted_at is null;
-create unique index triggers_of_code on leasehold.triggers (tenant_id, code_key)
-    where code_key is not null and deleted_at is null;
+create index triggers_of_code on leasehold.triggers (definition) where origin = 'code' and deleted_at is null;
 
 -- One decision of a trigger about one fire time or one event, for one tenant.
 create table leasehold.trigger_decisions (
@@ -105,10 +102,11 @@ create table leasehold.trigger_decisions (
     tenant_id   text collate "C" not null,
     fire_at     timestamptz,
     event_id    uuid,
-    outcome     text not null check (outcome in ('fired', 'deduped', 'skipped', 'missed', 'error')),
-    fires       integer not null default 1 check (fires >= 1), -- fire times that passed and end with fire_at, if missed
+    kind        text not null check (kind in ('fired', 'deduped', 'skipped', 'missed', 'error')),
+    fires       integer not null default 1 check (fires >= 1), -- fire times that were missed; fire_at is the last one
     job_id      uuid,                                          -- the job that was made, or that holds the dedupe key
-    reason      text check (length(reason) <= 2000),
+    reason      text check (length(reason) <= 100),            -- one of a few words
+    why         text check (length(why) <= 1000),              -- for people
     decided_at  timestamptz not null,
     constraint fire_or_event check (num_nonnulls(fire_at, event_id) = 1)
 );
