@@ -1,6 +1,6 @@
 """Definitions: the kinds of jobs that may be enqueued. Each job pins the version that it was enqueued with."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
@@ -142,17 +142,21 @@ class Definition:
         assert self._made is not None
         return self._made
 
-    def check(self, payload: Mapping[str, Any]) -> None:
-        """Raises PayloadInvalid with the fields that do not fit (at most 20) and the nearest known names."""
+    def check(
+        self, payload: Mapping[str, Any], counts: Callable[[jsonschema_rs.ValidationError], bool] | None = None
+    ) -> None:
+        """Raises PayloadInvalid with the fields that do not fit (at most 20) and the nearest known names.
+
+        With `counts`, only the errors for which it returns true are looked at.
+        """
         if self.schema is None:
             return
         validator = self._validator()
         try:
             if validator.is_valid(payload):
                 return
-            found = (
-                line for error in validator.iter_errors(payload) for line in _describe_problem(error, self.schema)
-            )
+            errors = filter(counts, validator.iter_errors(payload)) if counts else validator.iter_errors(payload)
+            found = (line for error in errors for line in _describe_problem(error, self.schema))
             problems = [_shorten(line) for line in islice(found, SHOWN_PROBLEMS)]
             problems += ["and more"] if next(found, None) else []
         except ValueError as error:  # not JSON, or nested infinitely

@@ -59,6 +59,21 @@ def encode_result(result: Any) -> str:
         raise type(error)(error.happened, fix=f"The handler ran to its end. Return {_PLAIN}.") from error
 
 
+def encode_event(data: Mapping[str, Any]) -> str:
+    """Returns the data of an event as JSON text, by the rules of payloads."""
+    if type(data) is not dict:
+        raise NotJson(f"data: {type(data).__name__} is not a dict.", fix=f"Nothing was emitted. Pass {_PLAIN}.")
+    try:
+        return _encode(data, "data")
+    except PayloadInvalid as error:
+        raise type(error)(error.happened, fix=f"Nothing was emitted. Pass {_PLAIN}, and no large data.") from error
+
+
+def encode_plain(value: Any) -> str:
+    """Returns a value that was checked before as JSON text."""
+    return orjson.dumps(value).decode()
+
+
 def is_huge(value: Any, fields: Mapping[type, Sequence[str]] = _NO_FIELDS) -> bool:
     """Returns whether the value can't fit into a result, after a bounded search of about 10 ms at most.
 
