@@ -28,7 +28,15 @@ from cronsim import CronSim, CronSimError
 
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import EARLIEST, LATEST, described
-from leasehold.model.zone import WIDEST_SHIFT, changes_between, last_change, local_reading, offset_at, zone
+from leasehold.model.zone import (
+    WIDEST_SHIFT,
+    ClockChange,
+    changes_between,
+    last_change,
+    local_reading,
+    offset_at,
+    zone,
+)
 
 MAX_CRON = 250
 """Characters of a cron; a list of all 60 minutes has 169."""
@@ -137,6 +145,11 @@ class Cron:
         for change in changes_between(self.zone, moment - WIDEST_SHIFT, moment):
             reading = max(reading, change.local_before - _MICROSECOND)
         return reading
+
+    def skipped_by(self, change: ClockChange) -> datetime | None:
+        """Returns the first local time that fits and that this clock change skips."""
+        local = self._local_after(change.local_before - _SECOND) if change.is_gap else None
+        return local if local is not None and local < change.local_after else None
 
     def next_after_local(self, local: datetime) -> datetime | None:
         """Returns the fire of the first fixed time after this local time."""
