@@ -40,6 +40,9 @@ class Reason(StrEnum):
     UNKNOWN_DEFINITION = "unknown_definition"
     TEMPLATE = "template"
     INVALID_PAYLOAD = "invalid_payload"
+    UNKNOWN_TENANT = "unknown_tenant"
+    REFUSED = "refused"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)

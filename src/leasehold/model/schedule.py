@@ -183,7 +183,7 @@ def catch_up(schedule: Schedule, policy: CatchUp, cursor: Cursor, now: datetime,
     count, more = len(due), len(due) > MAX_COUNTED
     if isinstance(schedule, Every):
         count, more = schedule.count(cursor.at, now), False
-    moved = _moved(schedule, cursor, due[0])
+    moved = cursor_after(schedule, cursor, due[0])
     return DueFires(
         fires=tuple(reversed(due[:runs])),
         missed=tuple(reversed(due[runs : runs + MAX_LISTED])),
@@ -203,7 +203,7 @@ def _due_backwards(schedule: Schedule, cursor: Cursor, now: datetime) -> Iterato
         fire = schedule.last_at(fire - _MICROSECOND)
 
 
-def _moved(schedule: Schedule, cursor: Cursor, fire: datetime) -> Cursor:
+def cursor_after(schedule: Schedule, cursor: Cursor, fire: datetime) -> Cursor:
     """Returns the cursor after this fire. It never goes back, even if a new tzdata puts the fire before it."""
     reached = cursor_at(schedule, fire)
     local = max(cursor.local, reached.local) if cursor.local and reached.local else reached.local

@@ -191,8 +191,9 @@ class NewTrigger:
 class Trigger:
     """A stored trigger. `version` goes up with each change of `rule`; a pause is not one.
 
-    `cursor` and `next_at` belong to schedules: how far it has come, and the next fire. A change of `rule.schedule`
-    starts a new cursor; other changes keep it.
+    `cursor`, `last_at` and `next_at` belong to schedules: how far it has come, the last fire that made jobs, and when
+    a scheduler looks at it next: at its next fire, or at the end of its pause. A change of `rule.schedule` starts a
+    new cursor; other changes keep it.
     """
 
     id: TriggerId
@@ -206,6 +207,7 @@ class Trigger:
     deleted_at: datetime | None = None
     pause: Pause | None = None
     cursor: Cursor | None = None
+    last_at: datetime | None = None
     next_at: datetime | None = None
 
     def applies_to(self, tenant: TenantId) -> bool:
