@@ -18,7 +18,12 @@ class MemoryEngine:
     """An engine without SQL and without transactions of callers; it opens nothing real."""
 
     abilities = Abilities(
-        caller_transaction=False, exact_caps=False, priorities=False, wakes=False, fenced_logs=False
+        caller_transaction=False,
+        exact_caps=False,
+        priorities=False,
+        wakes=False,
+        fenced_logs=False,
+        schedules=False,
     )
 
     def __init__(self, url: str, schema: str, listen_url: str | None) -> None:

@@ -12,6 +12,7 @@ UNCHECKED = ("session/", "test_databases/", "ledger/create", "tenant/wake")
 CHECKED = {name for name in statements(SCHEMA) if not name.startswith(UNCHECKED)}
 # Without a table: every role may use them.
 HARMLESS = {
+    "scheduler/wake",
     "doctor/clock",
     "doctor/notify",
     "doctor/server",
@@ -34,6 +35,7 @@ HARMLESS = {
     "administration/may_register",
 }
 DEFINITIONS = {
+    "scheduler/tenants",
     "administration/definitions",
     "administration/strict_tenants",
     "administration/tenants",
@@ -57,6 +59,13 @@ PRODUCING = {
     "tenant/enqueue_jobs",
 }
 READING = {
+    "administration/trigger",
+    "administration/triggers",
+    "administration/triggers_of_code",
+    "scheduler/next",
+    "triggers/decisions",
+    "triggers/get",
+    "triggers/list",
     "administration/find_all_tenants",
     "administration/jobs_with_id",
     "administration/lanes",

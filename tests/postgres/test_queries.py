@@ -11,7 +11,8 @@ from leasehold.engines.postgres.statements import query_files, statements
 
 FILES = {name: file.read_text() for name, file in query_files()}
 TENANT_TABLE = re.compile(
-    r"\b(?:from|join|update|using)\s+leasehold\.(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|find_job_ids)\b"
+    r"\b(?:from|join|update|using)\s+leasehold\."
+    r"(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|find_job_ids|triggers|trigger_decisions|events)\b"
 )
 # By the parameter itself, or by a CTE of the same statement that carries it.
 ASKED_BY_TENANT = re.compile(
@@ -36,6 +37,8 @@ OF_A_TENANT = [
     for name, function in FUNCTIONS.items()
     if name in TENANT_WITHIN or re.search(r"^\s*tenant\s+text\b|,\s*tenant\s+text\b", function["parameters"])
 ]
+# The folders of statements that belong to one tenant.
+OF_A_TENANT = ("tenant/", "triggers/")
 OTHER_CLOCKS = re.compile(r"\bnow\s*\(\)|\bcurrent_timestamp\b|\blocaltimestamp\b|_timestamp\s*\(\)", re.IGNORECASE)
 
 # The server's time for its own statement: compared with no stored moment.
@@ -50,12 +53,12 @@ def test_a_query_begins_with_a_sentence(name: str) -> None:
     assert comment[0].rstrip().endswith((".", "?", ":")) or "." in comment[0]
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tenant/")])
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith(OF_A_TENANT)])
 def test_a_tenants_query_takes_the_tenant(name: str) -> None:
     assert "tenant" in statements("leasehold")[name].parameters
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tenant/")])
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith(OF_A_TENANT)])
 def test_a_tenants_query_asks_each_table_by_tenant(name: str) -> None:
     text = re.sub(r"--.*", "", FILES[name])
     found = [match.start() for match in TENANT_TABLE.finditer(text)]

@@ -6,7 +6,7 @@ import pytest
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 from tests.store.bystander import BYSTANDERS, belongings, settle_in
 
-from leasehold.engine import TestKit
+from leasehold.engine import MovableClock, TestKit
 from leasehold.engines import engine_for
 from leasehold.model.status import Status
 from leasehold.store import Store
@@ -16,6 +16,11 @@ from leasehold.store import Store
 def kit(database_url: str) -> TestKit:
     """The services of the engine under test."""
     return engine_for(database_url).test_kit()
+
+
+@pytest.fixture
+def clock(kit: TestKit) -> MovableClock:
+    return kit.clock()
 
 
 @pytest.fixture

@@ -8,15 +8,16 @@ from datetime import timedelta
 import pytest
 from tests.conftest import PATIENCE, eventually
 
-from leasehold.store import DueWork, Registration, Store, Wake
+from leasehold.store import DueWork, NextFire, Registration, Store, Wake
 
 
 class WakeListener:
-    """Every wake of one worker, in order. Due times are listed separately."""
+    """Every wake of one worker, in order. Due times and fires of schedules are listed separately."""
 
     def __init__(self) -> None:
         self._heard: asyncio.Queue[Wake] = asyncio.Queue()
         self.due: list[DueWork] = []
+        self.fires: list[NextFire] = []
 
     async def next(self) -> Wake:
         try:
@@ -25,10 +26,12 @@ class WakeListener:
         except TimeoutError:
             pytest.fail(f"no wake came within {PATIENCE.total_seconds():g} s")
 
-    async def listen(self, wakes: AsyncIterator[Wake | DueWork]) -> None:
+    async def listen(self, wakes: AsyncIterator[Wake | DueWork | NextFire]) -> None:
         async for wake in wakes:
             if isinstance(wake, DueWork):
                 self.due.append(wake)
+            elif isinstance(wake, NextFire):
+                self.fires.append(wake)
             else:
                 self._heard.put_nowait(wake)
 

@@ -25,6 +25,7 @@ from leasehold.model.backoff import Backoff, Preset
 from leasehold.model.definition import Retention
 from leasehold.model.duration import Duration, read_duration
 from leasehold.model.job import tenant_id
+from leasehold.scheduler import FireLoop, Scheduler, SchedulerSettings, fire_due_schedules
 from leasehold.store import Store
 from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Job, Ticked, Worker, WorkerSettings, tick
@@ -199,8 +200,11 @@ class Leasehold:
     # ---------------------------------------------------------------------------------------------------------- open
 
     @asynccontextmanager
-    async def open(self, *, worker: bool | WorkerSettings = False) -> AsyncIterator["Leasehold"]:
-        """Opens the app on this event loop for the length of the block; with `worker`, it runs jobs here too.
+    async def open(
+        self, *, worker: bool | WorkerSettings = False, scheduler: bool = True
+    ) -> AsyncIterator["Leasehold"]:
+        """Opens the app on this event loop for the length of the block; with `worker`, it runs jobs here too, and
+        fires schedules unless `scheduler` is False.
 
         Tenant handles also work without it, on a thread of their own. At the end of the block the worker drains:
         running jobs have their grace to end, the rest is given back and uses no try.
@@ -215,7 +219,12 @@ class Leasehold:
                 open_again = partial(self._database.open_at, opened.url)
                 await stack.enter_async_context(
                     run_in_process(
-                        lambda: Worker(open_again, self.handlers, combine_settings(worker, self.worker_settings()))
+                        lambda: Worker(
+                            open_again,
+                            self.handlers,
+                            combine_settings(worker, self.worker_settings()),
+                            make_schedules=FireLoop if scheduler else None,
+                        )
                     )
                 )
             yield self
@@ -223,11 +232,12 @@ class Leasehold:
     def tick(self, max_jobs: int = 100, max_seconds: Duration = 10.0, *, slots: int = 10) -> Ticked:
         """Runs due jobs, here and now, and returns: for a cron, a serverless function or a test.
 
-        Reclaims the jobs of dead workers; then runs up to `max_jobs`, `slots` at once, jobs that become due meanwhile
-        included. After `max_seconds` it claims nothing more; running jobs are stopped and given back, which uses no
-        try and takes a moment (a coroutine may clean up for up to 5 s). A handler in a thread can't be stopped: it
-        goes on without effect while another worker may run its job. Any number of processes may tick at once, beside
-        workers or without them. If a process is killed in the middle, others get its jobs after 15 s.
+        Reclaims the jobs of dead workers, and fires schedules that are due; then runs up to `max_jobs`, `slots` at
+        once, jobs that become due meanwhile included. After `max_seconds` it claims nothing more; running jobs are
+        stopped and given back, which uses no try and takes a moment (a coroutine may clean up for up to 5 s). A
+        handler in a thread can't be stopped: it goes on without effect while another worker may run its job. Any
+        number of processes may tick at once, beside workers or without them. If a process is killed in the middle,
+        others get its jobs after 15 s.
         """
         if has_running_loop():
             raise BlockingCall(
@@ -241,7 +251,7 @@ class Leasehold:
         async with self.open():
             opened = self._store.here
             again = partial(self._database.open_at, opened.url)
-            return await tick(opened.store, again, self.handlers, settings, max_jobs, seconds)
+            return await tick(opened.store, again, self.handlers, settings, max_jobs, seconds, fire_due_schedules)
 
     @property
     def store(self) -> Store:
@@ -260,7 +270,9 @@ class Leasehold:
         settings = self.settings
         return WorkerSettings(notify=settings.notify, fallback=settings.fallback, version=VERSION)
 
-    def make_worker(self, url: str, settings: WorkerSettings, observe: Observer = ignore_events) -> Worker:
+    def make_worker(
+        self, url: str, settings: WorkerSettings, observe: Observer = ignore_events, *, scheduler: bool = True
+    ) -> Worker:
         """Makes a worker for a process of its own, on whose loop the app is open for its handlers."""
 
         async def open_and_lend() -> Store:
@@ -268,7 +280,13 @@ class Leasehold:
             self._store.lend(store, url)
             return store
 
-        return Worker(open_and_lend, self.handlers, settings, observe)
+        make_schedules = FireLoop if scheduler else None
+        return Worker(open_and_lend, self.handlers, settings, observe, make_schedules)
+
+    def make_scheduler(self, url: str) -> Scheduler:
+        """Makes a scheduler for a process of its own: it fires schedules, and runs no jobs."""
+        settings = self.settings
+        return Scheduler(partial(self._database.open_at, url), SchedulerSettings(settings.notify, settings.fallback))
 
 
 def combine_settings(given: bool | WorkerSettings, own: WorkerSettings) -> WorkerSettings:

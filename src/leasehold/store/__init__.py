@@ -13,6 +13,7 @@ from leasehold.store.fleet import (
     Claimed,
     DueWork,
     Fleet,
+    NextFire,
     Registration,
     Renewal,
     Subscription,
@@ -30,6 +31,7 @@ from leasehold.store.transactions import (
     FinishingTransaction,
     Prepared,
 )
+from leasehold.store.triggers import DeclaredTrigger, FireRound, Schedules, TriggerChange, Triggers
 
 __all__ = [
     "Abilities",
@@ -40,28 +42,34 @@ __all__ = [
     "Caller",
     "CancelAnswer",
     "Claimed",
+    "DeclaredTrigger",
     "DueWork",
     "Filter",
     "FinishAnswer",
     "FinishingTransaction",
+    "FireRound",
     "Fleet",
+    "NextFire",
     "Page",
     "Prepared",
     "Registration",
     "Renewal",
     "RescheduleAnswer",
     "RetryAnswer",
+    "Schedules",
     "ScopeRecord",
     "Store",
     "Subscription",
     "TenantJobs",
+    "TriggerChange",
+    "Triggers",
     "Wake",
     "WorkerFacts",
     "WorkerRecord",
 ]
 
 
-class Store(Fleet, Administration, Protocol):
+class Store(Fleet, Administration, Schedules, Protocol):
     """An open engine."""
 
     async def close(self) -> None: ...

@@ -12,6 +12,7 @@ class Abilities:
     priorities          jobs of a tenant run by priority
     wakes               a sleeping worker is woken; otherwise workers poll
     fenced_logs         log lines of a lost claim are refused
+    schedules           triggers fire by the clock; otherwise the app's own cron has to enqueue
     """
 
     caller_transaction: bool
@@ -19,3 +20,4 @@ class Abilities:
     priorities: bool
     wakes: bool
     fenced_logs: bool
+    schedules: bool

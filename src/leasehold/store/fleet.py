@@ -73,6 +73,7 @@ class Renewal:
                 so their answer can't be under way; `held` names them
     next_due    how long until a job that this registration serves, and may start, is due
     work_waits  such a job is ready now
+    next_fire   how long until a schedule fires; less than zero if one is overdue
     """
 
     alive: bool
@@ -82,6 +83,7 @@ class Renewal:
     strays: bool
     next_due: timedelta | None
     work_waits: bool = False
+    next_fire: timedelta | None = None
 
 
 class Wake(StrEnum):
@@ -101,6 +103,14 @@ class DueWork:
 
     definition: str
     wait: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class NextFire:
+    """A schedule fires after `wait`. With `fired`, all earlier ones have fired; None: no other one is to come."""
+
+    wait: timedelta | None
+    fired: bool = False
 
 
 class Fleet(Protocol):
@@ -169,8 +179,8 @@ class Fleet(Protocol):
     async def prepare_to_sleep(self, registration: Registration, limit: int = 1) -> Claimed:
         """Announces a sleep, and claims once more. No claims and more=False: sleep until `next_due`, or a wake."""
 
-    def wakes(self, registration: Registration) -> AsyncGenerator[Wake | DueWork, None]:
-        """Yields wakes for this registration, and times at which work comes due.
+    def wakes(self, registration: Registration) -> AsyncGenerator[Wake | DueWork | NextFire, None]:
+        """Yields wakes for this registration, and times at which work comes due or a schedule fires.
 
         Each (re)connection begins with one WORK, since wakes may have been missed before. Raises CannotListen where
         no wake would ever arrive.

@@ -12,7 +12,7 @@ from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Claim, LogLine
 from leasehold.model.outcome import Outcome, Raised, Released, TimedOut, Verdict
 from leasehold.model.status import Status
-from leasehold.store import Registration
+from leasehold.store import Registration, TriggerChange
 from leasehold.telemetry import (
     DefinitionChanged,
     Event,
@@ -45,6 +45,11 @@ class EventReporter:
         self.is_observed = observe is not ignore_events
         self._began: dict[Claim, float] = {}
         self._complained = False
+
+    def report_trigger_sync(self, changes: Sequence[TriggerChange]) -> None:
+        for change in changes:
+            if change.differs:
+                events_log.info("%s", change.described())
 
     def report_sync(self, registration: Registration, changes: Sequence[Change]) -> None:
         for change in changes:

@@ -1,12 +1,13 @@
 """The handlers of a worker: definitions, each with its function."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from leasehold.errors import InvalidInput
 from leasehold.model.definition import Definition
+from leasehold.store import DeclaredTrigger, Schedules, TriggerChange
 from leasehold.worker.job import Job
 
 Call = Callable[[Job, Any], Any]
@@ -40,6 +41,7 @@ class Handlers:
 
     def __init__(self) -> None:
         self._by_key: dict[str, Handler] = {}
+        self.triggers: list[DeclaredTrigger] = []
 
     def add(self, definition: Definition, *, reads_json: bool = False) -> Callable[[C], C]:
         def register(call: C) -> C:
@@ -52,6 +54,19 @@ class Handlers:
             return call
 
         return register
+
+    def declare(self, trigger: DeclaredTrigger) -> None:
+        """Adds a trigger of the code; workers save it when they start. Raises InvalidInput if it is there already."""
+        if any(known.id == trigger.id for known in self.triggers):
+            raise InvalidInput(
+                f"two schedules of one tenant have the label {trigger.rule.label!r}. Nothing was registered.",
+                fix='Give one of them another: @app.schedule(…, label="…").',
+            )
+        self.triggers.append(trigger)
+
+    async def sync_triggers(self, store: Schedules, *, dry_run: bool = False) -> Sequence[TriggerChange]:
+        """Saves the triggers of the code, and removes those of its definitions that it declares no longer."""
+        return await store.sync_triggers(self.triggers, self.keys, dry_run=dry_run)
 
     def replace(self, handler: Handler) -> Handler:
         """Replaces the handler of a definition, as a test does. Returns the one that was registered."""

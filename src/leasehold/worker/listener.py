@@ -9,7 +9,7 @@ from time import monotonic
 
 from leasehold.errors import CannotListen
 from leasehold.runtime.supervise import cancel_all, wait_for_first
-from leasehold.store import DueWork, Wake
+from leasehold.store import DueWork, NextFire, Wake
 from leasehold.worker.events import EventReporter
 from leasehold.worker.store_calls import StoreCalls
 from leasehold.worker.wake import WakeChain
@@ -33,14 +33,18 @@ class Listener:
         fallback: timedelta | None,
         on_work: Callable[[], None],
         on_cancel: Callable[[], None],
+        on_next_fire: Callable[[NextFire], None],
     ) -> None:
-        """Calls `on_work` when there may be work, `on_cancel` when one of this worker's jobs shall be canceled."""
+        """Calls `on_work` when there may be work, `on_cancel` when one of this worker's jobs shall be canceled, and
+        `on_next_fire` with the times at which schedules fire.
+        """
         self._calls = calls
         self._chain = chain
         self._events = events
         self._fallback = fallback
         self._on_work = on_work
         self._on_cancel = on_cancel
+        self._on_next_fire = on_next_fire
         self._lost = asyncio.Event()
         self.heard_at = float("-inf")
         self.listens = False
@@ -74,8 +78,10 @@ class Listener:
                 self._change(True)
                 self.hear(wake)
 
-    def hear(self, wake: Wake | DueWork) -> None:
-        if isinstance(wake, DueWork):
+    def hear(self, wake: Wake | DueWork | NextFire) -> None:
+        if isinstance(wake, NextFire):
+            self._on_next_fire(wake)
+        elif isinstance(wake, DueWork):
             if wake.definition in self._calls.registration.serves.definitions:
                 self._chain.stand_in(wake.wait)
         elif wake is Wake.CANCEL:

@@ -21,6 +21,7 @@ from leasehold.worker.heartbeat import Heartbeat, HeartbeatHooks
 from leasehold.worker.listener import FALLBACK, Listener
 from leasehold.worker.log_buffer import LogBuffer
 from leasehold.worker.outage import Outage
+from leasehold.worker.schedules import NoSchedules, ScheduleLoop
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.starter import AttemptStarter
 from leasehold.worker.state import WorkerState
@@ -50,10 +51,12 @@ class WorkerSession:
         events: EventReporter,
         stuck: StuckHandlers,
         outage: Outage,
+        schedules: ScheduleLoop | None = None,
     ) -> None:
         self.calls = calls = StoreCalls(store, registration, settings.leases.busy, outage)
         self._settings = settings
         self._events = events
+        self.schedules = schedules or NoSchedules()
         self._over: asyncio.Future[None] = calls.loop.create_future()
         self.chain = chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
         self.ledger = ledger = ClaimLedger(calls, on_doubt=chain.wake, before_claim=chain.stand_down)
@@ -74,7 +77,10 @@ class WorkerSession:
             events,
         )
         self.listener = Listener(
-            *(calls, chain, events, settings.fallback), on_work=ledger.freed.set, on_cancel=self.starter.note_cancel
+            *(calls, chain, events, settings.fallback),
+            on_work=ledger.freed.set,
+            on_cancel=self.starter.note_cancel,
+            on_next_fire=self.schedules.hear,
         )
         self.listener.set_listening(settings.notify and store.abilities.wakes)
         self.claim_loop = ClaimLoop(
@@ -121,7 +127,7 @@ class WorkerSession:
         """
         keep = self.keep_running
         claiming = [keep("dispatcher", self.claim_loop.run) for _ in range(self._settings.dispatchers)]
-        ahead = [keep("starter", self.starter.run)]
+        ahead = [keep("starter", self.starter.run), keep("scheduler", self.schedules.run)]
         if self.listener.listens:
             ahead.append(keep("listener", self.listener.run))
         others = [
@@ -180,6 +186,7 @@ class WorkerSession:
         for claim in renewal.cancels:
             if claim in self.ledger.attempts:
                 self.ledger.attempts[claim].stop(Canceled())
+        self.schedules.expect(renewal.next_fire)
         if renewal.orphans:
             self.upkeep.orphans_found.set()
         if renewal.strays:

@@ -20,6 +20,7 @@ from leasehold.worker.events import EventReporter
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.outage import Outage
+from leasehold.worker.schedules import FireSchedules, fire_nothing
 from leasehold.worker.session import WorkerSession
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.stuck import StuckHandlers
@@ -36,7 +37,8 @@ class Ticked:
     """The work of one tick. `ran` counts attempts that ended; a snooze neither succeeded nor failed.
 
     `given_back` counts jobs that still ran when the time was over: they run again, and no try was used. `reclaimed`
-    counts jobs that dead workers held. `more`: there may be more due jobs, tick again.
+    counts jobs that dead workers held, `fired` those that schedules made. `more`: there may be more due jobs or
+    schedules, tick again.
     """
 
     ran: int = 0
@@ -44,6 +46,7 @@ class Ticked:
     failed: int = 0
     given_back: int = 0
     reclaimed: int = 0
+    fired: int = 0
     more: bool = False
 
 
@@ -54,8 +57,9 @@ async def tick(
     settings: WorkerSettings,
     max_jobs: int,
     max_seconds: float,
+    fire: FireSchedules = fire_nothing,
 ) -> Ticked:
-    """Reclaims, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves."""
+    """Reclaims, fires schedules, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves."""
     problems = list(problems_of_integer("max_jobs", max_jobs, 1))
     if max_seconds <= 0:
         problems.append(f"max_seconds={max_seconds} is not more than zero")
@@ -68,6 +72,7 @@ async def tick(
     count = _Count()
     settings = replace(settings, leases=LEASE, notify=False, slots=min(settings.slots, max_jobs))
     await store.sync_definitions(handlers.definitions)
+    await handlers.sync_triggers(store)
     facts = WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, {"tick": "yes"})
     registration = await store.join(Subscription(handlers.keys, settings.tenants), facts, LEASE.busy)
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
@@ -75,10 +80,11 @@ async def tick(
         store, registration, handlers, threads, settings, open_store, EventReporter(count), StuckHandlers(), Outage()
     )
     try:
-        more = await _Tick(session, settings.slots, until).run(max_jobs)
+        ticking = _Tick(session, settings.slots, until, fire)
+        more = await ticking.run(max_jobs)
     finally:
         threads.shutdown(cancel_futures=True)
-    return replace(count.ticked, more=more)
+    return replace(count.ticked, more=more, fired=ticking.fired)
 
 
 class _Count:
@@ -103,12 +109,14 @@ class _Count:
 class _Tick:
     """Claims due jobs, runs them, and ends: a session that neither sleeps nor listens."""
 
-    def __init__(self, session: WorkerSession, slots: int, until: float) -> None:
+    def __init__(self, session: WorkerSession, slots: int, until: float, fire: FireSchedules) -> None:
         self._session = session
         self._ledger = session.ledger
         self._slots = slots
         self._until = until
         self._beats = False
+        self._fire = fire
+        self.fired = 0
 
     async def run(self, max_jobs: int) -> bool:
         """Returns whether there may be more."""
@@ -119,9 +127,11 @@ class _Tick:
         try:
             with suppress(RegistrationLost):
                 await session.upkeep.reclaim()
+                schedules = await session.calls.in_time(self._fire(session.calls.store, self._is_over))
+                self.fired = schedules.fired
                 more = await self._work(max_jobs)
                 await session.drain(at_once)
-                return more
+                return more or schedules.more
             return True
         finally:
             self._ledger.lose_all()

@@ -16,6 +16,7 @@ from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker.events import EventReporter, events_log
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.outage import Outage
+from leasehold.worker.schedules import MakeScheduleLoop
 from leasehold.worker.session import WorkerSession
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.state import WorkerState
@@ -43,6 +44,7 @@ class Worker:
     that can't be stopped is left behind, with a warning in the log; if more than slots + 100 are, the worker drains
     and `run` raises TooManyStuck. `observe` is called with each event (leasehold.telemetry), on the loop of `run`.
     `session` has the stages of the current registration; it is None while there is none.
+    `make_schedules` returns the loop that fires schedules beside the jobs; None: this worker fires none.
     """
 
     def __init__(
@@ -51,10 +53,12 @@ class Worker:
         handlers: Handlers,
         settings: WorkerSettings | None = None,
         observe: Observer = ignore_events,
+        make_schedules: MakeScheduleLoop | None = None,
     ) -> None:
         self._open_store = open_store
         self._handlers = handlers
         self._settings = settings or WorkerSettings()
+        self._make_schedules = make_schedules
         self._events = EventReporter(observe)
         self._outage = Outage()
         self._threads = Threads(self._settings.slots + MOST_ABANDONED, "leasehold-handler")
@@ -84,6 +88,7 @@ class Worker:
         """Looks for work now, as after a wake. Not needed for correctness."""
         if self.session is not None:
             self.session.chain.wake()
+            self.session.schedules.look()
 
     def state(self) -> WorkerState:
         """Returns a snapshot of what the worker is doing, for tests and for people."""
@@ -134,10 +139,12 @@ class Worker:
         store = await self._open_store()
         try:
             changes = await store.sync_definitions(self._handlers.definitions)
+            triggers = await self._handlers.sync_triggers(store)
             serves = Subscription(self._handlers.keys, self._settings.tenants)
             registration = await store.join(serves, self._facts(), self._settings.leases.busy)
             self._outage.end(began)
             self._events.report_sync(registration, changes)
+            self._events.report_trigger_sync(triggers)
             session = WorkerSession(
                 store,
                 registration,
@@ -148,6 +155,7 @@ class Worker:
                 self._events,
                 self._stuck,
                 self._outage,
+                self._make_schedules and self._make_schedules(store),
             )
             self.session = session
             self.joined.set()

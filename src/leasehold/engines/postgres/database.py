@@ -238,3 +238,33 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             await close_connection(connection)
+
+
+class IdleLink(Link):
+    """A link with one plan for each statement that closes its connection after some idle seconds."""
+
+    def __init__(self, database: Database, idle: float) -> None:
+        super().__init__(database, ONE_PLAN)
+        self._seconds = idle
+        self._idle: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[OwnConnection]:
+        async with super().session() as connection:
+            self._stop_timer()
+            yield connection
+            self._idle = asyncio.get_running_loop().call_later(self._seconds, self._end_idle_connection)
+
+    async def close(self) -> None:
+        self._stop_timer()
+        await super().close()
+
+    def _stop_timer(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _end_idle_connection(self) -> None:
+        if self._connection is not None and not self._turn.locked():
+            self._connection.terminate()
+            self._connection = None

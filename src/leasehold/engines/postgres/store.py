@@ -11,7 +11,7 @@ from uuid import uuid4
 import orjson
 from asyncpg import Record
 
-from leasehold.engines.postgres import listen, results, rows
+from leasehold.engines.postgres import listen, results, rows, trigger_rows
 from leasehold.engines.postgres.administration import PostgresAdministration
 from leasehold.engines.postgres.claim.claim import Claiming
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
@@ -20,21 +20,29 @@ from leasehold.engines.postgres.database import Database, Link
 from leasehold.engines.postgres.enqueue import KnownTenants
 from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
 from leasehold.engines.postgres.links import Links
+from leasehold.engines.postgres.scheduling import Scheduling
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
+from leasehold.engines.postgres.trigger_sync import sync_triggers
+from leasehold.engines.postgres.triggers import PostgresTriggers, readable
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
 from leasehold.model.payload import make_storable
 from leasehold.model.status import Status
+from leasehold.model.trigger import AllTenants, Trigger, TriggerId
 from leasehold.store import (
     Abilities,
     AsyncFinishingTransaction,
     Claimed,
+    DeclaredTrigger,
     DueWork,
     FinishingTransaction,
+    FireRound,
+    NextFire,
     Registration,
     Renewal,
     Subscription,
+    TriggerChange,
     Wake,
     WorkerFacts,
     WorkerRecord,
@@ -54,7 +62,9 @@ class PostgresStore(PostgresAdministration):
     durable.
     """
 
-    abilities = Abilities(caller_transaction=True, exact_caps=True, priorities=True, wakes=True, fenced_logs=True)
+    abilities = Abilities(
+        caller_transaction=True, exact_caps=True, priorities=True, wakes=True, fenced_logs=True, schedules=True
+    )
 
     def __init__(
         self,
@@ -65,6 +75,7 @@ class PostgresStore(PostgresAdministration):
     ) -> None:
         super().__init__(database)
         self._links = links or Links.of(database)
+        self._scheduling = Scheduling(database)
         self._results = results.Results(database)
         self._lent = LentConnections(database)
         self._known_tenants = KnownTenants(monotonic)
@@ -77,7 +88,7 @@ class PostgresStore(PostgresAdministration):
         return PostgresTenantJobs(self._database, tenant, self._results, self._known_tenants)
 
     async def close(self) -> None:
-        parts = (self._results, self._lent, self._links, self._database)
+        parts = (self._results, self._lent, self._links, self._scheduling, self._database)
         await asyncio.gather(*(part.close() for part in parts))
 
     # ------------------------------------------------------------------------------------------------------
@@ -137,6 +148,7 @@ class PostgresStore(PostgresAdministration):
             strays=row["strays"],
             next_due=row["next_due"],
             work_waits=row["work_waits"],
+            next_fire=row["next_fire"],
         )
 
     async def leave(self, registration: Registration) -> None:
@@ -175,8 +187,8 @@ class PostgresStore(PostgresAdministration):
             await self._links.claim.fetch("fleet/set_wake_time", sleep=sleep["id"], next_due=claimed.next_due)
         return claimed
 
-    def wakes(self, registration: Registration) -> AsyncGenerator[Wake | DueWork, None]:
-        return listen.wakes(self._database, registration)
+    def wakes(self, registration: Registration) -> AsyncGenerator[Wake | DueWork | NextFire, None]:
+        return listen.wakes(self._database, registration.worker)
 
     async def wake_another(self, registration: Registration) -> None:
         served = rows.subscription_columns(registration)
@@ -231,6 +243,29 @@ class PostgresStore(PostgresAdministration):
 
     async def prune(self, limit: int) -> int:
         return await self._links.upkeep.prune(limit)
+
+    # ---------------------------------------------------------------------------------------------------- triggers
+
+    def triggers(self, tenant: TenantId | AllTenants) -> PostgresTriggers:
+        return PostgresTriggers(self._database, tenant)
+
+    async def all_triggers(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
+        return readable(await self._database.fetch("administration/triggers", after=after, limit=limit))
+
+    async def find_trigger(self, trigger: TriggerId) -> Trigger | None:
+        found = await self._database.fetch("administration/trigger", trigger=trigger)
+        return trigger_rows.trigger(found[0]) if found else None
+
+    async def sync_triggers(
+        self, declared: Sequence[DeclaredTrigger], definitions: Sequence[str], *, dry_run: bool = False
+    ) -> Sequence[TriggerChange]:
+        return await sync_triggers(self._database, declared, definitions, dry_run=dry_run)
+
+    async def fire_due(self) -> FireRound:
+        return await self._scheduling.fire_due()
+
+    def fire_times(self) -> AsyncGenerator[NextFire, None]:
+        return listen.fire_times(self._database)
 
 
 async def _requeue(link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:

@@ -57,7 +57,8 @@ create table leasehold.triggers (
     constraint tenant_is_named check (length(tenant_id) <= 100),
     constraint texts_are_bounded check (
         length(label) between 1 and 200 and length(event_name) <= 200 and length(cron) <= 250 and length(zone) <= 100
-        and length(pause_reason) <= 1000 and length(created_by) <= 1000 and length(cursor_local) <= 40 and length(fan_out_after) <= 100
+        and length(pause_reason) <= 1000 and length(created_by) <= 1000 and length(cursor_local) <= 40
+        and length(fan_out_after) <= 100
     ),
     constraint documents_are_bounded check (
         jsonb_typeof(payload_template) = 'object' and leasehold.size_of(payload_template) <= 262144

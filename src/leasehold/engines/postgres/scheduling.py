@@ -1,0 +1,224 @@
+"""Fires schedules that are due: locks them, writes the plan of the model, and moves them on, in one transaction.
+
+The lock on a trigger's row keeps other schedulers from planning it at the same time, and the unique key of its
+decisions keeps a fire time from being made twice. Locks end with the transaction, so it works behind a pooler, too.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from asyncpg import Record
+
+from leasehold.engines.postgres import definition_rows, trigger_rows
+from leasehold.engines.postgres.database import Database, IdleLink
+from leasehold.engines.postgres.enqueue_call import enqueue_call
+from leasehold.errors import LeaseholdError, TransactionConflict, Unreachable
+from leasehold.model.definition import Registered
+from leasehold.model.fire_plan import (
+    TRY_AGAIN,
+    FirePlan,
+    plan_fan_out,
+    plan_fires,
+    plan_of_broken,
+    plan_tenants,
+)
+from leasehold.model.job import TenantId
+from leasehold.model.schedule import Cursor
+from leasehold.model.trigger import ALL, TriggerId
+from leasehold.store import FireRound
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.database import Connection
+
+log = logging.getLogger("leasehold.scheduler")
+
+# Each enqueue of a round has a subtransaction of its own. A transaction with more than 64 of them slows down the
+# snapshots of all other sessions.
+FIRES_AT_ONCE = 50
+# A connection for fires is kept as long as a schedule of every minute needs it.
+IDLE = 70.0
+
+
+@dataclass(slots=True)
+class _Round:
+    """The plans of one transaction, and how many more fires it may hold."""
+
+    room: int
+    plans: list[tuple[Record, FirePlan]] = field(default_factory=list)
+
+    def add(self, row: Record, plan: FirePlan) -> None:
+        self.plans.append((row, plan))
+        self.room -= len(plan.fires)
+
+    def decisions(self, database: Database) -> dict[str, list[Any]]:
+        """Returns the parameters of fire.sql."""
+        fires = [fire for _, plan in self.plans for fire in plan.fires]
+        decided = [fire.decision.as_row() for fire in fires]
+        statement = database.statement("tenant/enqueue_jobs")
+        return {
+            "triggers": [each["trigger"] for each in decided],
+            "tenants": [each["tenant"] for each in decided],
+            "fire_ats": [each["fire_at"] for each in decided],
+            "kinds": [each["kind"] for each in decided],
+            "fires": [each["count"] for each in decided],
+            "reasons": [each["reason"] for each in decided],
+            "whys": [each["why"] or None for each in decided],
+            "jobs": [
+                fire.job and enqueue_call(statement, database.schema, fire.decision.tenant, [fire.job]).jobs
+                for fire in fires
+            ],
+        }
+
+    def places(self) -> dict[str, list[Any]]:
+        """Returns the parameters of advance.sql."""
+        plans = [plan for _, plan in self.plans]
+        return {
+            "triggers": [row["id"] for row, _ in self.plans],
+            "cursor_ats": [plan.cursor.at for plan in plans],
+            "cursor_locals": [plan.cursor.local for plan in plans],
+            "last_fire_ats": [plan.last_at for plan in plans],
+            "next_fire_ats": [plan.next_at for plan in plans],
+            "fan_out_ats": [plan.fan_out and plan.fan_out.fire_at for plan in plans],
+            "fan_out_afters": [plan.fan_out and plan.fan_out.after for plan in plans],
+        }
+
+    def lanes(self, made: Sequence[Record]) -> dict[str, list[Any]]:
+        """Returns the parameters of wake.sql: the lanes that got jobs, each with its first due time."""
+        created = {(str(row["trigger_id"]), row["tenant_id"], row["fire_at"]) for row in made}
+        dues: dict[tuple[str, str], datetime] = {}
+        for _, plan in self.plans:
+            for fire in plan.fires:
+                decision, job = fire.decision, fire.job
+                if job is None or job.at is None:
+                    continue
+                if (decision.trigger, decision.tenant, decision.fire_at) in created:
+                    lane = job.definition, decision.tenant
+                    dues[lane] = min(job.at, dues.get(lane, job.at))
+        return {
+            "definitions": [definition for definition, _ in dues],
+            "tenants": [tenant for _, tenant in dues],
+            "dues": list(dues.values()),
+        }
+
+
+class Scheduling:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._link = IdleLink(database, IDLE)
+        self._versions: dict[tuple[str, int], Registered] = {}
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def fire_due(self) -> FireRound:
+        try:
+            return await self._fire(FIRES_AT_ONCE)
+        except (Unreachable, TransactionConflict):
+            raise
+        except Exception as error:
+            log.warning("schedules are fired one by one, since together they failed: %s", error)
+            return await self._fire_one_by_one()
+
+    async def _fire_one_by_one(self) -> FireRound:
+        """Fires each due schedule in a transaction of its own. One that fails is put off, and the others go on."""
+        last = FireRound(0, False, None)
+        for trigger in await self._due_now():
+            try:
+                last = await self._fire(FIRES_AT_ONCE, only=trigger)
+            except (Unreachable, TransactionConflict):
+                raise
+            except Exception as error:
+                why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
+                log.error("trigger %s can't be fired, and is tried again in %s: %s", trigger, TRY_AGAIN, why)
+                await self._link.fetch("scheduler/postpone", trigger=trigger, by=TRY_AGAIN, why=why[:1000])
+        return last
+
+    async def _due_now(self) -> list[TriggerId]:
+        async with self._link.transaction() as connection:
+            return [TriggerId(str(row["id"])) for row in await self._lock(connection, None)]
+
+    async def _fire(self, most: int, only: TriggerId | None = None) -> FireRound:
+        """Fires due schedules in one transaction: all that is written about them, or nothing."""
+        async with self._link.transaction() as connection:
+            found = await self._lock(connection, only)
+            made: list[Record] = []
+            if found:
+                round_ = await self._plan(connection, found, _Round(most))
+                decided = await self._send(connection, "fire", **round_.decisions(self._database))
+                made = [row for row in decided if row["kind"] == "fired"]
+                await self._send(connection, "advance", **round_.places())
+                if made:
+                    await self._send(connection, "wake", **round_.lanes(made))
+            ((wait, _),) = await self._send(connection, "next", announce=bool(found))
+        return FireRound(len(made), bool(found) and wait is not None and wait <= timedelta(), wait)
+
+    async def _lock(self, connection: "Connection", only: TriggerId | None) -> list[Record]:
+        return await self._send(connection, "due", only=only, limit=FIRES_AT_ONCE)
+
+    async def _send(self, connection: "Connection", name: str, /, **values: Any) -> list[Record]:
+        return await self._database.fetch_on(connection, f"scheduler/{name}", **values)
+
+    # ------------------------------------------------------------------------------------------------------- plans
+
+    async def _plan(self, connection: "Connection", found: Sequence[Record], round_: _Round) -> _Round:
+        await self._read_definitions(connection, found)
+        for row in found:
+            if round_.room <= 0:
+                break
+            try:
+                plans = [plan async for plan in self._plans_of(connection, row, round_.room)]
+            except (Unreachable, TransactionConflict):
+                raise
+            except Exception as error:
+                plans = [_broken(row, error)]
+            round_.add(row, _joined(plans))
+        return round_
+
+    async def _plans_of(self, connection: "Connection", row: Record, room: int) -> AsyncIterator[FirePlan]:
+        trigger, now, definition = trigger_rows.trigger(row), row["now"], self._definition(row)
+        if trigger.tenant is not ALL:
+            yield plan_fires(trigger, now, definition, room)
+            return
+        fan_out = trigger_rows.fan_out(row)
+        if fan_out is None:
+            begun = plan_fan_out(trigger, now)
+            yield begun
+            fan_out = begun.fan_out
+        if fan_out is not None:
+            tenants = await self._send(connection, "tenants", after=fan_out.after, limit=room)
+            names = [TenantId(each["id"]) for each in tenants]
+            yield plan_tenants(trigger, fan_out, names, definition, complete=len(names) < room)
+
+    async def _read_definitions(self, connection: "Connection", found: Sequence[Record]) -> None:
+        missing = {(row["definition"], row["definition_version"]) for row in found} - self._versions.keys()
+        if missing:
+            keys, versions = zip(*missing, strict=True)
+            for row in await self._database.fetch_on(
+                connection, "fleet/definition_versions", keys=keys, versions=versions
+            ):
+                definition, unreadable = definition_rows.read(row)
+                self._versions[row["key"], row["version"]] = Registered(definition, row["version"], True, unreadable)
+
+    def _definition(self, row: Record) -> Registered | None:
+        known = self._versions.get((row["definition"], row["definition_version"]))
+        if known is None:
+            return None
+        return Registered(known.definition, known.version, row["definition_active"], known.unreadable)
+
+
+def _joined(plans: Sequence[FirePlan]) -> FirePlan:
+    """Returns one plan for a fan-out that begins: the missed fires of its beginning, and its first tenants."""
+    fires = tuple(fire for plan in plans for fire in plan.fires)
+    last = plans[-1]
+    return FirePlan(fires, last.cursor, last.last_at, last.next_at, last.fan_out)
+
+
+def _broken(row: Record, error: Exception) -> FirePlan:
+    why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
+    log.error("trigger %s can't be fired, and is tried again in %s: %s", row["id"], TRY_AGAIN, why)
+    cursor = trigger_rows.cursor(row) or Cursor(row["now"])
+    tenant = TenantId(row["tenant_id"])
+    return plan_of_broken(TriggerId(str(row["id"])), tenant, cursor, row["last_fire_at"], row["now"], why)

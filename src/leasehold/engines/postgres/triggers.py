@@ -1,0 +1,115 @@
+"""The triggers of one tenant, or of all tenants, in Postgres. One method adds the tenant to every statement."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from asyncpg import Record
+from uuid_utils import uuid7
+
+from leasehold.engines.postgres import trigger_rows
+from leasehold.engines.postgres.database import Database
+from leasehold.errors import InvalidInput
+from leasehold.model.decision import Decision, decision_from_row
+from leasehold.model.fire_plan import look_at
+from leasehold.model.job import TenantId
+from leasehold.model.limits import Pause
+from leasehold.model.schedule import Cursor, cursor_at
+from leasehold.model.trigger import AllTenants, NewTrigger, Origin, Trigger, TriggerId
+
+log = logging.getLogger("leasehold")
+
+
+class PostgresTriggers:
+    def __init__(self, database: Database, tenant: TenantId | AllTenants) -> None:
+        self._database = database
+        self._tenant = trigger_rows.stored_tenant(tenant)
+
+    async def _fetch(self, name: str, /, **values: Any) -> list[Record]:
+        """Sends a statement of the tenant, and adds the tenant to it: every read and change goes through here."""
+        return await self._database.fetch(f"triggers/{name}", tenant=self._tenant, **values)
+
+    async def add(self, rule: NewTrigger, created_by: str | None = None) -> Trigger:
+        (row,) = await self._add(TriggerId(str(uuid7())), rule, Origin.DATA, created_by)
+        return trigger_rows.trigger(row)
+
+    async def declare(self, trigger: TriggerId, rule: NewTrigger) -> bool:
+        """Adds a trigger of the code. Returns whether it is new: another process may just have added it."""
+        return bool(await self._add(trigger, rule, Origin.CODE, None))
+
+    async def _add(
+        self, trigger: TriggerId, rule: NewTrigger, origin: Origin, created_by: str | None
+    ) -> list[Record]:
+        cursor = await self._begin(rule)
+        return await self._fetch(
+            "add",
+            trigger=trigger,
+            origin=origin.value,
+            created_by=created_by,
+            **trigger_rows.columns(rule),
+            **_place(rule, cursor, None),
+        )
+
+    async def get(self, trigger: TriggerId) -> Trigger | None:
+        found = await self._fetch("get", trigger=trigger)
+        return trigger_rows.trigger(found[0]) if found else None
+
+    async def list(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
+        return readable(await self._fetch("list", after=after, limit=limit))
+
+    async def change(self, seen: Trigger, rule: NewTrigger, *, restore: bool = False) -> Trigger | None:
+        begins = rule.schedule != seen.rule.schedule or (rule.enabled and not seen.rule.enabled) or restore
+        cursor = await self._begin(rule) if begins else None
+        found = await self._fetch(
+            "change",
+            trigger=seen.id,
+            seen=seen.version,
+            restore=restore,
+            reset=begins,
+            **trigger_rows.columns(rule),
+            **_place(rule, cursor, seen.pause),
+        )
+        return trigger_rows.trigger(found[0]) if found else None
+
+    async def pause(self, trigger: TriggerId, pause: Pause | None) -> Trigger | None:
+        known = await self.get(trigger)
+        if known is None:
+            return None
+        look = None if known.cursor is None else look_at(known.rule, known.cursor, pause)
+        found = await self._fetch(
+            "pause", trigger=trigger, reason=pause and pause.why, until=pause and pause.until, next_fire_at=look
+        )
+        return trigger_rows.trigger(found[0]) if found else None
+
+    async def delete(self, trigger: TriggerId) -> bool:
+        return bool(await self._fetch("delete", trigger=trigger))
+
+    async def decisions(self, trigger: TriggerId, limit: int) -> Sequence[Decision]:
+        return [decision_from_row(dict(row)) for row in await self._fetch("decisions", trigger=trigger, limit=limit)]
+
+    async def _begin(self, rule: NewTrigger) -> Cursor | None:
+        """Returns the cursor of a schedule that begins now, by the database's clock."""
+        if rule.schedule is None:
+            return None
+        ((now,),) = await self._database.fetch("doctor/clock")
+        return cursor_at(rule.schedule, now)
+
+
+def readable(rows: Iterable[Record]) -> list[Trigger]:
+    """Reads triggers, and leaves out those that this release can't use: a newer one may have written them."""
+    found = []
+    for row in rows:
+        try:
+            found.append(trigger_rows.trigger(row))
+        except InvalidInput as error:
+            log.warning("trigger %s is left out: %s", row["id"], error.happened)
+    return found
+
+
+def _place(rule: NewTrigger, cursor: Cursor | None, pause: Pause | None) -> dict[str, Any]:
+    """Returns the parameters that say where a schedule begins."""
+    return {
+        "cursor_at": cursor and cursor.at,
+        "cursor_local": cursor and cursor.local,
+        "next_fire_at": cursor and look_at(rule, cursor, pause),
+    }

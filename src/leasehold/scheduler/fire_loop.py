@@ -1,0 +1,109 @@
+"""The loop that fires schedules in time: sleeps until the next fire, fires, and sleeps again.
+
+    own look ─────────┐
+    heartbeat ────────┼─▶ when the next schedule fires ─▶ timer ─▶ fire ─▶ when the next one fires …
+    notification ─────┘
+
+Many loops know the same next fire, one in each worker. The one that has fired last looks exactly then, and its
+transaction announces that it has fired, and when the next fire is. All others are its deputies: they look up to a
+second later, unless the announcement comes first. So a fire costs one transaction, however many loops there are, and
+a loop that dies is replaced within a second. No lock is held for this, and two loops that look at once do no harm: a
+schedule that one has locked is passed over by the other.
+"""
+
+import asyncio
+from datetime import timedelta
+from random import uniform
+
+from leasehold.scheduler.step import fire_due_schedules, is_due
+from leasehold.store import FireRound, NextFire, Schedules
+
+# How many seconds after a fire time a deputy looks: late enough for the loop that looks exactly then.
+EARLIEST_DEPUTY, LATEST_DEPUTY = 0.2, 0.9
+# A timer may end a moment early. Then the next fire is nearer than this, and no other loop has made it.
+EARLY = timedelta(seconds=0.2)
+
+
+class FireLoop:
+    """Fires schedules. It asks the database nothing while no schedule is due.
+
+    `expect` is called with the answers of heartbeats, `hear` with notifications, and `look` to look at once.
+    """
+
+    def __init__(self, store: Schedules) -> None:
+        self._store = store
+        self._fire_at: float | None = None
+        self._is_first = True
+        self._lag = uniform(EARLIEST_DEPUTY, LATEST_DEPUTY)
+        self._changed = asyncio.Event()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this loop looks exactly at fire times, and is no deputy."""
+        return self._is_first
+
+    def look(self) -> None:
+        """Looks now, as at the start."""
+        self._is_first = True
+        self._set(self._now())
+
+    def expect(self, next_fire: timedelta | None) -> None:
+        """Notes the next fire as the database had it a moment ago. An earlier one that is known stays."""
+        if next_fire is not None:
+            self._advance(self._now() + max(0.0, next_fire.total_seconds()))
+
+    def hear(self, news: NextFire) -> None:
+        """Notes an announced fire. After `fired`, a deputy need not look at fires that were due before."""
+        if news.fired and not self._is_first and self._fire_at is not None and self._fire_at <= self._now():
+            self._set(None)
+        self.expect(news.wait)
+
+    async def run(self) -> None:
+        while True:
+            await self._wait()
+            await self._fire()
+
+    async def _wait(self) -> None:
+        """Waits until the next fire that is known; it may become known, or change, meanwhile."""
+        while (moment := self._look_at()) is None or moment > self._now():
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(None if moment is None else moment - self._now()):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _fire(self) -> None:
+        """Fires all that is due. Fires that are announced meanwhile may be younger than the answer, and stay."""
+        self._fire_at = None
+        try:
+            done = await fire_due_schedules(self._store)
+        except BaseException:
+            self._set(self._now())
+            raise
+        self._take_turn(done)
+        self.expect(done.next_fire)
+
+    def _take_turn(self, done: FireRound) -> None:
+        """Becomes first after it has fired, and a deputy if another loop was faster."""
+        if done.fired:
+            self._is_first = True
+        elif is_due(done.next_fire) or done.next_fire is None or done.next_fire > EARLY:
+            self._is_first = False
+
+    def _look_at(self) -> float | None:
+        if self._fire_at is None:
+            return None
+        return self._fire_at if self._is_first else self._fire_at + self._lag
+
+    def _advance(self, moment: float) -> None:
+        if self._fire_at is None or moment < self._fire_at:
+            self._set(moment)
+
+    def _set(self, moment: float | None) -> None:
+        self._fire_at = moment
+        self._changed.set()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

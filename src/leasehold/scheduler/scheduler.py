@@ -1,0 +1,113 @@
+"""A scheduler as a service of its own, without jobs."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from leasehold.errors import CannotListen, LeaseholdError, Unreachable
+from leasehold.runtime.supervise import RestartPolicy, cancel_all, keep_running
+from leasehold.scheduler.fire_loop import FireLoop
+from leasehold.store import Store
+
+log = logging.getLogger("leasehold.scheduler")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FALLBACK, FALLBACK_WITHOUT_NEWS = timedelta(seconds=60), timedelta(seconds=2)
+LISTEN_AGAIN = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """Settings of a scheduler. Without a `fallback` it looks every 60 s, or every 2 s while it can't listen."""
+
+    notify: bool = True
+    fallback: timedelta | None = None
+
+
+class Scheduler:
+    """Fires schedules until it is stopped. It waits for a database that is away."""
+
+    def __init__(self, open_store: Callable[[], Awaitable[Store]], settings: SchedulerSettings | None = None) -> None:
+        self._open_store = open_store
+        self._settings = settings or SchedulerSettings()
+        self._stopping = asyncio.Event()
+        self._listens = self._settings.notify
+        self.joined = asyncio.Event()
+
+    @property
+    def grace(self) -> timedelta:
+        return timedelta()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def announce_stop(self, grace: timedelta) -> None:
+        """Says nothing: a scheduler ends at once, after the transaction that is under way."""
+
+    async def run(self) -> None:
+        store = await self._open()
+        if store is None:
+            return
+        loop = FireLoop(store)
+        loop.look()
+        work: list[tuple[str, Callable[[], Any]]] = [
+            ("scheduler", loop.run),
+            ("fallback of the scheduler", lambda: self._look_now_and_then(loop)),
+        ]
+        if self._listens:
+            work.append(("listener of the scheduler", lambda: self._listen(store, loop)))
+        tasks = [keep_running(name, each, lost=_never) for name, each in work]
+        self.joined.set()
+        try:
+            await self._stopping.wait()
+        finally:
+            await cancel_all(tasks)
+            try:
+                await asyncio.wait_for(store.close(), 5)
+            except (LeaseholdError, TimeoutError) as error:
+                log.debug("closing the store: %s", error)
+
+    async def _open(self) -> Store | None:
+        """Returns the store as soon as the database can be reached; None if the scheduler is stopped before."""
+        policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
+        while not self._stopping.is_set():
+            try:
+                return await self._open_store()
+            except Unreachable as error:
+                log.warning("the scheduler waits for the database: %s", error)
+                await _wait_for(self._stopping, policy.next_random_pause())
+        return None
+
+    async def _listen(self, store: Store, loop: FireLoop) -> None:
+        """Passes news to the loop. If the database refuses, it polls, and tries again once a minute."""
+        try:
+            async with aclosing(store.fire_times()) as heard:
+                async for news in heard:
+                    self._listens = True
+                    loop.hear(news)
+        except CannotListen as error:
+            log.log(logging.WARNING if self._listens else logging.DEBUG, "%s", error)
+            self._listens = False
+            await asyncio.sleep(LISTEN_AGAIN)
+
+    async def _look_now_and_then(self, loop: FireLoop) -> None:
+        while True:
+            fallback = self._settings.fallback or (FALLBACK if self._listens else FALLBACK_WITHOUT_NEWS)
+            await asyncio.sleep(fallback.total_seconds())
+            loop.expect(timedelta())
+
+
+def _never(_lost: Exception) -> None:
+    """A scheduler has no registration that could be lost."""
+
+
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

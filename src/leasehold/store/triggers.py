@@ -1,0 +1,124 @@
+"""Triggers: the rules of a tenant or of all tenants, their decisions, and the schedules that fire."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from leasehold.model.decision import Decision
+from leasehold.model.job import TenantId
+from leasehold.model.limits import Pause
+from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Trigger, TriggerId, declared_id
+from leasehold.store.fleet import NextFire
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTrigger:
+    """A trigger that code declares."""
+
+    tenant: TenantId | AllTenants
+    rule: NewTrigger
+
+    @property
+    def id(self) -> TriggerId:
+        return declared_id(self.tenant, self.rule.label)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerChange:
+    """The result of a sync for one trigger of the code.
+
+    `fields` maps each field that differed to (before, after). A trigger is `removed` when the code declares it no
+    longer. If all three say nothing, the sync changed nothing.
+    """
+
+    id: TriggerId
+    tenant: TenantId | AllTenants
+    label: str
+    version: int
+    fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    created: bool = False
+    removed: bool = False
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.created or self.removed or self.fields)
+
+    def described(self) -> str:
+        """Returns one line of text for a trigger that differs."""
+        name = f"schedule {self.label!r} of {'all tenants' if self.tenant is ALL else self.tenant}"
+        if self.removed:
+            return f"{name}: removed, the code declares it no longer"
+        return f"{name}: saved" if self.created else f"{name}: changed ({', '.join(self.fields)})"
+
+
+@dataclass(frozen=True, slots=True)
+class FireRound:
+    """One round of a scheduler: how many jobs it made, and how long until the next fire. `more`: look again now."""
+
+    fired: int
+    more: bool
+    next_fire: timedelta | None
+
+
+class Triggers(Protocol):
+    """The triggers of one tenant, or those for all tenants. No verb reaches a trigger of another tenant.
+
+    A deleted trigger is kept, and none of these verbs finds it.
+    """
+
+    async def add(self, rule: NewTrigger, created_by: str | None = None) -> Trigger:
+        """Saves a trigger. A schedule fires after this moment, by the engine's clock."""
+
+    async def get(self, trigger: TriggerId) -> Trigger | None: ...
+
+    async def list(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
+        """Returns triggers after that one, the oldest first."""
+
+    async def change(self, seen: Trigger, rule: NewTrigger) -> Trigger | None:
+        """Replaces the rule of a trigger; None if it was changed or deleted since it was read.
+
+        A schedule that is changed or enabled begins at this moment. Other changes keep its place.
+        """
+
+    async def pause(self, trigger: TriggerId, pause: Pause | None) -> Trigger | None:
+        """Pauses a trigger, or resumes it; None if there is no such trigger.
+
+        Fires that were missed meanwhile are caught up by its policy.
+        """
+
+    async def delete(self, trigger: TriggerId) -> bool:
+        """Deletes a trigger; jobs that it has made stay. Returns whether there was one."""
+
+    async def decisions(self, trigger: TriggerId, limit: int) -> Sequence[Decision]:
+        """Returns the latest decisions of a trigger, the newest first."""
+
+
+class Schedules(Protocol):
+    """Everything that a scheduler needs, and the triggers that code declares. Any number of schedulers may run."""
+
+    def triggers(self, tenant: TenantId | AllTenants) -> Triggers: ...
+
+    async def all_triggers(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
+        """Returns triggers of all tenants after that one, the oldest first."""
+
+    async def find_trigger(self, trigger: TriggerId) -> Trigger | None:
+        """Returns a trigger of any tenant."""
+
+    async def sync_triggers(
+        self, declared: Sequence[DeclaredTrigger], definitions: Sequence[str], *, dry_run: bool = False
+    ) -> Sequence[TriggerChange]:
+        """Saves the triggers that code declares, and removes those of its definitions that it declares no longer."""
+
+    async def fire_due(self) -> FireRound:
+        """Fires schedules that are due, a bounded number: jobs, decisions and cursors in one transaction.
+
+        Each fire time of a trigger makes one job for a tenant, however many schedulers call this. A schedule that
+        can't be fired is recorded and goes on; it stops no other one.
+        """
+
+    def fire_times(self) -> AsyncGenerator[NextFire, None]:
+        """Yields when schedules fire, for a scheduler without a registration. Each connection begins with a look.
+
+        Raises CannotListen where nothing would ever arrive.
+        """
