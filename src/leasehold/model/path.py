@@ -99,5 +99,5 @@ def _joined(path: str, key: str) -> str:
 
 
 def _hint(key: str, data: dict[str, Any]) -> str:
-    near = get_close_matches(key[:100], list(islice(data, _SEARCHED_KEYS)), n=1)
+    near = get_close_matches(key[:100], list(islice(data, _SEARCHED_KEYS)), n=1, cutoff=0.75)
     return f'; did you mean "{near[0]:.100}"?' if near else ""
