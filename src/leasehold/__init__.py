@@ -3,7 +3,7 @@
 Names in `__all__` are public and stable; all other modules may change.
 """
 
-from leasehold.app import Enqueued, EnqueuedMany, Leasehold, Tenant, TypedDefinition
+from leasehold.app import Enqueued, EnqueuedMany, Leasehold, Tenant, TenantTriggers, TypedDefinition
 from leasehold.compat import EnqueueJobInput, JobsRepository
 from leasehold.config import VERSION
 from leasehold.errors import (
@@ -19,15 +19,21 @@ from leasehold.errors import (
     ResultTimeout,
     TransactionConflict,
     UnknownJob,
+    UnknownTrigger,
     Unreachable,
     WrongState,
 )
 from leasehold.model.backoff import OUTBOX, SCHEDULED, SMALL_TEAM, Exponential, Preset, Steps
+from leasehold.model.cron import Cron
+from leasehold.model.decision import Decision, DecisionKind
 from leasehold.model.dedupe import Always, WhileActive, Within
 from leasehold.model.definition import Retention
 from leasehold.model.job import JobRecord, NewJob
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.model.preview import Preview
+from leasehold.model.schedule import CatchUp, Every, every
 from leasehold.model.status import DisplayState, Status
+from leasehold.model.trigger import ALL, Trigger
 from leasehold.store import CancelAnswer
 from leasehold.worker import Fail, Job, RetryLater, Snooze, Ticked, WorkerSettings
 from leasehold.worker.heartbeat import Leases
@@ -35,17 +41,23 @@ from leasehold.worker.heartbeat import Leases
 __version__ = VERSION
 
 __all__ = [
+    "ALL",
     "OUTBOX",
     "SCHEDULED",
     "SMALL_TEAM",
     "Always",
     "CancelAnswer",
+    "CatchUp",
     "Conflict",
+    "Cron",
+    "Decision",
+    "DecisionKind",
     "DisplayState",
     "DuplicateJob",
     "EnqueueJobInput",
     "Enqueued",
     "EnqueuedMany",
+    "Every",
     "Exponential",
     "Fail",
     "IdReused",
@@ -64,6 +76,7 @@ __all__ = [
     "Pause",
     "PayloadInvalid",
     "Preset",
+    "Preview",
     "ResultTimeout",
     "Retention",
     "RetryLater",
@@ -73,14 +86,18 @@ __all__ = [
     "Status",
     "Steps",
     "Tenant",
+    "TenantTriggers",
     "Ticked",
     "TransactionConflict",
+    "Trigger",
     "TypedDefinition",
     "UnknownJob",
+    "UnknownTrigger",
     "Unreachable",
     "WhileActive",
     "Within",
     "WorkerSettings",
     "WrongState",
     "__version__",
+    "every",
 ]

@@ -11,6 +11,7 @@ LeaseholdError
 │   ├── UnusableHandler       LH-1007  a handler whose arguments can't be taken from JSON
 │   ├── UnknownJob            LH-1008  the tenant has no such job
 │   ├── ValueRefused          LH-1014  the database can't hold one of the values
+│   ├── UnknownTrigger        LH-1030  the tenant has no such trigger
 │   └── CannotLoad            LH-5001  the file or module that holds the handlers can't be imported
 ├── Conflict                           the state of the job does not allow it; nothing was changed
 │   ├── WrongState            LH-1009  the job is not in a state for this
@@ -104,6 +105,10 @@ class UnknownJob(InvalidInput):
 
 class ValueRefused(InvalidInput):
     code = "LH-1014"
+
+
+class UnknownTrigger(InvalidInput):
+    code = "LH-1030"
 
 
 class CannotLoad(InvalidInput):

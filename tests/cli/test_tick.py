@@ -38,6 +38,7 @@ def test_a_tick_runs_what_is_due_and_prints_what_it_did(database_url: str, targe
         "failed": 0,
         "given_back": 0,
         "reclaimed": 0,
+        "fired": 0,
         "more": False,
     }
     again = run(["tick", target], LEASEHOLD_URL=database_url)

@@ -5,11 +5,13 @@ from leasehold.app.definition import TypedDefinition
 from leasehold.app.enqueued import Enqueued
 from leasehold.app.enqueued_many import EnqueuedMany
 from leasehold.app.tenant import Tenant
+from leasehold.app.triggers import TenantTriggers
 
 __all__ = [
     "Enqueued",
     "EnqueuedMany",
     "Leasehold",
     "Tenant",
+    "TenantTriggers",
     "TypedDefinition",
 ]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,14 +19,17 @@ from leasehold.app.enqueued import Enqueued
 from leasehold.app.in_process_worker import run_in_process
 from leasehold.app.registry import Registry, definition_of
 from leasehold.app.tenant import Tenant
+from leasehold.app.triggers import TenantTriggers, new_trigger
 from leasehold.config import VERSION, Settings
 from leasehold.errors import BlockingCall, NoTenant, UnusableHandler
 from leasehold.model.backoff import Backoff, Preset
 from leasehold.model.definition import Retention
 from leasehold.model.duration import Duration, read_duration
-from leasehold.model.job import tenant_id
+from leasehold.model.job import TenantId, tenant_id
+from leasehold.model.schedule import DEFAULT_CAP, Schedule
+from leasehold.model.trigger import ALL, AllTenants
 from leasehold.scheduler import FireLoop, Scheduler, SchedulerSettings, fire_due_schedules
-from leasehold.store import Store
+from leasehold.store import DeclaredTrigger, Store
 from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Job, Ticked, Worker, WorkerSettings, tick
 from leasehold.worker.handlers import Call
@@ -36,6 +39,7 @@ log = logging.getLogger("leasehold")
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
 R = TypeVar("R")
+D = TypeVar("D", bound=TypedDefinition[..., Any])
 
 
 class Decorator(Protocol):
@@ -168,6 +172,55 @@ class Leasehold:
         self._registry.add(definition, self._wrap)
         return definition
 
+    def schedule(
+        self,
+        schedule: str | Schedule,
+        *,
+        zone: str | None = None,
+        tenant: str | UUID | AllTenants | None = None,
+        payload: Mapping[str, Any] | None = None,
+        label: str | None = None,
+        enabled: bool = True,
+        catch_up: Literal["skip", "latest", "all"] = "latest",
+        catch_up_cap: int = DEFAULT_CAP,
+        spread: Duration = 0,
+    ) -> Callable[[D], D]:
+        """Enqueues a job by the clock. Write it above `@app.job`, once for each schedule:
+
+            @app.schedule("0 2 * * *", zone="Europe/Berlin", tenant="acme", payload={"path": "/"})
+            @app.job
+            async def sync_folder(job: Job, path: str) -> int: ...
+
+        Workers save it when they start, and remove it when the code declares it no longer. It is known by tenant and
+        label, by default the key of the definition. `tenant=ALL` is for all tenants, those of the future included;
+        an app with one tenant may leave it out.
+        """
+        owner = self._only_tenant("schedule").id if tenant is None else read_owner(tenant)
+        options: dict[str, Any] = {
+            "schedule": schedule,
+            "zone": zone,
+            "payload": payload,
+            "label": label,
+            "enabled": enabled,
+            "catch_up": catch_up,
+            "catch_up_cap": catch_up_cap,
+            "spread": spread,
+        }
+
+        def decorate(definition: D) -> D:
+            if not isinstance(definition, TypedDefinition):
+                raise UnusableHandler(
+                    f"{definition!r:.120} is not a job yet. Nothing was registered.",
+                    fix="Write @app.schedule(…) above @app.job.",
+                )
+            rule = new_trigger(definition, **options)
+            rule.check_tenant(owner)
+            rule.check_fits(definition.definition)
+            self.handlers.declare(DeclaredTrigger(owner, rule))
+            return definition
+
+        return decorate
+
     def definition(self, key: str) -> TypedDefinition[..., Any] | None:
         """Returns the definition that this app has registered under the key."""
         return self._registry.get(key)
@@ -181,6 +234,14 @@ class Leasehold:
     def tenant(self, tenant: str | UUID) -> Tenant:
         """Returns a tenant handle. The tenant itself is created at its first enqueue."""
         return Tenant(tenant_id(tenant), self._store)
+
+    @property
+    def triggers(self) -> TenantTriggers:
+        """The triggers for all tenants, new ones included. Those of a tenant: `app.tenant("acme").triggers`."""
+        return self.triggers_of(ALL)
+
+    def triggers_of(self, owner: TenantId | AllTenants) -> TenantTriggers:
+        return TenantTriggers(owner, self._store)
 
     def enqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         """Enqueues for the only tenant of the app, `Leasehold(tenant="default")`; like `tenant(…).enqueue`."""
@@ -287,6 +348,10 @@ class Leasehold:
         """Makes a scheduler for a process of its own: it fires schedules, and runs no jobs."""
         settings = self.settings
         return Scheduler(partial(self._database.open_at, url), SchedulerSettings(settings.notify, settings.fallback))
+
+
+def read_owner(tenant: str | UUID | AllTenants) -> TenantId | AllTenants:
+    return tenant if isinstance(tenant, AllTenants) else tenant_id(tenant)
 
 
 def combine_settings(given: bool | WorkerSettings, own: WorkerSettings) -> WorkerSettings:

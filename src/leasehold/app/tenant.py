@@ -14,6 +14,7 @@ from leasehold.app.bulk import BulkRequest, LoopChunks, Progress, ThreadChunks
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.enqueued import Enqueued
 from leasehold.app.enqueued_many import EnqueuedMany
+from leasehold.app.triggers import TenantTriggers
 from leasehold.app.within import CallerTransaction
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import describe
@@ -253,6 +254,11 @@ class Tenant:
     def jobs(self) -> TenantJobs:
         """Everything else that can be asked about the tenant's jobs; on the loop of `app.open()`."""
         return self._store.here.store.tenant(self.id)
+
+    @property
+    def triggers(self) -> TenantTriggers:
+        """The tenant's triggers: rules that enqueue jobs, by a schedule or by an event."""
+        return TenantTriggers(self.id, self._store)
 
     def get(self, job: str | UUID) -> JobRecord:
         """Returns the job as it stands. Raises UnknownJob."""

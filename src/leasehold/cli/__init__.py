@@ -20,7 +20,9 @@ from leasehold.cli import (
     logs,
     migrate,
     psql,
+    scheduler,
     tick,
+    triggers,
     worker,
     workers,
 )
@@ -29,7 +31,7 @@ from leasehold.cli.help import Command, Group
 app = typer.Typer(cls=Group, no_args_is_help=True, pretty_exceptions_enable=False)
 
 GROUPS: dict[str, list[Callable[..., None]]] = {
-    "Run": [dev.dev, worker.worker, tick.tick, migrate.migrate, grants.grants],
+    "Run": [dev.dev, worker.worker, scheduler.scheduler, tick.tick, migrate.migrate, grants.grants],
     "Jobs": [
         enqueue.enqueue,
         jobs.jobs,
@@ -45,6 +47,7 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
 for group, commands in GROUPS.items():
     for command in commands:
         app.command(cls=Command, rich_help_panel=group)(command)
+app.add_typer(triggers.commands, name="triggers", rich_help_panel="Jobs")
 app.add_typer(definitions.commands, name="definitions", rich_help_panel="Operate")
 
 

@@ -16,7 +16,9 @@ from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.target import load_app
 from leasehold.model.definition import Change, Registered
 from leasehold.operations import admin, views
+from leasehold.operations.triggers import described_owner
 from leasehold.operations.views import format_count, printable, span
+from leasehold.store import TriggerChange
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The definition.")]
 
@@ -110,22 +112,42 @@ def sync(
         app = load_app(target)
         app.configure(url=url, schema=schema)
         require_database(app)
-        changes = run(_sync(app, dry_run))
+        changes, triggers = run(_sync(app, dry_run))
         if json:
-            print_json([views.change(change) for change in changes])
+            print_json([*map(views.change, changes), *map(views.trigger_change, triggers)])
         else:
             for change in changes:
                 _show_change(change, dry_run)
+            for trigger in triggers:
+                _show_trigger_change(trigger, dry_run)
         differing = sum(bool(change.created or change.fields) for change in changes)
+        differing += sum(trigger.differs for trigger in triggers)
+        schedules = f" and {format_count(len(triggers), 'schedule')}" if triggers else ""
         stderr.print(
-            f"{format_count(len(changes), 'definition')}, {differing} {'would change' if dry_run else 'changed'}"
-            + (". Nothing was changed." if dry_run else "")
+            f"{format_count(len(changes), 'definition')}{schedules}, {differing} "
+            + ("would change. Nothing was changed." if dry_run else "changed")
         )
 
 
-async def _sync(app: Leasehold, dry_run: bool) -> Sequence[Change]:
+async def _sync(app: Leasehold, dry_run: bool) -> tuple[Sequence[Change], Sequence[TriggerChange]]:
     async with app.open():
-        return await admin.sync(app.store, app.handlers.definitions, dry_run=dry_run)
+        changes = await admin.sync(app.store, app.handlers.definitions, dry_run=dry_run)
+        return changes, await app.handlers.sync_triggers(app.store, dry_run=dry_run)
+
+
+def _show_trigger_change(change: TriggerChange, dry_run: bool) -> None:
+    name = f"schedule {change.label} of {described_owner(change.tenant)}"
+    if change.removed:
+        show_line(stdout, f"- {name}  {'would be removed' if dry_run else 'removed'}")
+    elif change.created:
+        show_line(stdout, f"+ {name}  new")
+    elif change.fields:
+        show_line(stdout, f"~ {name}  differs" if dry_run else f"~ {name}  now version {change.version}")
+    else:
+        show_line(stdout, f"= {name}  version {change.version}")
+    for field, (before, after) in change.fields.items():
+        old, new = (views.as_json(views.rule_value(value)).decode() for value in (before, after))
+        show_line(stdout, f"    {field}: {old} → {new}")
 
 
 def _show_change(change: Change, dry_run: bool) -> None:

@@ -34,5 +34,5 @@ def tick(
             print_json(asdict(ticked))
         else:
             done = f"{ticked.ran} ran, {ticked.succeeded} succeeded, {ticked.failed} failed"
-            rest = f"{ticked.given_back} given back, {ticked.reclaimed} reclaimed"
+            rest = f"{ticked.given_back} given back, {ticked.reclaimed} reclaimed, {ticked.fired} by schedules"
             stderr.print(f"✓ {done}, {rest}{'; there may be more' if ticked.more else ''}", markup=False)

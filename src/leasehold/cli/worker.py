@@ -35,6 +35,9 @@ def worker(
     processes: Annotated[int, typer.Option(help="How many worker processes; a parent keeps them alive.", min=1)] = 1,
     grace: Annotated[str, typer.Option(help="How long running jobs may go on after a stop, as in 30s.")] = "30s",
     lease: Annotated[str, typer.Option(help="How long a claim holds without a heartbeat, as in 60s.")] = "60s",
+    scheduler: Annotated[
+        bool, typer.Option("--scheduler/--no-scheduler", help="Fire schedules, too.", show_default=False)
+    ] = True,
     url: Url = None,
     schema: Schema = None,
     json: Annotated[bool, typer.Option("--json", help="Events, one JSON object per line on stdout.")] = False,
@@ -79,7 +82,8 @@ def worker(
                 app.configure(url=where)
             ready = f"✓ worker    {slots} slots for {', '.join(app.handlers.keys)}"
             say_ready = partial(stderr.print, ready, markup=False)
-            leave(serve(lambda: app.make_worker(where, options, observe), (lambda: None) if json else say_ready))
+            make_worker = partial(app.make_worker, where, options, observe, scheduler=scheduler)
+            leave(serve(make_worker, (lambda: None) if json else say_ready))
 
 
 def command_line(*arguments: str) -> list[str]:

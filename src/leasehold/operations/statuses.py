@@ -14,6 +14,7 @@ from leasehold.errors import (
     UnknownDefinition,
     UnknownJob,
     UnknownTenant,
+    UnknownTrigger,
     Unreachable,
 )
 
@@ -31,6 +32,7 @@ class Statuses(NamedTuple):
 # The first entry that fits counts, so subclasses stand before their parents.
 _STATUSES: dict[type[LeaseholdError], Statuses] = {
     UnknownJob: Statuses(NOT_FOUND, 404),
+    UnknownTrigger: Statuses(NOT_FOUND, 404),
     UnknownDefinition: Statuses(NOT_FOUND, 404),
     UnknownTenant: Statuses(NOT_FOUND, 404),
     InactiveDefinition: Statuses(CONFLICT, 409),

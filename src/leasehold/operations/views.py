@@ -13,11 +13,17 @@ import orjson
 
 from leasehold.errors import LeaseholdError
 from leasehold.model.backoff import Exponential, Steps
+from leasehold.model.cron import Cron
+from leasehold.model.decision import Decision
 from leasehold.model.definition import Change, Definition, Registered, Retention
+from leasehold.model.event import Filter
 from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Attempt, JobRecord, LogLine
+from leasehold.model.preview import Preview, Run
+from leasehold.model.schedule import Every, schedule_as_json
 from leasehold.model.status import DisplayState
-from leasehold.store import ScopeRecord, WorkerRecord
+from leasehold.model.trigger import ALL, Trigger
+from leasehold.store import ScopeRecord, TriggerChange, WorkerRecord
 
 # ------------------------------------------------------------------------------------------------------- documents
 
@@ -76,6 +82,79 @@ def change(changed: Change) -> dict[str, Any]:
         "created": changed.created,
         "fields": {name: [field_value(old), field_value(new)] for name, (old, new) in changed.fields.items()},
     }
+
+
+def trigger(record: Trigger) -> dict[str, Any]:
+    """`schedule` is {"cron", "zone"} or {"every", "anchor"}; `next_at` is when a scheduler looks at it next."""
+    rule, pause = record.rule, record.pause
+    return {
+        "id": record.id,
+        "tenant": None if record.tenant is ALL else record.tenant,
+        "all_tenants": record.tenant is ALL,
+        "label": rule.label,
+        "definition": rule.definition,
+        "kind": rule.kind.value,
+        "event": rule.event,
+        "filter": rule.filter.as_json() if rule.event is not None else None,
+        "schedule": None if rule.schedule is None else schedule_as_json(rule.schedule),
+        "payload": rule.payload,
+        "enabled": rule.enabled,
+        "catch_up": rule.catch_up.value,
+        "catch_up_cap": rule.catch_up_cap,
+        "spread": rule.spread,
+        "dedupe_window": rule.window,
+        "trailing": rule.trailing,
+        "origin": record.origin.value,
+        "version": record.version,
+        "paused": None if pause is None else {"why": pause.why, "until": pause.until},
+        "last_at": record.last_at,
+        "next_at": record.next_at,
+        "created_by": record.created_by,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+    }
+
+
+def decision(record: Decision) -> dict[str, Any]:
+    return {**record.as_row(), "at": record.at}
+
+
+def preview(shown: Preview) -> dict[str, Any]:
+    """Runs have the moment in UTC, and local times as text with their offset."""
+    change = shown.change
+    return {
+        "runs": [_run(each) for each in shown.runs],
+        "clock_change": None if change is None else {"at": change.at, "before": change.before, "after": change.after},
+        "around": [_run(each) for each in shown.around],
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "at": run.at,
+        "local": run.local.isoformat(),
+        "viewer": run.viewer.isoformat(),
+        "marks": [{"kind": mark.kind.value, "note": mark.note} for mark in run.marks],
+    }
+
+
+def trigger_change(changed: TriggerChange) -> dict[str, Any]:
+    return {
+        "trigger": changed.id,
+        "tenant": None if changed.tenant is ALL else changed.tenant,
+        "label": changed.label,
+        "version": changed.version,
+        "created": changed.created,
+        "removed": changed.removed,
+        "fields": {name: [rule_value(old), rule_value(new)] for name, (old, new) in changed.fields.items()},
+    }
+
+
+def rule_value(value: Any) -> Any:
+    """Returns a field of a trigger's rule as JSON."""
+    if isinstance(value, Cron | Every):
+        return schedule_as_json(value)
+    return value.as_json() if isinstance(value, Filter) else value
 
 
 def error(raised: LeaseholdError) -> dict[str, Any]:

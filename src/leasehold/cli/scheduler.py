@@ -1,0 +1,28 @@
+"""`leasehold scheduler`."""
+
+import logging
+from contextlib import suppress
+from functools import partial
+
+from leasehold.app import Leasehold
+from leasehold.cli.interrupts import run
+from leasehold.cli.options import Schema, Url, require_database
+from leasehold.cli.output import explain_errors, stderr
+from leasehold.engines import engine_for
+from leasehold.errors import Unreachable
+from leasehold.runtime.process import leave, serve
+
+
+def scheduler(url: Url = None, schema: Schema = None) -> None:
+    """Fire schedules until stopped.
+
+    Workers do so by themselves; this is for fleets whose workers run with --no-scheduler. Several may run.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    with explain_errors(json=False):
+        app = require_database(Leasehold(url, schema=schema))
+        with app.database() as where:
+            with suppress(Unreachable):  # the scheduler waits for a database that is away
+                run(engine_for(where, app.settings.schema).schema_status()).require_usable()
+            say_ready = partial(stderr.print, "✓ scheduler fires schedules of all tenants", markup=False)
+            leave(serve(lambda: app.make_scheduler(where), say_ready))

@@ -1,0 +1,218 @@
+"""Everything that can be done with triggers: save, read, change, pause, delete, look before they fire."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from leasehold.errors import InvalidInput, UnknownTrigger, WrongState
+from leasehold.model.cron import Cron
+from leasehold.model.decision import Decision
+from leasehold.model.definition import Registered
+from leasehold.model.duration import Duration, as_duration
+from leasehold.model.job import TenantId
+from leasehold.model.limits import Pause
+from leasehold.model.preview import Preview, preview
+from leasehold.model.schedule import Every, Schedule
+from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Origin, Trigger, TriggerId, trigger_id
+from leasehold.operations.catalog import Catalog
+from leasehold.operations.views import counted, visible
+from leasehold.store import Administration, Schedules, Store
+
+Owner = TenantId | AllTenants
+"""A tenant, or ALL for triggers of all tenants."""
+
+AT_MOST = 1000
+CHANGEABLE = tuple(each.name for each in fields(NewTrigger) if each.init)
+_END_OF_AN_ID = re.compile(r"[0-9a-f-]{4,35}")
+
+
+def read_schedule(given: str | Schedule, zone: str | None) -> Schedule:
+    """Returns the schedule of a cron text and its zone. Raises InvalidInput for a zone of an interval."""
+    if isinstance(given, str):
+        return Cron(given, zone or "UTC")
+    if zone is not None and not (isinstance(given, Cron) and given.zone == zone):
+        raise InvalidInput(
+            f"zone={zone!r:.80} can't be used with {given!r:.120}: an interval has no local time, and a Cron has its "
+            "own zone.",
+            fix="Nothing was changed. Leave the zone out, or write the cron as text.",
+        )
+    return given
+
+
+# ------------------------------------------------------------------------------------------------------------- read
+
+
+async def get(store: Schedules, owner: Owner, trigger: TriggerId) -> Trigger:
+    """Returns a trigger of this owner. Raises UnknownTrigger."""
+    found = await store.triggers(owner).get(trigger)
+    if found is None:
+        raise UnknownTrigger(
+            f"{_named(owner)} no trigger {trigger}. Nothing was changed.",
+            fix="Check the id and the tenant: leasehold triggers ls",
+        )
+    return found
+
+
+async def list_all(store: Schedules, owner: Owner | None, limit: int = AT_MOST) -> Sequence[Trigger]:
+    """Returns the triggers of an owner, or of all of them; the oldest first."""
+    return await (store.all_triggers(limit) if owner is None else store.triggers(owner).list(limit))
+
+
+async def find(store: Schedules, text: str, owner: Owner | None) -> Trigger:
+    """Finds a trigger by its id, the end of it, or its label. Changes nothing.
+
+    Raises UnknownTrigger, or InvalidInput if several triggers fit.
+    """
+    whole = _whole_id(text)
+    if whole is not None:
+        if owner is not None:
+            return await get(store, owner, whole)
+        if (known := await store.find_trigger(whole)) is not None:
+            return known
+    known_triggers = await list_all(store, owner)
+    end = text.strip().lower()
+    found = [each for each in known_triggers if each.rule.label == text]
+    if not found and _END_OF_AN_ID.fullmatch(end):
+        found = [each for each in known_triggers if each.id.endswith(end)]
+    if len(found) > 1:
+        listed = ", ".join(f"{each.id} ({described_owner(each.tenant)})" for each in found[:10])
+        raise InvalidInput(
+            f"{counted(len(found), 'trigger')} fit {text!r:.120}: {listed}.",
+            fix="Nothing was changed. Pass the whole id.",
+        )
+    if not found:
+        raise UnknownTrigger(
+            f"no trigger has the id or the label {text!r:.120}, or an id that ends so. Nothing was changed.",
+            fix="List them: leasehold triggers ls",
+        )
+    return found[0]
+
+
+async def decisions(store: Schedules, owner: Owner, trigger: TriggerId, limit: int) -> Sequence[Decision]:
+    """Returns the latest decisions of a trigger, the newest first. Raises UnknownTrigger."""
+    await get(store, owner, trigger)
+    return await store.triggers(owner).decisions(trigger, limit)
+
+
+async def preview_trigger(
+    store: Store, owner: Owner, trigger: TriggerId, count: int, viewer_zone: str
+) -> tuple[Trigger, Preview]:
+    """Returns the next runs of a trigger, after its pause. Raises InvalidInput for an event trigger."""
+    found = await get(store, owner, trigger)
+    if found.rule.schedule is None:
+        raise InvalidInput(
+            f"the trigger {found.rule.label!r:.120} has no schedule: it fires on {found.rule.event}.",
+            fix="Preview a trigger with a schedule.",
+        )
+    after = await store.now()
+    if found.pause is not None and found.pause.until is not None:
+        after = max(after, found.pause.until)
+    return found, preview(found.rule.schedule, after, count, viewer_zone)
+
+
+async def preview_schedule(store: Administration, schedule: Schedule, count: int, viewer_zone: str) -> Preview:
+    """Returns the next runs of a schedule that is not saved, by the engine's clock."""
+    return preview(schedule, await store.now(), count, viewer_zone)
+
+
+# ----------------------------------------------------------------------------------------------------------- change
+
+
+async def create(owner: Owner, rule: NewTrigger, created_by: str | None, catalog: Catalog) -> Trigger:
+    """Saves a trigger. Raises UnknownDefinition, or InvalidInput for a template that can never be valid."""
+    await _check(owner, rule, catalog)
+    return await catalog.store.triggers(owner).add(rule, created_by)
+
+
+async def update(owner: Owner, trigger: TriggerId, changes: Mapping[str, Any], catalog: Catalog) -> Trigger:
+    """Changes fields of a trigger. Raises WrongState for one of the code, or if it was changed meanwhile."""
+    seen = await get(catalog.store, owner, trigger)
+    _require_editable(seen, "changed")
+    if unknown := changes.keys() - set(CHANGEABLE):
+        raise InvalidInput(
+            f"a trigger has no field {min(unknown)!r:.80}. Nothing was changed.",
+            fix=f"Its fields are: {', '.join(CHANGEABLE)}.",
+        )
+    rule = replace(seen.rule, **changes)
+    await _check(owner, rule, catalog)
+    changed = await catalog.store.triggers(owner).change(seen, rule)
+    if changed is None:
+        raise WrongState(
+            f"the trigger {seen.rule.label!r:.120} was changed at the same moment. Nothing was changed by this call.",
+            fix="Read it again, and repeat the change.",
+        )
+    return changed
+
+
+async def pause(
+    store: Store, owner: Owner, trigger: TriggerId, why: str, lasting: Duration | datetime | None
+) -> Trigger:
+    """Pauses a trigger for so long by the engine's clock, until that moment, or until it is resumed."""
+    until = lasting if lasting is None or isinstance(lasting, datetime) else await store.now() + _length(lasting)
+    return await _set_pause(store, owner, trigger, Pause(why, until))
+
+
+async def resume(store: Schedules, owner: Owner, trigger: TriggerId) -> Trigger:
+    """Ends the pause of a trigger. Fires that it has missed are caught up by its policy."""
+    return await _set_pause(store, owner, trigger, None)
+
+
+async def delete(store: Schedules, owner: Owner, trigger: TriggerId) -> None:
+    """Deletes a trigger; its jobs stay. Raises WrongState for one of the code."""
+    _require_editable(await get(store, owner, trigger), "deleted")
+    await store.triggers(owner).delete(trigger)
+
+
+async def _set_pause(store: Schedules, owner: Owner, trigger: TriggerId, pause: Pause | None) -> Trigger:
+    changed = await store.triggers(owner).pause(trigger, pause)
+    return changed if changed is not None else await get(store, owner, trigger)
+
+
+async def _check(owner: Owner, rule: NewTrigger, catalog: Catalog) -> None:
+    rule.check_tenant(owner)
+    rule.check_fits((await _definition(rule.definition, catalog)).definition)
+
+
+async def _definition(key: str, catalog: Catalog) -> Registered:
+    await catalog.version_of(key)  # registers a definition of the code that is not registered yet
+    return await catalog.registered(key)
+
+
+def _require_editable(trigger: Trigger, verb: str) -> None:
+    if trigger.origin is Origin.CODE:
+        raise WrongState(
+            f"the trigger {trigger.rule.label!r:.120} is declared in code, and can't be {verb} here. "
+            "Nothing was changed.",
+            fix="Change the code, and run: leasehold definitions sync app.py. It can be paused at any time.",
+        )
+
+
+def _length(lasting: Duration) -> timedelta:
+    length = as_duration(lasting)
+    assert isinstance(length, timedelta)
+    return length
+
+
+def _whole_id(text: str) -> TriggerId | None:
+    try:
+        return trigger_id(str(UUID(text)))
+    except ValueError:
+        return None
+
+
+def described_owner(owner: Owner) -> str:
+    return "all tenants" if owner is ALL else visible(str(owner))
+
+
+def _named(owner: Owner) -> str:
+    return "there is, for all tenants," if owner is ALL else f'tenant "{owner}" has'
+
+
+def in_words(schedule: Schedule | None) -> str:
+    """Returns a schedule for people, with its zone."""
+    if schedule is None:
+        return ""
+    return schedule.in_words() if isinstance(schedule, Every) else f"{schedule.in_words()} ({schedule.zone})"
