@@ -1,7 +1,7 @@
 """The cases of the plan tests: each hot statement with typical values, and the indexes that it may use."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from tests.postgres.plan_database import (
     lane_tenant,
     queued_id,
     running_id,
+    trigger_uuid,
     worker_id,
 )
 from tests.postgres.plans import ENQUEUE_JOBS, Case, ConnectionKind
@@ -87,6 +88,35 @@ _MINE = range(1, 51)
 
 def _few(definitions: Sequence[str]) -> dict[str, Any]:
     return {"worker": worker_id(1), "batch": 1, "definitions": definitions, "limit": 16, "due_from": None}
+
+
+def _fires(count: int) -> dict[str, Any]:
+    """Decisions about the first schedules, each with a job."""
+    jobs = orjson.dumps([{"definition": DEEP, "payload": {}, "source": "schedule"}]).decode()
+    return {
+        "triggers": [trigger_uuid(number) for number in range(1, count + 1)],
+        "tenants": [BIG] * count,
+        "fire_ats": [datetime(2027, 1, 1, tzinfo=UTC)] * count,
+        "kinds": ["fired"] * count,
+        "fires": [1] * count,
+        "reasons": [None] * count,
+        "whys": [None] * count,
+        "jobs": [jobs] * count,
+    }
+
+
+def _places(count: int) -> dict[str, Any]:
+    """The places of the first schedules after a fire."""
+    moments = [datetime(2027, 1, 1, tzinfo=UTC)] * count
+    return {
+        "triggers": [trigger_uuid(number) for number in range(1, count + 1)],
+        "cursor_ats": moments,
+        "cursor_locals": [None] * count,
+        "last_fire_ats": moments,
+        "next_fire_ats": moments,
+        "fan_out_ats": [None] * count,
+        "fan_out_afters": [None] * count,
+    }
 
 
 _READY = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running"}}
@@ -239,7 +269,7 @@ ON_LINKS: tuple[Case, ...] = (
             "cheap": 0.005,
             **_held(_MINE),
         },
-        {"jobs": {"jobs_pkey", "jobs_running", "jobs_future"}},
+        {"jobs": {"jobs_pkey", "jobs_running", "jobs_future"}, "triggers": {"triggers_due"}},
     ),
     Case("sleep", "fleet/sleep", {"worker": worker_id(1), "definitions": DEFINITIONS, "tenants": None}, {}),
     Case("doze", "fleet/set_wake_time", {"sleep": 1, "next_due": timedelta(hours=1)}, {}),
@@ -269,6 +299,24 @@ ON_LINKS: tuple[Case, ...] = (
         {"jobs_done": {"jobs_done_prune"}, "job_lines": {"job_lines_pkey", "Tid Scan"}},
     ),
     Case("prune holds", "fleet/prune_holds", {"limit": 10}, {"dedupe_holds": {"dedupe_holds_expiry", "Tid Scan"}}),
+    Case(
+        "prune decisions",
+        "fleet/prune_decisions",
+        {"limit": 10},
+        {"trigger_decisions": {"trigger_decisions_prune", "Tid Scan"}},
+    ),
+    Case("prune events", "fleet/prune_events", {"limit": 10}, {"events": {"events_prune", "Tid Scan"}}),
+    Case("find due schedules", "scheduler/due", {"only": None, "limit": 50}, {"triggers": {"triggers_due"}}),
+    Case("fire fifty", "scheduler/fire", _fires(50), {"trigger_decisions": {"trigger_decisions_fire"}}),
+    Case("move fifty schedules on", "scheduler/advance", _places(50), {"triggers": {"triggers_pkey"}}),
+    Case("find the next fire", "scheduler/next", {"announce": True}, {"triggers": {"triggers_due"}}),
+    Case("find tenants to fire for", "scheduler/tenants", {"after": lane_tenant(7), "limit": 50}, {}),
+    Case(
+        "postpone a schedule",
+        "scheduler/postpone",
+        {"trigger": trigger_uuid(1), "by": timedelta(hours=1), "why": "it is broken"},
+        {"triggers": {"triggers_pkey"}},
+    ),
 )
 
 
@@ -395,6 +443,25 @@ _ONLY_RUNNING = {
 }
 _LOOKING_ROUND = (
     Case("tenants", "administration/tenants", {"limit": 50}, {}),
+    Case(
+        "triggers of a tenant",
+        "triggers/list",
+        {"tenant": BIG, "after": None, "limit": 50},
+        {"triggers": {"triggers_of_tenant", "triggers_pkey"}},
+    ),
+    Case("triggers", "administration/triggers", {"after": None, "limit": 50}, {"triggers": {"triggers_pkey"}}),
+    Case(
+        "decisions of a trigger",
+        "triggers/decisions",
+        {"tenant": BIG, "trigger": trigger_uuid(1), "limit": 50},
+        {"trigger_decisions": {"trigger_decisions_of_trigger", "trigger_decisions_fire"}},
+    ),
+    Case(
+        "triggers of the code",
+        "administration/triggers_of_code",
+        {"triggers": [trigger_uuid(100)], "definitions": [DEEP]},
+        {"triggers": {"triggers_of_code", "triggers_pkey"}},
+    ),
     Case(
         "count the workers",
         "doctor/workers",

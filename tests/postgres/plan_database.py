@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
 
 # Tables that grow: no hot statement may walk over these.
-GROWING = ("jobs", "jobs_done", "job_attempts", "job_lines", "dedupe_holds")
+GROWING = (
+    *("jobs", "jobs_done", "job_attempts", "job_lines", "dedupe_holds"),
+    *("triggers", "trigger_decisions", "events"),
+)
 # Tables of which a hot statement may read a batch of rows: a scan of 5,000 limits took few buffers, and went unseen.
 READ_IN_BATCHES = (*GROWING, "limits")
 
@@ -30,6 +33,8 @@ class Size:
     lanes: int = 100  # of a tenant each
     per_lane: int = 1
     running: int = 200  # 50 for each worker
+    schedules: int = 50  # one of them is due
+    decisions: int = 10  # of each schedule
 
     @property
     def tenants(self) -> int:
@@ -146,6 +151,35 @@ _HOLDS = """
            now() + case when n % 10 = 0 then interval '-1 day' else interval '1 day' end
     from generate_series(1, $1 / 5) n
 """
+# The first one is due, the others fire tomorrow. Half belong to the big tenant.
+_SCHEDULES = """
+    insert into leasehold.triggers (
+        id, tenant_id, label, kind, cron, zone, catch_up, catch_up_cap, spread, cursor_at, next_fire_at, definition,
+        origin, created_at, updated_at)
+    select ('01900007-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
+           case when n % 2 = 1 then 'big' else 't' || lpad((n % 100)::text, 6, '0') end, 'schedule ' || n, 'schedule',
+           '0 2 * * *', 'UTC', 'latest', 100, interval '0', now() - interval '1 day',
+           now() + case when n = 1 then interval '-1 minute' else interval '1 day' end + n * interval '1 ms', 'deep',
+           case when n % 100 = 0 then 'code' else 'data' end, now(), now()
+    from generate_series(1, $1) n
+"""
+# A tenth may be pruned.
+_DECISIONS = """
+    insert into leasehold.trigger_decisions (trigger_id, tenant_id, fire_at, kind, decided_at)
+    select t.id, t.tenant_id, now() - n * interval '1 day', 'fired',
+           now() - case when n % 10 = 0 then interval '31 days' else interval '1 day' end
+    from leasehold.triggers t, generate_series(1, $1) n
+"""
+_EVENTS = """
+    insert into leasehold.events (tenant_id, id, name, data, emitted_at, expanded_at)
+    select 'big', ('01900008-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'a.b', '{}', now(),
+           now() - case when n % 10 = 0 then interval '31 days' else interval '1 day' end
+    from generate_series(1, $1) n
+"""
+
+
+def trigger_uuid(number: int) -> UUID:
+    return UUID(f"01900007-0000-7000-8000-{number:012x}")
 
 
 def queued_id(number: int) -> UUID:
@@ -198,6 +232,9 @@ async def fill(connection: "Connection", size: Size) -> None:
     await connection.execute(_ATTEMPTS)
     await connection.execute(_LINES, size.ended)
     await connection.execute(_HOLDS, size.ended)
+    await connection.execute(_SCHEDULES, size.schedules)
+    await connection.execute(_DECISIONS, size.decisions)
+    await connection.execute(_EVENTS, size.schedules * size.decisions)
 
 
 async def run_more(connection: "Connection", size: Size, more: int) -> None:

@@ -29,11 +29,15 @@ from tests.postgres.plans import Case, Plan, Plans, plans_of
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
 
-LARGE = Size(queued=100_000, future=100_000, due=5_000, ended=100_000, lanes=5_000, per_lane=20)
+LARGE = Size(
+    queued=100_000, future=100_000, due=5_000, ended=100_000, lanes=5_000, per_lane=20, schedules=10_000, decisions=20
+)
 # A database with one tenant: to the planner, a tenant's id then tells nothing.
 ONE_TENANTS = Size(queued=50_000, ended=50_000, lanes=0)
 # Enough to tell a walk from a probe.
-REFILLED = Size(queued=100_000, future=5_000, due=5_000, ended=20_000, lanes=1_000, per_lane=2)
+REFILLED = Size(
+    queued=100_000, future=5_000, due=5_000, ended=20_000, lanes=1_000, per_lane=2, schedules=10_000, decisions=10
+)
 
 # An index may have become a level or two higher, and rows that lay on one page may lie on several.
 FACTOR, SLACK = 2, 200

@@ -1,0 +1,274 @@
+"""The loop that fires: it sleeps until the next fire, hears of changes, and leaves idle databases alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from tests.scheduler.timetable import HOUR, SECOND, Timetable
+from tests.worker.shop import Raw
+
+from leasehold.engines import engine_for
+from leasehold.errors import Unreachable
+from leasehold.model.schedule import every
+from leasehold.scheduler import FireLoop
+from leasehold.store import FireRound, NextFire, Store
+
+
+class Rounds:
+    """Stands for the store: answers each look with the next of these rounds, and counts looks."""
+
+    def __init__(self, *answers: FireRound | Exception) -> None:
+        self._answers = list(answers)
+        self.looks = 0
+        self.looked = asyncio.Event()
+
+    async def fire_due(self) -> FireRound:
+        self.looks += 1
+        self.looked.set()
+        answer = self._answers.pop(0) if self._answers else FireRound(0, False, None)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def look_again(self) -> None:
+        self.looked.clear()
+        async with asyncio.timeout(30):
+            await self.looked.wait()
+
+
+@asynccontextmanager
+async def running(loop: FireLoop) -> AsyncIterator[None]:
+    task = asyncio.create_task(loop.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def loop_on(rounds: Rounds) -> FireLoop:
+    return FireLoop(rounds)  # type: ignore[arg-type]
+
+
+async def turns(count: int = 5) -> None:
+    """Lets other tasks take their turns."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_loop_that_knows_no_fire_looks_at_nothing() -> None:
+    rounds = Rounds()
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.expect(None)
+        loop.hear(NextFire(None, fired=True))
+        loop.expect(HOUR)
+        await turns()
+    assert rounds.looks == 0
+
+
+async def test_an_overdue_fire_is_made_at_once() -> None:
+    rounds = Rounds(FireRound(1, False, HOUR))
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.expect(-HOUR)
+        await rounds.look_again()
+        await turns()
+    assert rounds.looks == 1
+
+
+async def test_the_loop_goes_on_while_there_is_more() -> None:
+    rounds = Rounds(FireRound(50, True, timedelta()), FireRound(50, True, timedelta()), FireRound(9, False, HOUR))
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.look()
+        await rounds.look_again()
+        await turns(10)
+    assert rounds.looks == 3
+
+
+async def test_an_announced_fire_is_earlier_than_the_known_one() -> None:
+    rounds = Rounds(FireRound(1, False, HOUR))
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.expect(HOUR)
+        await turns()
+        loop.hear(NextFire(timedelta()))
+        await rounds.look_again()
+
+
+async def test_an_answer_never_puts_off_an_earlier_fire() -> None:
+    """A heartbeat may have asked before a schedule was added, and answer after its announcement."""
+    rounds = Rounds(FireRound(1, False, HOUR))
+    loop = loop_on(rounds)
+    loop.hear(NextFire(0.02 * SECOND))
+    loop.expect(HOUR)
+    async with running(loop):
+        await rounds.look_again()
+
+
+async def test_a_loop_whose_fire_another_made_becomes_a_deputy() -> None:
+    rounds = Rounds(FireRound(0, False, HOUR))
+    loop = loop_on(rounds)
+    assert loop.is_first
+    async with running(loop):
+        loop.look()
+        await rounds.look_again()
+        await turns()
+    assert not loop.is_first
+
+
+async def test_a_deputy_need_not_look_after_an_announcement() -> None:
+    rounds = Rounds(FireRound(0, False, HOUR))
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.look()
+        await rounds.look_again()
+        await turns()
+        loop.hear(NextFire(timedelta()))
+        loop.hear(NextFire(HOUR, fired=True))
+        await turns()
+        assert rounds.looks == 1
+        loop.hear(NextFire(timedelta()))
+        await rounds.look_again()
+    assert rounds.looks == 2
+
+
+async def test_a_deputy_that_fires_is_first_from_then_on() -> None:
+    rounds = Rounds(FireRound(0, False, HOUR), FireRound(1, False, HOUR))
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.look()
+        await rounds.look_again()
+        await turns()
+        loop.hear(NextFire(timedelta()))
+        await rounds.look_again()
+        await turns()
+    assert loop.is_first
+
+
+async def test_a_timer_that_ends_early_changes_no_turn() -> None:
+    rounds = Rounds(FireRound(0, False, timedelta(milliseconds=1)), FireRound(1, False, HOUR))
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.look()
+        await rounds.look_again()
+        await rounds.look_again()
+    assert loop.is_first
+
+
+async def test_after_an_error_the_loop_looks_again() -> None:
+    rounds = Rounds(Unreachable("away.", fix="Wait."), FireRound(1, False, HOUR))
+    loop = loop_on(rounds)
+    loop.look()
+    with pytest.raises(Unreachable):
+        await loop.run()
+    async with running(loop):
+        await rounds.look_again()
+    assert rounds.looks == 2
+
+
+# --------------------------------------------------------------------------------------------------- with a database
+
+
+async def test_a_schedule_fires_in_time_by_the_real_clock(store: Store, timetable: Timetable) -> None:
+    await timetable.clock.freeze(None)
+    loop = FireLoop(store)
+    trigger = await timetable.add(schedule=every("1s"))
+    loop.look()
+    async with running(loop):
+        await timetable.until_fired(2)
+    decisions = [each for each in await timetable.decisions(trigger) if each.at and each.fire_at]
+    assert len({each.fire_at for each in decisions}) == len(decisions) >= 2
+
+
+async def test_a_fire_costs_a_bounded_number_of_statements(timetable: Timetable, database_url: str) -> None:
+    kit = engine_for(database_url).test_kit()
+    store = await kit.open()
+    try:
+        for number in range(40):
+            await timetable.add(label=f"number {number}")
+        await timetable.clock.move(HOUR)
+        before = len(kit.statements())
+        assert (await store.fire_due()).fired == 40
+        assert list(kit.statements())[before:] == [
+            "scheduler/due",
+            "fleet/definition_versions",
+            "scheduler/fire",
+            "scheduler/advance",
+            "scheduler/wake",
+            "scheduler/next",
+        ]
+    finally:
+        await store.close()
+
+
+async def test_of_two_loops_one_fires_and_the_other_hears(
+    timetable: Timetable, store: Store, database_url: str
+) -> None:
+    """Both know the fire; the deputy is told that it was made, and sends no statement."""
+    kit = engine_for(database_url).test_kit()
+    other = await kit.open()
+    deputy, news = FireLoop(other), other.fire_times()
+    await anext(news)
+    try:
+        await timetable.add()
+        deputy.hear(await anext(news))
+        deputy._is_first = False
+        before = len(kit.statements())
+        await timetable.clock.move(HOUR)
+        async with running(deputy):
+            assert await timetable.fire() == 1
+            async with asyncio.timeout(30):
+                heard = await anext(news)
+            deputy.hear(heard)
+            assert heard == NextFire(HOUR, fired=True)
+            await turns()
+        assert list(kit.statements())[before:] == []
+    finally:
+        await news.aclose()
+        await other.close()
+
+
+async def test_a_broken_schedule_stops_no_other_one(timetable: Timetable, store: Store, observer: Raw) -> None:
+    broken = await timetable.add(label="broken")
+    await timetable.add(label="sound")
+    await _make_unreadable(observer, broken.id)
+    await timetable.clock.move(HOUR)
+    assert await timetable.fire() == 1
+    (decision,) = await timetable.decisions(broken)
+    assert decision.why.startswith("The cron '61 * * * *' can't be used")
+    assert await timetable.fire() == 0
+    await timetable.clock.move(HOUR)
+    assert await timetable.fire() == 1
+    assert len(await timetable.decisions(broken)) == 2
+
+
+async def _make_unreadable(observer: Raw, trigger: str) -> None:
+    await observer.execute("update leasehold.triggers set cron = '61 * * * *' where id = $1::uuid", trigger)
+
+
+async def test_a_fire_that_the_database_refuses_stops_no_other(
+    timetable: Timetable, store: Store, observer: Raw
+) -> None:
+    refused = await timetable.add(label="refused", payload={"n": 1})
+    await timetable.add(label="sound", payload={"n": 2})
+    await observer.execute(
+        """
+        create function leasehold.refuse_decision() returns trigger language plpgsql as $$
+        begin raise exception 'no room'; end $$;
+        """
+    )
+    await observer.execute(
+        f"""
+        create trigger refused before insert on leasehold.trigger_decisions for each row
+        when (new.trigger_id = '{refused.id}' and new.kind = 'fired') execute function leasehold.refuse_decision()
+        """
+    )
+    await timetable.clock.move(HOUR)
+    await timetable.fire()
+    assert [job.payload for job in await timetable.jobs()] == [{"n": 2}]
+    (decision,) = await timetable.decisions(refused)
+    assert "no room" in decision.why
