@@ -9,6 +9,7 @@ worker.joined ──▶ job.started ──▶ job.logged … ──┬──▶ 
                   job.reclaimed                      another worker ended the attempt of a dead worker
 worker.listening  the worker listens for wakes again, or can't listen and polls
 worker.left, worker.registration_lost                the registration has ended
+schedules.fired   a scheduler of its own has made jobs
 
 Times are those of this machine, for people; every decision uses the database's clock.
 """
@@ -156,6 +157,14 @@ class JobReclaimed(JobEvent):
     retry_in: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulesFired(Happened):
+    """A scheduler has fired schedules that were due, and made so many jobs."""
+
+    event: Literal["schedules.fired"] = "schedules.fired"
+    jobs: int
+
+
 Event = (
     DefinitionChanged
     | WorkerJoined
@@ -168,6 +177,7 @@ Event = (
     | JobGivenBack
     | JobDiscarded
     | JobReclaimed
+    | SchedulesFired
 )
 Observer = Callable[[Event], None]
 """Called on the worker's event loop, so it must be quick. The worker ignores its exceptions."""

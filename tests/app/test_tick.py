@@ -321,3 +321,29 @@ async def test_a_process_that_dies_in_a_tick_leaves_only_a_lease(
         assert (sum(each.reclaimed for each in ticks), sum(each.succeeded for each in ticks)) == (1, 1)
         assert await placed.aresult(0) == 2
         await asyncio.wait_for(frozen, LONG)
+
+
+async def test_a_tick_fires_schedules_and_runs_their_jobs(app: Leasehold, clock: Clock) -> None:
+    ran: list[str] = []
+
+    @app.schedule("@hourly", tenant="acme", payload={"name": "Ada"})
+    @app.job
+    async def greet(job: Job, name: str) -> None:
+        ran.append(name)
+
+    assert (await app.atick()).fired == 0
+    await clock.move(timedelta(hours=1))
+    ticked = await app.atick()
+    assert (ticked.fired, ticked.succeeded, ran) == (1, 1, ["Ada"])
+
+
+async def test_ticks_at_once_fire_each_schedule_once(app: Leasehold, clock: Clock) -> None:
+    @app.schedule("@hourly", tenant="acme")
+    @app.job
+    async def greet(job: Job) -> None: ...
+
+    await app.atick()
+    await clock.move(timedelta(hours=1))
+    ticked = await asyncio.gather(*(app.atick() for _ in range(4)))
+    assert sum(each.fired for each in ticked) == 1
+    assert sum(each.succeeded for each in ticked) == 1

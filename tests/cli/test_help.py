@@ -15,15 +15,20 @@ from leasehold.operations import statuses
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 
 COMMANDS = {
-    "Run": ["dev", "worker", "tick", "migrate", "grants"],
-    "Jobs": ["enqueue", "jobs", "job", "logs", "retry", "cancel", "run-now"],
+    "Run": ["dev", "worker", "scheduler", "tick", "migrate", "grants"],
+    "Jobs": ["enqueue", "jobs", "job", "logs", "retry", "cancel", "run-now", "triggers"],
     "Tenants": ["tenants", "counts", "limits", "limit", "pause", "resume"],
     "Operate": ["workers", "definitions", "prune", "doctor", "psql"],
 }
 EVERY = [[command] for commands in COMMANDS.values() for command in commands] + [
-    ["definitions", command] for command in ("list", "show", "sync", "activate", "deactivate")
+    [group, command]
+    for group, commands in {
+        "definitions": ("list", "show", "sync", "activate", "deactivate"),
+        "triggers": ("ls", "add", "show", "edit", "rm", "pause", "resume", "preview", "decisions"),
+    }.items()
+    for command in commands
 ]
-SCREEN, FIRST_SCREEN = 40, 42
+SCREEN, FIRST_SCREEN = 40, 44
 
 
 def test_help_fits_a_screen_and_groups_the_commands() -> None:

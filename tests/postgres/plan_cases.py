@@ -315,7 +315,7 @@ ON_LINKS: tuple[Case, ...] = (
         "postpone a schedule",
         "scheduler/postpone",
         {"trigger": trigger_uuid(1), "by": timedelta(hours=1), "why": "it is broken"},
-        {"triggers": {"triggers_pkey"}},
+        {"triggers": {"triggers_pkey", "triggers_due"}},
     ),
 )
 

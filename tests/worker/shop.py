@@ -37,6 +37,7 @@ from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Handlers, Worker, WorkerSettings
 from leasehold.worker.handlers import Call
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.schedules import MakeScheduleLoop
 from leasehold.worker.session import WorkerSession
 
 SAMPLE_HANDLERS = Path(__file__).parent / "sample_handlers.py"
@@ -168,10 +169,12 @@ class Shop(TenantKit):
         stores: Callable[[], Awaitable[Store]] | None = None,
         tenants: tuple[TenantId, ...] | None = None,
         observe: Observer = ignore_events,
+        make_schedules: MakeScheduleLoop | None = None,
         **settings: Any,
     ) -> AsyncIterator[Worker]:
         """A worker that has joined. At the end of the block it stops at once, giving back what still runs."""
-        worker = Worker(stores or self.stores, handlers, replace(SETTINGS, tenants=tenants, **settings), observe)
+        options = replace(SETTINGS, tenants=tenants, **settings)
+        worker = Worker(stores or self.stores, handlers, options, observe, make_schedules)
         task = asyncio.create_task(worker.run())
         joined = asyncio.create_task(worker.joined.wait())
         try:

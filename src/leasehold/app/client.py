@@ -344,10 +344,11 @@ class Leasehold:
         make_schedules = FireLoop if scheduler else None
         return Worker(open_and_lend, self.handlers, settings, observe, make_schedules)
 
-    def make_scheduler(self, url: str) -> Scheduler:
+    def make_scheduler(self, url: str, observe: Observer = ignore_events) -> Scheduler:
         """Makes a scheduler for a process of its own: it fires schedules, and runs no jobs."""
         settings = self.settings
-        return Scheduler(partial(self._database.open_at, url), SchedulerSettings(settings.notify, settings.fallback))
+        own = SchedulerSettings(settings.notify, settings.fallback)
+        return Scheduler(partial(self._database.open_at, url), own, observe)
 
 
 def read_owner(tenant: str | UUID | AllTenants) -> TenantId | AllTenants:

@@ -14,6 +14,7 @@ from leasehold.cli.options import Json, Schema, Url, ask, read_tenant
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.payload import read_document, read_moment
 from leasehold.cli.tables import Cell, show_line, show_table
+from leasehold.config import read_switch
 from leasehold.errors import InvalidInput, NoTenant
 from leasehold.model.decision import Decision, DecisionKind
 from leasehold.model.duration import read_duration
@@ -32,22 +33,23 @@ Tenant = Annotated[
 ]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="For all tenants, new ones included.")]
 TheTrigger = Annotated[str, typer.Argument(metavar="ID", help="Its id, the last 4 or more characters, or its label.")]
-Cron = Annotated[str | None, typer.Option(help="When it fires, as in '0 2 * * *' or @daily.")]
-Interval = Annotated[str | None, typer.Option("--every", help="Fire in a constant interval, as in 15m.")]
-Anchor = Annotated[str | None, typer.Option(help="A moment from which --every counts, as in 2030-01-31T09:00Z.")]
-Zone = Annotated[str | None, typer.Option(help="The zone of --cron, as in Europe/Berlin. Default: UTC.")]
-OnEvent = Annotated[str | None, typer.Option("--event", help="Fire on events of this name, or on provider.*.")]
-OnlyIf = Annotated[str | None, typer.Option("--filter", help="Comparisons of the event's data, as JSON or @file.")]
-Window = Annotated[str | None, typer.Option("--dedupe-window", help="Drop equal jobs of events for so long.")]
-Trailing = Annotated[bool | None, typer.Option("--trailing/--no-trailing", help="Run once more after the window.")]
-Payload = Annotated[str | None, typer.Option(help="The payload, a template: JSON, @file, or - for stdin.")]
+Cron = Annotated[str | None, typer.Option(help="When it fires: '0 2 * * *', @daily.")]
+Interval = Annotated[str | None, typer.Option("--every", help="Fire in an interval, as in 15m.")]
+Anchor = Annotated[str | None, typer.Option(help="Where --every begins: 2030-01-31T09:00Z.")]
+Zone = Annotated[str | None, typer.Option(help="Of --cron: Europe/Berlin. Default: UTC.")]
+OnEvent = Annotated[str | None, typer.Option("--event", help="Fire on this event, or on provider.*.")]
+OnlyIf = Annotated[str | None, typer.Option("--filter", help="Comparisons of its data: JSON or @file.")]
+Window = Annotated[str | None, typer.Option("--dedupe-window", help="Drop equal jobs of events so long.")]
+Trailing = Annotated[str | None, typer.Option(help="on: run once more after the window.")]
+Payload = Annotated[str | None, typer.Option(help="A template: JSON, @file, or - for stdin.")]
 Label = Annotated[str | None, typer.Option(help="For people. Default: the definition.")]
-CatchUp = Annotated[str | None, typer.Option(help="Which missed fires run: skip, latest or all.")]
-Cap = Annotated[int | None, typer.Option("--catch-up-cap", help="How many of all, at most.", min=1)]
-Spread = Annotated[str | None, typer.Option(help="For all tenants: spread their jobs over this time, as in 30m.")]
-Enabled = Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether it fires.", show_default=False)]
-Count = Annotated[int, typer.Option("--count", "-n", help="How many runs.", min=1, max=100)]
-Viewer = Annotated[str, typer.Option(help="Your own zone, for the last column.")]
+CatchUp = Annotated[str | None, typer.Option(help="Missed fires: skip, latest or all.")]
+Cap = Annotated[int | None, typer.Option("--catch-up-cap", help="How many of all run. Default: 100.")]
+Spread = Annotated[str | None, typer.Option(help="Spread over all tenants, as in 30m.")]
+Enabled = Annotated[str | None, typer.Option(help="off: it does not fire.")]
+CreatedBy = Annotated[str | None, typer.Option(help="Its author, for people.")]
+Count = Annotated[int, typer.Option("--count", "-n", help="How many runs.")]
+Viewer = Annotated[str, typer.Option(help="Your own zone.")]
 
 commands = typer.Typer(cls=Group, invoke_without_command=True)
 
@@ -108,7 +110,7 @@ def add(
     window: Window = None,
     trailing: Trailing = None,
     enabled: Enabled = None,
-    created_by: Annotated[str | None, typer.Option(help="Who adds it, for people.")] = None,
+    created_by: CreatedBy = None,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
@@ -324,8 +326,8 @@ def _options(
     cap: int | None,
     spread: str | None,
     window: str | None,
-    trailing: bool | None,
-    enabled: bool | None,
+    trailing: str | None,
+    enabled: str | None,
 ) -> dict[str, Any]:
     """Returns the options that were given, by the names of the model."""
     given = {
@@ -338,8 +340,8 @@ def _options(
         "catch_up_cap": cap,
         "spread": None if spread is None else read_duration(spread),
         "dedupe_window": None if window is None else read_duration(window),
-        "trailing": trailing,
-        "enabled": enabled,
+        "trailing": None if trailing is None else read_switch(trailing),
+        "enabled": None if enabled is None else read_switch(enabled),
     }
     return {name: value for name, value in given.items() if value is not None}
 

@@ -55,7 +55,7 @@ def worker(
     if until_parent_ends:
         drain_with_stdin()
     with explain_errors(json), ExitStack() as aside:
-        observe = aside.enter_context(_events_on_stdout()) if json else ignore_events
+        observe = aside.enter_context(events_on_stdout()) if json else ignore_events
         app = load_app(target)
         app.configure(url=url, schema=schema)
         require_jobs(app, target)
@@ -92,7 +92,7 @@ def command_line(*arguments: str) -> list[str]:
 
 
 @contextmanager
-def _events_on_stdout() -> Iterator[Observer]:
+def events_on_stdout() -> Iterator[Observer]:
     """Reserves stdout for events: output of handlers and their processes goes to stderr meanwhile."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
         os.dup2(2, 1)

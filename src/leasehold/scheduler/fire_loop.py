@@ -12,6 +12,7 @@ schedule that one has locked is passed over by the other.
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from random import uniform
 
@@ -30,8 +31,10 @@ class FireLoop:
     `expect` is called with the answers of heartbeats, `hear` with notifications, and `look` to look at once.
     """
 
-    def __init__(self, store: Schedules) -> None:
+    def __init__(self, store: Schedules, on_fired: Callable[[int], None] = lambda _jobs: None) -> None:
+        """Calls `on_fired` with the number of jobs that a look has made."""
         self._store = store
+        self._on_fired = on_fired
         self._fire_at: float | None = None
         self._is_first = True
         self._lag = uniform(EARLIEST_DEPUTY, LATEST_DEPUTY)
@@ -88,6 +91,7 @@ class FireLoop:
         """Becomes first after it has fired, and a deputy if another loop was faster."""
         if done.fired:
             self._is_first = True
+            self._on_fired(done.fired)
         elif is_due(done.next_fire) or done.next_fire is None or done.next_fire > EARLY:
             self._is_first = False
 

@@ -5,13 +5,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from leasehold.errors import CannotListen, LeaseholdError, Unreachable
 from leasehold.runtime.supervise import RestartPolicy, cancel_all, keep_running
 from leasehold.scheduler.fire_loop import FireLoop
 from leasehold.store import Store
+from leasehold.telemetry import SchedulesFired
 
 log = logging.getLogger("leasehold.scheduler")
 
@@ -31,8 +32,15 @@ class SchedulerSettings:
 class Scheduler:
     """Fires schedules until it is stopped. It waits for a database that is away."""
 
-    def __init__(self, open_store: Callable[[], Awaitable[Store]], settings: SchedulerSettings | None = None) -> None:
+    def __init__(
+        self,
+        open_store: Callable[[], Awaitable[Store]],
+        settings: SchedulerSettings | None = None,
+        observe: Observer = ignore_events,
+    ) -> None:
+        """Calls `observe` with an event whenever schedules have made jobs."""
         self._open_store = open_store
+        self._observe = observe
         self._settings = settings or SchedulerSettings()
         self._stopping = asyncio.Event()
         self._listens = self._settings.notify
@@ -52,7 +60,7 @@ class Scheduler:
         store = await self._open()
         if store is None:
             return
-        loop = FireLoop(store)
+        loop = FireLoop(store, self._tell)
         loop.look()
         work: list[tuple[str, Callable[[], Any]]] = [
             ("scheduler", loop.run),
@@ -70,6 +78,10 @@ class Scheduler:
                 await asyncio.wait_for(store.close(), 5)
             except (LeaseholdError, TimeoutError) as error:
                 log.debug("closing the store: %s", error)
+
+    def _tell(self, jobs: int) -> None:
+        log.info("schedules have made %d jobs", jobs)
+        self._observe(SchedulesFired(at=datetime.now(UTC), jobs=jobs))
 
     async def _open(self) -> Store | None:
         """Returns the store as soon as the database can be reached; None if the scheduler is stopped before."""

@@ -7,4 +7,5 @@ from unnest(
          :triggers::uuid[], :cursor_ats::timestamptz[], :cursor_locals::text[], :last_fire_ats::timestamptz[],
          :next_fire_ats::timestamptz[], :fan_out_ats::timestamptz[], :fan_out_afters::text[]
      ) as m (id, cursor_at, cursor_local, last_fire_at, next_fire_at, fan_out_at, fan_out_after)
-where t.id = m.id
+-- A range instead of plain equality: a plan made while the table was empty would read all of it. See finish.sql.
+where t.id between m.id and m.id

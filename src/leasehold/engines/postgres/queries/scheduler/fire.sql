@@ -5,11 +5,15 @@ with decision as materialized (
              :triggers::uuid[], :tenants::text[], :fire_ats::timestamptz[], :kinds::text[], :fires::integer[],
              :reasons::text[], :whys::text[], :jobs::text[]
          ) as f (trigger_id, tenant_id, fire_at, kind, fires, reason, why, jobs)
-    -- The row of the trigger is locked: no other scheduler decides about it meanwhile.
-    where not exists (
-        select from leasehold.trigger_decisions d
-        where d.trigger_id = f.trigger_id and d.fire_at = f.fire_at and d.tenant_id = f.tenant_id
-    )
+    -- The row of the trigger is locked: no other scheduler decides about it meanwhile. A join and a range instead of NOT
+    -- EXISTS and equality: a plan made while the table was empty would read all of it for each fire.
+    left join lateral (
+        select d.id from leasehold.trigger_decisions d
+        where d.trigger_id = f.trigger_id and d.fire_at between f.fire_at and f.fire_at
+          and d.tenant_id = any (array[f.tenant_id])
+        order by d.fire_at, d.tenant_id limit 1
+    ) decided on true
+    where decided.id is null
 ),
 -- A refusal undoes this one enqueue only, and is told by the decision.
 placed as materialized (
