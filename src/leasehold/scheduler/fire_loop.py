@@ -42,7 +42,7 @@ class FireLoop:
 
     @property
     def is_first(self) -> bool:
-        """Whether this loop looks exactly at fire times, and is no deputy."""
+        """Whether this loop looks exactly at fire times, and not as a deputy."""
         return self._is_first
 
     def look(self) -> None:

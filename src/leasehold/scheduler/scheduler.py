@@ -12,7 +12,7 @@ from leasehold.errors import CannotListen, LeaseholdError, Unreachable
 from leasehold.runtime.supervise import RestartPolicy, cancel_all, keep_running
 from leasehold.scheduler.fire_loop import FireLoop
 from leasehold.store import Store
-from leasehold.telemetry import SchedulesFired
+from leasehold.telemetry import Observer, SchedulesFired, ignore_events
 
 log = logging.getLogger("leasehold.scheduler")
 
