@@ -158,7 +158,7 @@ class JobReclaimed(JobEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulesFired(Happened):
+class SchedulesFired(TimedEvent):
     """A scheduler has fired schedules that were due, and made so many jobs."""
 
     event: Literal["schedules.fired"] = "schedules.fired"

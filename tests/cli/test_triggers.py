@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from tests.cli.terminal import Answer, CommandLine
-from tests.store.bench import HOUR, Bench
+from tests.store.bench import Bench
+from tests.tenant_kit import HOUR
 
 APP = """
 from leasehold import Job, Leasehold

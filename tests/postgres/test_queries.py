@@ -38,7 +38,7 @@ OF_A_TENANT = [
     if name in TENANT_WITHIN or re.search(r"^\s*tenant\s+text\b|,\s*tenant\s+text\b", function["parameters"])
 ]
 # The folders of statements that belong to one tenant.
-OF_A_TENANT = ("tenant/", "triggers/")
+TENANT_FOLDERS = ("tenant/", "triggers/")
 OTHER_CLOCKS = re.compile(r"\bnow\s*\(\)|\bcurrent_timestamp\b|\blocaltimestamp\b|_timestamp\s*\(\)", re.IGNORECASE)
 
 # The server's time for its own statement: compared with no stored moment.
@@ -53,12 +53,12 @@ def test_a_query_begins_with_a_sentence(name: str) -> None:
     assert comment[0].rstrip().endswith((".", "?", ":")) or "." in comment[0]
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith(OF_A_TENANT)])
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith(TENANT_FOLDERS)])
 def test_a_tenants_query_takes_the_tenant(name: str) -> None:
     assert "tenant" in statements("leasehold")[name].parameters
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith(OF_A_TENANT)])
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith(TENANT_FOLDERS)])
 def test_a_tenants_query_asks_each_table_by_tenant(name: str) -> None:
     text = re.sub(r"--.*", "", FILES[name])
     found = [match.start() for match in TENANT_TABLE.finditer(text)]

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import asyncpg
 import pytest
+from tests.conftest import Raw
 from tests.scheduler.timetable import Timetable
 from tests.worker.conftest import processes as processes
 from tests.worker.conftest import shop as shop
-from tests.worker.shop import Raw
 
 from leasehold.engine import MovableClock
 from leasehold.engines import engine_for

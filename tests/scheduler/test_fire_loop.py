@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from tests.conftest import Raw
 from tests.scheduler.timetable import HOUR, SECOND, Timetable
-from tests.worker.shop import Raw
 
 from leasehold.engines import engine_for
 from leasehold.errors import Unreachable

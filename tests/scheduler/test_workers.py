@@ -84,4 +84,4 @@ async def test_an_idle_worker_asks_nothing_about_schedules(
         await shop.at_rest(worker)
         await shop.ended(await shop.enqueue())
         await shop.at_rest(worker)
-    assert [name for name in shop.doors.statements if name.startswith("scheduler/")] == []
+    assert [name for name in shop.stores.statements if name.startswith("scheduler/")] == []

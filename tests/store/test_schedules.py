@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from tests.conftest import eventually
-from tests.store.bench import ACME, DAY, HOUR, Bench, EngineUnderTest, all_jobs
+from tests.store.bench import Bench, EngineUnderTest, all_jobs
 from tests.store.wake_listener import asleep, listening
+from tests.tenant_kit import ACME, DAY, HOUR
 
 from leasehold.engine import MovableClock
 from leasehold.model.cron import Cron

@@ -10,7 +10,7 @@ from uuid import UUID
 from leasehold.app.app_store import AppStore
 from leasehold.app.definition import TypedDefinition
 from leasehold.errors import InvalidInput
-from leasehold.model.bounds import described
+from leasehold.model.bounds import describe
 from leasehold.model.decision import Decision
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.preview import Preview
@@ -160,7 +160,7 @@ def new_trigger(
     key = definition.key if isinstance(definition, TypedDefinition) else definition
     if not isinstance(key, str):
         raise InvalidInput(
-            f"{described(definition)} is not a definition. Nothing was changed.",
+            f"{describe(definition)} is not a definition. Nothing was changed.",
             fix="Pass a function that @app.job made one, or the key of a definition.",
         )
     return NewTrigger(

@@ -25,7 +25,7 @@ from leasehold.model.trigger import ALL, Origin, Trigger
 from leasehold.operations import triggers as operations
 from leasehold.operations import views
 from leasehold.operations.triggers import Owner, described_owner, in_words, read_schedule
-from leasehold.operations.views import counted, printable
+from leasehold.operations.views import format_count, printable
 
 Tenant = Annotated[
     str | None,
@@ -88,7 +88,7 @@ def _list(owner: Owner | None, url: str | None, schema: str | None, json: bool) 
         elif found:
             columns = ["ID", "TENANT", "DEFINITION", "STATE", "NEXT", "FROM", "LABEL", "WHEN"]
             show_table(stdout, columns, [_row(trigger) for trigger in found])
-        stderr.print(counted(len(found), "trigger"))
+        stderr.print(format_count(len(found), "trigger"))
 
 
 @commands.command(cls=Command)
@@ -286,7 +286,7 @@ def decisions(
             print_json([views.decision(each) for each in found])
         elif found:
             show_table(stdout, ["AT", "TENANT", "DECISION", "FIRE OR EVENT", "JOB", "WHY"], map(_decision_row, found))
-        stderr.print(counted(len(found), "decision"))
+        stderr.print(format_count(len(found), "decision"))
 
 
 # ---------------------------------------------------------------------------------------------------------- options

@@ -27,7 +27,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from leasehold.errors import InvalidInput
-from leasehold.model.bounds import EARLIEST, LATEST, described
+from leasehold.model.bounds import EARLIEST, LATEST, describe
 from leasehold.model.zone import (
     WIDEST_SHIFT,
     ClockChange,
@@ -296,4 +296,4 @@ def _how_to_write(kind: _Field) -> str:
 
 
 def _refused(text: Any, why: str, fix: str) -> InvalidInput:
-    return InvalidInput(f"The cron {described(text)} can't be used: {why}.", fix=f"Nothing was changed. {fix}.")
+    return InvalidInput(f"The cron {describe(text)} can't be used: {why}.", fix=f"Nothing was changed. {fix}.")

@@ -158,7 +158,7 @@ class Decision:
     at: datetime | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "why", payloads.made_storable(self.why, MAX_TEXT))
+        object.__setattr__(self, "why", payloads.make_storable(self.why, MAX_TEXT))
         if (self.event is None) == (self.fire_at is None):
             raise InvalidInput(
                 f"A decision of the trigger {self.trigger} has one cause, an event or a fire time.",

@@ -24,7 +24,7 @@ from uuid import UUID
 
 from leasehold.errors import InvalidInput
 from leasehold.model import payload as payloads
-from leasehold.model.bounds import described
+from leasehold.model.bounds import describe
 from leasehold.model.job import TenantId
 from leasehold.model.path import Missing, Step, kind_of, look_up, parse_path
 
@@ -43,7 +43,7 @@ def event_name(text: Any) -> str:
     """Returns the name of an event; raises InvalidInput for a text that is not dotted words."""
     if problem := _problem_of_name(text):
         raise InvalidInput(
-            f"The event name {described(text)} can't be used: {problem}.",
+            f"The event name {describe(text)} can't be used: {problem}.",
             fix='Nothing was changed. Write dotted words, like "provider.folder.updated".',
         )
     return str(text)
@@ -55,7 +55,7 @@ def event_id(text: str | UUID) -> EventId:
         return EventId(str(UUID(str(text))))
     except ValueError as error:
         raise InvalidInput(
-            f"{described(text)} is not an event id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
+            f"{describe(text)} is not an event id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
         ) from error
 
 
@@ -67,7 +67,7 @@ def event_pattern(text: Any) -> str:
         problem = f"it has {MAX_WORDS} words before the .*, so no name fits"
     if problem:
         raise InvalidInput(
-            f"The event pattern {described(text)} can't be used: {problem}.",
+            f"The event pattern {describe(text)} can't be used: {problem}.",
             fix='Nothing was changed. Write a name, like "provider.folder.updated", or "provider.*".',
         )
     return str(text)
@@ -212,7 +212,7 @@ def read_filter(given: Any) -> Filter:
     if isinstance(given, Filter):
         return given
     if not isinstance(given, Mapping):
-        raise _refused(f"{described(given)} is not a mapping of paths to comparisons")
+        raise _refused(f"{describe(given)} is not a mapping of paths to comparisons")
     pairs = [pair for path, wanted in given.items() for pair in _comparisons(path, wanted)]
     if len(pairs) > MAX_CONDITIONS:
         raise _refused(f"it has {len(pairs)} comparisons, at most {MAX_CONDITIONS} are kept")
@@ -231,17 +231,17 @@ def _comparisons(path: Any, wanted: Any) -> list[tuple[Any, Any, Any]]:
 
 def _problems(path: Any, name: Any, operand: Any) -> Iterator[str]:
     if not isinstance(path, str):
-        yield f"the path {described(path)} is not text"
+        yield f"the path {describe(path)} is not text"
         return
     try:
         parse_path(path)
     except ValueError as error:
         yield str(error)
     if name not in set(Operator):
-        yield f"{path:.80}: {described(name)} is not a comparison ({', '.join(Operator)})"
+        yield f"{path:.80}: {describe(name)} is not a comparison ({', '.join(Operator)})"
     elif name == Operator.EXISTS:
         if not isinstance(operand, bool):
-            yield f"{path:.80}: exists takes true or false, not {described(operand)}"
+            yield f"{path:.80}: exists takes true or false, not {describe(operand)}"
     elif name == Operator.IN:
         if not isinstance(operand, list | tuple) or not 0 < len(operand) <= MAX_CHOICES:
             yield f"{path:.80}: in takes a list of 1 to {MAX_CHOICES} values"
@@ -249,9 +249,9 @@ def _problems(path: Any, name: Any, operand: Any) -> Iterator[str]:
             yield f"{path:.80}: in compares text, numbers, true, false and null"
     elif name in _ORDER:
         if isinstance(operand, bool) or operand is None or not _is_scalar(operand):
-            yield f"{path:.80}: {name} compares a number or a text, not {described(operand)}"
+            yield f"{path:.80}: {name} compares a number or a text, not {describe(operand)}"
     elif not _is_scalar(operand):
-        yield f"{path:.80}: {name} compares text, a number, true, false or null, not {described(operand)}"
+        yield f"{path:.80}: {name} compares text, a number, true, false or null, not {describe(operand)}"
 
 
 def _is_scalar(value: Any) -> bool:

@@ -23,7 +23,7 @@ import jsonschema_rs
 
 from leasehold.errors import InvalidInput, PayloadInvalid
 from leasehold.model import payload as payloads
-from leasehold.model.bounds import described
+from leasehold.model.bounds import describe
 from leasehold.model.definition import Definition
 from leasehold.model.event import Event
 from leasehold.model.path import Missing, Step, look_up, parse_path
@@ -113,7 +113,7 @@ class Template:
 def parse_template(source: Any, roots: tuple[str, ...]) -> Template:
     """Returns the template; raises InvalidInput for a placeholder that can't be read or has an unknown root."""
     if not isinstance(source, Mapping):
-        raise _refused(f"{described(source)} is not a mapping")
+        raise _refused(f"{describe(source)} is not a mapping")
     try:
         plain: dict[str, Any] = payloads.decode(payloads.encode(dict(source)))
     except PayloadInvalid as error:
@@ -153,7 +153,7 @@ def _parse(value: Any, roots: tuple[str, ...], path: str) -> Any:
         return [_parse(item, roots, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, dict):
         if bad := next((key for key in value if "{{" in key), None):
-            raise _refused(f"{path}: the key {described(bad)} has a placeholder, and keys are not templates")
+            raise _refused(f"{path}: the key {describe(bad)} has a placeholder, and keys are not templates")
         return {key: _parse(item, roots, f"{path}.{key}") for key, item in value.items()}
     return value
 
@@ -168,7 +168,7 @@ def _parse_text(text: str, roots: tuple[str, ...], path: str) -> _Text | str:
             parts.append(literal + "{{")
             continue
         if token["path"] is None:
-            raise _refused(f"{path:.200}: {{{{ without a placeholder in {described(text)}; {{{{{{{{ is a literal one")
+            raise _refused(f"{path:.200}: {{{{ without a placeholder in {describe(text)}; {{{{{{{{ is a literal one")
         parts += [literal] if literal else []
         parts.append(_placeholder(token["path"].strip(), roots, path))
     parts += [text[end:]] if end < len(text) else []

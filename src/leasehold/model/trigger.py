@@ -13,7 +13,7 @@ from typing import Any, Final, NewType
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from leasehold.errors import InvalidInput
-from leasehold.model.bounds import described, problems_of_duration, problems_of_integer, problems_of_text
+from leasehold.model.bounds import describe, problems_of_duration, problems_of_integer, problems_of_text
 from leasehold.model.cron import Cron
 from leasehold.model.dedupe import Dedupe, Within, canonical_key
 from leasehold.model.definition import MAX_KEY, Definition
@@ -73,7 +73,7 @@ def trigger_id(text: str | UUID) -> TriggerId:
         return TriggerId(str(UUID(str(text))))
     except ValueError as error:
         raise InvalidInput(
-            f"{described(text)} is not a trigger id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
+            f"{describe(text)} is not a trigger id: it is a UUID.", fix="Nothing was changed. Copy the whole id."
         ) from error
 
 

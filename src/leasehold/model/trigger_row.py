@@ -11,7 +11,7 @@ from typing import Any
 
 from leasehold.errors import InvalidInput
 from leasehold.model import payload as payloads
-from leasehold.model.bounds import described
+from leasehold.model.bounds import describe
 from leasehold.model.cron import Cron
 from leasehold.model.event import read_filter
 from leasehold.model.job import TenantId, stored_tenant_id
@@ -137,13 +137,13 @@ _KNOWN = (
 def rule_from_document(document: Any) -> NewTrigger:
     """Returns the rule of a JSON document; raises InvalidInput with the field that is unknown, missing or unfit."""
     if not isinstance(document, Mapping):
-        raise _refused(f"{described(document)} is not a mapping")
+        raise _refused(f"{describe(document)} is not a mapping")
     given: dict[str, Any] = {}
     for name, value in document.items():
         known = _SPELLINGS.get(name, name)
         if known not in _KNOWN:
             near = get_close_matches(str(name), [*_KNOWN, *_SPELLINGS], n=1)
-            raise _refused(f"{described(name)} is not a field{f'; did you mean {near[0]}?' if near else ''}")
+            raise _refused(f"{describe(name)} is not a field{f'; did you mean {near[0]}?' if near else ''}")
         if known in given:
             raise _refused(f"{known} is given twice, also as {name}")
         given[known] = value
@@ -164,7 +164,7 @@ def rule_from_document(document: Any) -> NewTrigger:
         trailing=given.get("trailing", False),
     )
     if given.get("kind", rule.kind) != rule.kind:
-        raise _refused(f"its kind {described(given['kind'])} is not that of its fields, {rule.kind.value}")
+        raise _refused(f"its kind {describe(given['kind'])} is not that of its fields, {rule.kind.value}")
     return rule
 
 
@@ -216,7 +216,7 @@ def _anchor(value: Any) -> datetime:
     try:
         return value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
-        raise _refused(f"anchor={described(value)} is not a moment, like 2027-01-01T00:00:00Z") from error
+        raise _refused(f"anchor={describe(value)} is not a moment, like 2027-01-01T00:00:00Z") from error
 
 
 def _tenant_from(value: str | None) -> TenantId | AllTenants:

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import tzdata  # type: ignore[import-untyped]
 
 from leasehold.errors import InvalidInput
-from leasehold.model.bounds import EARLIEST, LATEST, described
+from leasehold.model.bounds import EARLIEST, LATEST, describe
 
 WIDEST_SHIFT = timedelta(hours=26)
 """Longer than every clock change and every offset: Kiritimati skipped 24 hours in 1995."""
@@ -57,7 +57,7 @@ def zone(name: Any) -> ZoneInfo:
     """Returns the IANA zone of this name; raises InvalidInput with the nearest name for one that is unknown."""
     if not isinstance(name, str):
         raise InvalidInput(
-            f"The zone {described(name)} is not text.",
+            f"The zone {describe(name)} is not text.",
             fix='Nothing was changed. Pass the name of an IANA zone, like "Europe/Berlin".',
         )
     if name not in zone_names():

@@ -18,7 +18,7 @@ from leasehold.model.preview import Preview, preview
 from leasehold.model.schedule import Every, Schedule
 from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Origin, Trigger, TriggerId, trigger_id
 from leasehold.operations.catalog import Catalog
-from leasehold.operations.views import counted, visible
+from leasehold.operations.views import format_count, visible
 from leasehold.store import Administration, Schedules, Store
 
 Owner = TenantId | AllTenants
@@ -80,7 +80,7 @@ async def find(store: Schedules, text: str, owner: Owner | None) -> Trigger:
     if len(found) > 1:
         listed = ", ".join(f"{each.id} ({described_owner(each.tenant)})" for each in found[:10])
         raise InvalidInput(
-            f"{counted(len(found), 'trigger')} fit {text!r:.120}: {listed}.",
+            f"{format_count(len(found), 'trigger')} fit {text!r:.120}: {listed}.",
             fix="Nothing was changed. Pass the whole id.",
         )
     if not found:
@@ -178,7 +178,7 @@ async def _check(owner: Owner, rule: NewTrigger, catalog: Catalog) -> None:
 
 async def _definition(key: str, catalog: Catalog) -> Registered:
     await catalog.version_of(key)  # registers a definition of the code that is not registered yet
-    return await catalog.registered(key)
+    return await catalog.read_registered(key)
 
 
 def _require_editable(trigger: Trigger, verb: str) -> None:
