@@ -112,7 +112,7 @@ def test_a_wildcard_fires_at_each_real_moment_that_fits(cron: str, name: str, da
     assert local_fires(cron, name, day) == fires
 
 
-def test_times_of_a_skipped_day_fire_at_the_first_minute_after_it() -> None:
+def test_times_of_a_skipped_day_fire_at_the_next_valid_minute() -> None:
     # Kiritimati went from 30 December 1994 to 1 January 1995: the 31st did not exist.
     assert local_fires("0 9 * * *", KIRITIMATI, "1994-12-30", days=3) == [
         "30 09:00-1000",
