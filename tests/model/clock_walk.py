@@ -77,7 +77,7 @@ def walk(walked: Walked, seen: list[tuple[datetime, datetime]]) -> Iterator[date
 
 
 def windows_around_changes(name: str) -> list[tuple[datetime, datetime]]:
-    """Returns about five hours before and after each clock change of the two years; a day if there is none."""
+    """Returns about five hours before and after each clock change of the two years; a day for a zone without any."""
     place = zone(name)
     step = timedelta(hours=4)
     moments = [START + number * step for number in range(int((END - START) / step))]

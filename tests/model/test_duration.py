@@ -16,6 +16,8 @@ from leasehold.model.definition import Definition, Retention
 from leasehold.model.duration import read_duration
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Rate
+from leasehold.model.schedule import Every
+from leasehold.model.trigger import NewTrigger
 from leasehold.worker import RetryLater, Snooze, WorkerSettings
 from leasehold.worker.heartbeat import Leases
 
@@ -31,6 +33,13 @@ DURATIONS: dict[str, Callable[[Any], timedelta | float | None]] = {
     "NewJob(delay)": lambda given: NewJob(definition="report", delay=given).delay,
     "Within": lambda given: Within(given).window,
     "Always": lambda given: Always(given).expires,
+    "Every": lambda given: Every(given).interval,
+    "NewTrigger(spread)": lambda given: (
+        NewTrigger(label="x", definition="x", schedule=Every(60), spread=given).spread
+    ),
+    "NewTrigger(dedupe_window)": lambda given: (
+        NewTrigger(label="x", definition="x", event="x", dedupe_window=given).window
+    ),
     "Rate": lambda given: Rate(1, given).period,
     "Leases(busy)": lambda given: Leases(busy=given).busy,
     "Leases(idle)": lambda given: Leases(idle=given).idle,

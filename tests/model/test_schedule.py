@@ -63,9 +63,7 @@ def test_an_anchor_shifts_all_fires_before_and_after_it() -> None:
     st.datetimes(datetime(1950, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),
     st.datetimes(datetime(1950, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),
 )
-def test_fires_are_whole_intervals_away_from_the_anchor(
-    seconds: int, anchor: datetime, moment: datetime
-) -> None:
+def test_fires_are_whole_intervals_away_from_the_anchor(seconds: int, anchor: datetime, moment: datetime) -> None:
     schedule = every(seconds, anchor)
     last, following = schedule.last_at(moment), schedule.next_after(moment)
 

@@ -241,7 +241,7 @@ def test_a_trigger_survives_its_row(trigger: Trigger) -> None:
 def test_a_row_of_a_zone_that_is_gone_is_refused() -> None:
     row = {**trigger_as_row(stored(NIGHTLY)), "zone": "Atlantis/Capital"}
 
-    with pytest.raises(InvalidInput, match="There is no zone"):
+    with pytest.raises(InvalidInput, match="has no zone"):
         rule_from_row(row)
 
 

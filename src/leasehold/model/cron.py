@@ -13,8 +13,8 @@ time that occurs twice fires at its first occurrence. Two times that fall on the
 local day is skipped, as in Apia on 30 December 2011, its times fire at the first minute after it.
 
 *Wildcards*: the minute or the hour starts with `*`, as in `*/15 * * * *` or `0 */6 * * *`. The cron fires at every
-real moment at which the zone's clock shows a time that fits, and so keeps running in real time: in a gap there is no
-such moment, in a fold there are two.
+real moment at which the zone's clock shows a time that fits, and so keeps running in real time: a gap has no such
+moment, a fold has two.
 """
 
 import re
@@ -239,7 +239,7 @@ def _read(text: Any) -> str:
     if len(parts) == 6:
         raise _refused(
             text,
-            "it has six fields, and there is no field for seconds",
+            "it has six fields, and crons have no field for seconds",
             'Write minute, hour, day, month and weekday, or use every("10s")',
         )
     if len(parts) != 5:
@@ -257,7 +257,7 @@ def _read_alias(alias: str) -> str:
     if (fields := ALIASES.get(alias.lower())) is None:
         near = get_close_matches(alias.lower(), ALIASES, n=1)
         hint = f'; did you mean "{near[0]}"?' if near else ""
-        raise _refused(alias, f"there is no such alias{hint}", f"Use one of {', '.join(ALIASES)}")
+        raise _refused(alias, f"this alias does not exist{hint}", f"Use one of {', '.join(ALIASES)}")
     return fields
 
 

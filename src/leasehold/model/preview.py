@@ -68,7 +68,9 @@ def preview(schedule: Schedule, after: datetime, count: int = 5, viewer_zone: st
     """Returns the next `count` runs after a moment, and those around the next clock change of the schedule's zone."""
     zone(viewer_zone)
     if problems := [*problems_of_moment("after", after), *problems_of_integer("count", count, 1, MAX_RUNS)]:
-        raise InvalidInput(f"The preview can't be made: {'; '.join(problems)}.", fix="Correct the values.")
+        raise InvalidInput(
+            f"The preview can't be made: {'; '.join(problems)}.", fix="Nothing was changed. Correct the values."
+        )
     moments = _following(schedule, after, count)
     last = moments[-1] if moments else after
     change = next(changes_between(schedule.zone, last, last + LOOK_AHEAD), None)

@@ -64,7 +64,7 @@ def zone(name: Any) -> ZoneInfo:
         near = _nearest(name)
         hint = f' Did you mean "{near}"?' if near else ""
         raise InvalidInput(
-            f"There is no zone {name!r:.80} in tzdata {tzdata_version()}.{hint}",
+            f"tzdata {tzdata_version()} has no zone {name!r:.80}.{hint}",
             fix='Nothing was changed. Pass the name of an IANA zone, like "Europe/Berlin" or "UTC".',
         )
     return _load(name)
