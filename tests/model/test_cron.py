@@ -282,6 +282,18 @@ def test_a_cron_has_no_fire_beyond_the_bounds_of_moments() -> None:
             assert cron.next_after(EARLIEST) is not None
 
 
+@pytest.mark.parametrize("text", ["30 2 * * *", "*/30 * * * *"])
+@pytest.mark.parametrize("viewer", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_a_moment_may_be_in_any_zone(text: str, viewer: str) -> None:
+    # The clocks of Kiritimati changed in the last hours of 1994 in UTC, which is 1995 there.
+    cron = Cron(text, KIRITIMATI)
+    for hours in range(72):
+        moment = utc("1994-12-30") + timedelta(hours=hours)
+        elsewhere = moment.astimezone(zone(viewer))
+        assert cron.next_after(elsewhere) == cron.next_after(moment)
+        assert cron.last_at(elsewhere) == cron.last_at(moment)
+
+
 def test_equal_crons_have_the_same_text_and_zone() -> None:
     assert Cron("0  2 * * *", BERLIN) == Cron("0 2 * * *", BERLIN)
     assert hash(Cron("0  2 * * *", BERLIN)) == hash(Cron("0 2 * * *", BERLIN))

@@ -83,6 +83,7 @@ def test_fires_are_whole_intervals_away_from_the_anchor(seconds: int, anchor: da
         ("3651d", "not between 1 s and 3650 days"),
         ("soon", "is not a duration"),
         (True, "is not a duration"),
+        pytest.param(10**5000, "is not a duration", id="huge"),
     ],
 )
 def test_an_interval_out_of_bounds_is_refused(interval: str, why: str) -> None:

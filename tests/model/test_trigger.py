@@ -148,6 +148,8 @@ def test_a_window_is_a_duration(window: Any) -> None:
         (RESYNC, {"payload": {"x": "{{schedule.fire_at}}"}}, "is not one of event"),
         (NIGHTLY, {"schedule": "0 2 * * *"}, "neither a Cron nor every"),
         (NIGHTLY, {"catch_up": "some"}, "is none of skip, latest, all"),
+        (NIGHTLY, {"catch_up": []}, "is none of skip, latest, all"),
+        (NIGHTLY, {"label": 10**5000}, "is not text|a value of type int"),
         (NIGHTLY, {"catch_up_cap": 0}, "not between 1 and 1000"),
         (NIGHTLY, {"catch_up_cap": 1001}, "not between 1 and 1000"),
         (NIGHTLY, {"spread": "25h"}, "not between zero and 1 days"),

@@ -124,14 +124,14 @@ class Cron:
             return None
         if self.is_fixed:
             return self.next_after_local(self.reached(moment))
-        return self._next_real(moment)
+        return self._next_real(moment.astimezone(UTC))
 
     def last_at(self, moment: datetime) -> datetime | None:
         """Returns the last fire at or before this moment; None if it is before the year 1900."""
         if not EARLIEST <= moment < LATEST:
             return None
         if not self.is_fixed:
-            return self._last_real(moment)
+            return self._last_real(moment.astimezone(UTC))
         local = self._local_until(self.reached(moment))
         return None if local is None else _bounded(self.moment_of(local))
 
@@ -141,6 +141,7 @@ class Cron:
         This is the local time of the moment, or the end of a fold in which the moment lies: there the clock was set
         back, and shows times that it has shown before.
         """
+        moment = moment.astimezone(UTC)
         reading = local_reading(moment, offset_at(self.zone, moment))
         for change in changes_between(self.zone, moment - WIDEST_SHIFT, moment):
             reading = max(reading, change.local_before - _MICROSECOND)

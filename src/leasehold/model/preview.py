@@ -6,7 +6,7 @@ change, so the runs around the next one are always appended.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from leasehold.errors import InvalidInput
@@ -71,6 +71,7 @@ def preview(schedule: Schedule, after: datetime, count: int = 5, viewer_zone: st
         raise InvalidInput(
             f"The preview can't be made: {'; '.join(problems)}.", fix="Nothing was changed. Correct the values."
         )
+    after = after.astimezone(UTC)
     moments = _following(schedule, after, count)
     last = moments[-1] if moments else after
     change = next(changes_between(schedule.zone, last, last + LOOK_AHEAD), None)

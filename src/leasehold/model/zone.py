@@ -94,7 +94,7 @@ def local_reading(moment: datetime, offset: timedelta) -> datetime:
 
 
 def changes_between(name: str, after: datetime, until: datetime) -> Iterator[ClockChange]:
-    """Yields the zone's clock changes in (after, until], the earliest first."""
+    """Yields the zone's clock changes in (after, until], two moments in UTC, the earliest first."""
     for year in range(after.year, until.year + 1):
         for change in _changes_in(name, year):
             if change.at > until:
@@ -104,7 +104,7 @@ def changes_between(name: str, after: datetime, until: datetime) -> Iterator[Clo
 
 
 def last_change(name: str, after: datetime, until: datetime) -> ClockChange | None:
-    """Returns the zone's last clock change in (after, until]."""
+    """Returns the zone's last clock change in (after, until], two moments in UTC."""
     for year in range(until.year, after.year - 1, -1):
         for change in reversed(_changes_in(name, year)):
             if change.at <= until:
