@@ -233,6 +233,22 @@ def test_a_cron_that_cannot_be_used_is_refused_with_the_reason(text: str, why: s
         Cron(text)
 
 
+FIELD = st.text("0123456789*/-,#LWMON", min_size=1, max_size=6) | st.sampled_from(["*", "*/7", "0", "1-5", "L", "3"])
+
+
+@settings(deadline=None)
+@given(st.lists(FIELD, min_size=5, max_size=5).map(" ".join), st.sampled_from([BERLIN, LORD_HOWE]))
+def test_any_five_fields_are_refused_or_fire(text: str, name: str) -> None:
+    try:
+        cron = Cron(text, name)
+    except InvalidInput:
+        return
+    fire = cron.next_after(utc("2025-03-01"))
+
+    assert fire is not None
+    assert cron.last_at(fire) == fire
+
+
 @pytest.mark.parametrize(
     ("name", "near"),
     [
