@@ -35,7 +35,7 @@ def storable(text: str) -> bool:
 def problems_of_moment(name: str, value: Any) -> Iterator[str]:
     """Yields why this value is not a moment that can be stored; nothing if it is one."""
     if not isinstance(value, datetime):
-        yield f"{name}={described(value)} is not a datetime"
+        yield f"{name}={describe(value)} is not a datetime"
         return
     try:
         if value.utcoffset() is None:
@@ -70,7 +70,7 @@ def problems_of_integer(name: str, value: Any, least: int, most: int = MAX_INTEG
 def problems_of_text(name: str, value: Any, most: int = MAX_TEXT, least: int = 0) -> Iterator[str]:
     """Yields why this value is not a text of `least` to `most` characters that can be stored."""
     if not isinstance(value, str):
-        yield f"{name}={described(value)} is not text"
+        yield f"{name}={describe(value)} is not text"
     elif not storable(value):
         yield f"{name} has a NUL character or a lone surrogate, which can't be stored"
     elif len(value) > most:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from leasehold.errors import InvalidInput
-from leasehold.model.bounds import EARLIEST, LATEST, LONGEST, described, problems_of_duration, problems_of_moment
+from leasehold.model.bounds import EARLIEST, LATEST, LONGEST, describe, problems_of_duration, problems_of_moment
 from leasehold.model.cron import Cron
 from leasehold.model.duration import Duration, as_duration
 
@@ -47,7 +47,7 @@ class Every:
             problems = [f"interval={length} is not whole seconds"]
         if problems:
             raise InvalidInput(
-                f"every({described(interval)}) can't be used: {'; '.join(problems)}.",
+                f"every({describe(interval)}) can't be used: {'; '.join(problems)}.",
                 fix='Nothing was changed. Write every("15m"), from "1s" to "3650d"; the anchor is a datetime in UTC.',
             )
         object.__setattr__(self, "interval", length)

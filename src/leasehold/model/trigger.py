@@ -114,7 +114,7 @@ class NewTrigger:
         object.__setattr__(self, "dedupe_window", window if given is None else as_duration(given))
         if problems := list(self._problems()):
             raise InvalidInput(
-                f"The trigger {described(self.label)} can't be used: {'; '.join(problems)}.",
+                f"The trigger {describe(self.label)} can't be used: {'; '.join(problems)}.",
                 fix="Nothing was changed. Correct the values.",
             )
         object.__setattr__(self, "catch_up", CatchUp(self.catch_up))
@@ -154,9 +154,9 @@ class NewTrigger:
         yield from problems_of_text("definition", self.definition, MAX_KEY, least=1)
         for name in ("enabled", "trailing"):
             if not isinstance(getattr(self, name), bool):
-                yield f"{name}={described(getattr(self, name))} is neither true nor false"
+                yield f"{name}={describe(getattr(self, name))} is neither true nor false"
         if self.catch_up not in list(CatchUp):
-            yield f"catch_up={described(self.catch_up)} is none of {', '.join(CatchUp)}"
+            yield f"catch_up={describe(self.catch_up)} is none of {', '.join(CatchUp)}"
         yield from problems_of_integer("catch_up_cap", self.catch_up_cap, 1, MAX_CAP)
         yield from self._problems_of_kind()
         yield from self._problems_of_window()
@@ -166,7 +166,7 @@ class NewTrigger:
             both = "both an event and a schedule" if self.event is not None else "neither an event nor a schedule"
             yield f"it has {both}, and needs one of them"
         if self.schedule is not None and not isinstance(self.schedule, Cron | Every):
-            yield f'schedule={described(self.schedule)} is neither a Cron nor every("15m")'
+            yield f'schedule={describe(self.schedule)} is neither a Cron nor every("15m")'
         problems = list(problems_of_spread(self.spread))
         yield from problems
         if not problems and self.spread and (self.schedule is None or self.spread % _SECOND):
