@@ -293,7 +293,8 @@ def _value(text: str, kind: _Field) -> int | None:
 
 
 def _how_to_write(kind: _Field) -> str:
-    return f"A {kind.name} is {kind.allowed}, *, a range, a step (*/2), a list (1,2){kind.extra}"
+    article = "An" if kind.name == "hour" else "A"
+    return f"{article} {kind.name} is {kind.allowed}, *, a range, a step (*/2), a list (1,2){kind.extra}"
 
 
 def _refused(text: Any, why: str, fix: str) -> InvalidInput:

@@ -131,6 +131,8 @@ def _rendered(trigger: Trigger, values: Mapping[str, Any], definition: Registere
 
 
 class DecisionKind(StrEnum):
+    """A trigger's decision about an event or a fire time: a job was made, or why none was."""
+
     FIRED = "fired"
     DEDUPED = "deduped"
     SKIPPED = "skipped"

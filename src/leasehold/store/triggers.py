@@ -82,7 +82,7 @@ class Triggers(Protocol):
         """
 
     async def pause(self, trigger: TriggerId, pause: Pause | None) -> Trigger | None:
-        """Pauses a trigger, or resumes it; None if there is no such trigger.
+        """Pauses a trigger, or resumes it; None if the trigger does not exist.
 
         Fires that were missed meanwhile are caught up by its policy.
         """

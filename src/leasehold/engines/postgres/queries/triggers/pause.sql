@@ -1,4 +1,4 @@
--- Pauses a trigger, or resumes it without a reason, and tells schedulers when to look at it.
+-- Pauses a trigger, or resumes it if the reason is null, and tells schedulers when to look at it.
 with t as (
     update leasehold.triggers t
     set paused_at = case when :reason::text is not null then leasehold.clock() end,
