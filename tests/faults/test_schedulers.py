@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from tests.conftest import eventually
-from tests.worker.shop import Process, Processes, Raw
+from tests.conftest import Raw, eventually
+from tests.worker.shop import Process, Processes
 
 from leasehold.engines import engine_for
 from leasehold.model.definition import Definition
