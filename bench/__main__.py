@@ -23,6 +23,7 @@ from bench.machine import described
 from bench.measures import Measure
 from bench.measures.drain import Drain, Polling, Processes, Tenants
 from bench.measures.enqueue import Bulk, OneByOne, OneCall
+from bench.measures.fires import Fires
 from bench.measures.flood import Flood
 from bench.measures.growth import Backlog, History, Lanes, Snapshot
 from bench.measures.idle import Idle
@@ -40,7 +41,7 @@ HERE = Path(__file__).parent
 MEASURES: tuple[Measure, ...] = (
     *(Drain(), Tenants(), Polling(), OneByOne(), Asleep(), Bulk(), Latency(), WakeToStart(), Hundred(), Backlog()),
     *(History(), Lanes(), Snapshot(), Flood(), Urgent(), Due(), Committed(), Producers(), Processes(), OneCall()),
-    *(Memory(), Idle()),
+    *(Fires(), Memory(), Idle()),
 )
 NAMES = ", ".join(measure.name for measure in MEASURES)
 console = Console(stderr=True)

@@ -117,6 +117,8 @@ def _waiting(book: Book) -> Iterator[Bar]:
     alone, within = "commit to start, enqueued alone, p50", "commit to start, within a transaction, p50"
     measure = "commit to handler's start, within the caller's transaction, p50"
     yield _ratio(book, measure, "an enqueue of its own", AT_MOST, 1, within, OURS, alone, OURS)
+    fired = book.value("fires, late p99", OURS)
+    yield Bar("schedules: how late they fire, p99", "", AT_MOST, 100, fired, unit=" ms")
     yield Bar("jobs for later: how late they start, p99", "", AT_MOST, 50, book.value("due p99", OURS), unit=" ms")
 
 

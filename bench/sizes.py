@@ -31,6 +31,7 @@ class Sizes:
     produced: int = 20_000
     memory: int = 1_000_000
     due: int = 400
+    fires: int = 60
     processes: tuple[int, ...] = (1, 2, 3, 4)
     limit: float = 300.0
 
@@ -62,6 +63,7 @@ QUICK = Sizes(
     produced=400,
     memory=10_000,
     due=20,
+    fires=5,
     processes=(1, 2),
     limit=30.0,
 )

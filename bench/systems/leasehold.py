@@ -16,6 +16,7 @@ from leasehold.app.definition import TypedDefinition
 from leasehold.engines import engine_for
 from leasehold.model.job import NewJob
 from leasehold.runtime.process import serve
+from leasehold.scheduler import FireLoop
 from leasehold.worker import Worker
 
 # As docs/how-to/workers.md has it for very many short jobs; the peers' local queues and batches have 500, too.
@@ -108,7 +109,7 @@ class LeaseholdParts:
         settings = replace(app.worker_settings(), slots=how.get("slots", SLOTS), notify=how.get("notify", True))
         if "fallback" in how:
             settings = replace(settings, fallback=timedelta(seconds=how["fallback"]))
-        serve(lambda: Worker(engine_for(url).open, app.handlers, settings))
+        serve(lambda: Worker(engine_for(url).open, app.handlers, settings, make_schedules=FireLoop))
 
     @asynccontextmanager
     async def producer(self, url: str, how: How) -> AsyncIterator[Producer]:
