@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.store.bench import ACME, DAY, HOUR, EngineUnderTest, all_jobs
+from tests.store.bench import EngineUnderTest, all_jobs
+from tests.tenant_kit import ACME, DAY, HOUR
 
 from leasehold.engine import MovableClock
 from leasehold.model.cron import Cron
