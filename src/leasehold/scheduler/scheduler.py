@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from leasehold.errors import CannotListen, LeaseholdError, Unreachable
-from leasehold.runtime.supervise import RestartPolicy, cancel_all, keep_running
+from leasehold.runtime.supervise import RestartPolicy, cancel_all, keep_running, wait_at_most
 from leasehold.scheduler.fire_loop import FireLoop
 from leasehold.store import Store
 from leasehold.telemetry import Observer, SchedulesFired, ignore_events
@@ -91,7 +91,7 @@ class Scheduler:
                 return await self._open_store()
             except Unreachable as error:
                 log.warning("the scheduler waits for the database: %s", error)
-                await _wait_for(self._stopping, policy.next_random_pause())
+                await wait_at_most(self._stopping, policy.next_random_pause())
         return None
 
     async def _listen(self, store: Store, loop: FireLoop) -> None:
@@ -115,11 +115,3 @@ class Scheduler:
 
 def _never(_lost: Exception) -> None:
     """A scheduler has no registration that could be lost."""
-
-
-async def _wait_for(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
