@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from leasehold.runtime.supervise import wait_at_most
 from leasehold.worker import Worker
 from leasehold.worker.stuck import TooManyStuck
 
@@ -62,12 +63,5 @@ class _InProcessWorker:
                 if not self.joined.is_set():
                     raise
                 log.exception("the worker in this process died; it is begun again in %g s", PAUSE)
-                await self._pause()
+                await wait_at_most(self._stopping, PAUSE)
                 self._worker = self._make()
-
-    async def _pause(self) -> None:
-        try:
-            async with asyncio.timeout(PAUSE):
-                await self._stopping.wait()
-        except TimeoutError:
-            return

@@ -10,7 +10,7 @@ from datetime import timedelta
 from time import monotonic
 
 from leasehold.errors import LeaseholdError, RegistrationLost, Unreachable
-from leasehold.runtime.supervise import RestartPolicy
+from leasehold.runtime.supervise import RestartPolicy, wait_at_most
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker.events import EventReporter, events_log
@@ -113,7 +113,7 @@ class Worker:
                     policy.reset()
                 except Unreachable as error:
                     self._outage.begin(error)
-                    await self._pause(policy.next_random_pause())
+                    await wait_at_most(self._stopping, policy.next_random_pause())
                 except RegistrationLost as error:
                     log.warning("%s Joining again.", error.happened)
                     policy.reset()
@@ -170,10 +170,3 @@ class Worker:
     def _facts(self) -> WorkerFacts:
         settings = self._settings
         return WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, settings.metadata)
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
