@@ -153,7 +153,7 @@ def test_every_class_except_base_classes_is_raised_somewhere() -> None:
 
 
 def test_only_what_another_process_raised_is_passed_on_unread() -> None:
-    assert {site.place.partition(":")[0] for site in PASSED_ON} <= {"src/leasehold/cli/described_app.py"}
+    assert {site.place.partition(":")[0] for site in PASSED_ON} <= {"src/leasehold/cli/app_description.py"}
 
 
 def test_every_error_says_what_to_do() -> None:

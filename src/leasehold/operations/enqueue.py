@@ -36,8 +36,9 @@ class Target(NamedTuple):
 async def enqueue(target: Target, job: NewJob, catalog: Catalog) -> EnqueueResult:
     """Enqueues one job, durably. Pins it again, once, if the database does not know its version."""
     jobs, send = (job,), catalog.store.tenant(target.tenant).enqueue
+    pinned = await pin(target, jobs, catalog)
     try:
-        (enqueued,) = await send(await pin(target, jobs, catalog))
+        (enqueued,) = await send(pinned)
     except UnknownDefinition:
         (enqueued,) = await send(await pin_again(target, jobs, catalog))
     return enqueued

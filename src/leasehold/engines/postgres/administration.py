@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from leasehold.engines.postgres import pages, rows
 from leasehold.engines.postgres.definitions import PostgresDefinitions
@@ -11,9 +10,6 @@ from leasehold.model.job import JobId, JobRecord, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.status import Status
 from leasehold.store import Filter, Page, ScopeRecord
-
-if TYPE_CHECKING:
-    pass
 
 
 class PostgresAdministration(PostgresDefinitions):
