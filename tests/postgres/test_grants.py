@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.postgres.roles import SCHEMA, Roles
 
-from leasehold import InvalidInput, Job, Leasehold, RetryLater, Status, WorkerSettings
+from leasehold import InvalidInput, Job, Leasehold, RetryLater, Status, WorkerSettings, every
 from leasehold.engines import DEFAULT_URL, engine_for
 
 SECONDS = PATIENCE.total_seconds()
@@ -193,6 +193,27 @@ async def test_a_worker_runs_jobs_of_all_kinds(roles: Roles) -> None:
             await app.tenant("acme").aenqueue_key(key, {})
         await eventually(ended)
     assert await roles.superuser.fetchval("select text from rented.job_lines") == "greeting you"
+
+
+async def test_a_worker_saves_and_fires_schedules(roles: Roles) -> None:
+    app = roles.app("worker")
+
+    @app.schedule(every("1s"), tenant="acme")
+    @app.job
+    async def greet(job: Job) -> str:
+        return "hello"
+
+    async def fired() -> bool:
+        return "succeeded" in await statuses(roles)
+
+    async with worker(app):
+        await eventually(fired)
+        triggers = app.tenant("acme").triggers
+        (declared,) = await triggers.alist()
+        await triggers.apause(declared.id, "enough")
+        saved = await app.triggers.acreate(greet, schedule="@daily", label="nightly")
+        await app.triggers.aupdate(saved.id, schedule="@weekly")
+        await app.triggers.adelete(saved.id)
 
 
 async def test_a_worker_cancels_retries_and_reschedules(roles: Roles) -> None:

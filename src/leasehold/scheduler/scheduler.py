@@ -96,15 +96,16 @@ class Scheduler:
 
     async def _listen(self, store: Store, loop: FireLoop) -> None:
         """Passes news to the loop. If the database refuses, it polls, and tries again once a minute."""
-        try:
-            async with aclosing(store.fire_times()) as heard:
-                async for news in heard:
-                    self._listens = True
-                    loop.hear(news)
-        except CannotListen as error:
-            log.log(logging.WARNING if self._listens else logging.DEBUG, "%s", error)
-            self._listens = False
-            await asyncio.sleep(LISTEN_AGAIN)
+        while True:
+            try:
+                async with aclosing(store.fire_times()) as heard:
+                    async for news in heard:
+                        self._listens = True
+                        loop.hear(news)
+            except CannotListen as error:
+                log.log(logging.WARNING if self._listens else logging.DEBUG, "%s", error)
+                self._listens = False
+                await asyncio.sleep(LISTEN_AGAIN)
 
     async def _look_now_and_then(self, loop: FireLoop) -> None:
         while True:

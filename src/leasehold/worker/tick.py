@@ -59,7 +59,7 @@ async def tick(
     max_seconds: float,
     fire: FireSchedules = fire_nothing,
 ) -> Ticked:
-    """Reclaims, fires schedules, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves."""
+    """Fires schedules, reclaims, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves."""
     problems = list(problems_of_integer("max_jobs", max_jobs, 1))
     if max_seconds <= 0:
         problems.append(f"max_seconds={max_seconds} is not more than zero")
@@ -73,6 +73,8 @@ async def tick(
     settings = replace(settings, leases=LEASE, notify=False, slots=min(settings.slots, max_jobs))
     await store.sync_definitions(handlers.definitions)
     await handlers.sync_triggers(store)
+    # Before it joins: a schedule for many tenants may take longer than a lease, which nothing renews yet.
+    schedules = await fire(store, lambda: monotonic() >= until)
     facts = WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, {"tick": "yes"})
     registration = await store.join(Subscription(handlers.keys, settings.tenants), facts, LEASE.busy)
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
@@ -80,11 +82,10 @@ async def tick(
         store, registration, handlers, threads, settings, open_store, EventReporter(count), StuckHandlers(), Outage()
     )
     try:
-        ticking = _Tick(session, settings.slots, until, fire)
-        more = await ticking.run(max_jobs)
+        more = await _Tick(session, settings.slots, until).run(max_jobs)
     finally:
         threads.shutdown(cancel_futures=True)
-    return replace(count.ticked, more=more, fired=ticking.fired)
+    return replace(count.ticked, more=more or schedules.more, fired=schedules.fired)
 
 
 class _Count:
@@ -109,14 +110,12 @@ class _Count:
 class _Tick:
     """Claims due jobs, runs them, and ends: a session that neither sleeps nor listens."""
 
-    def __init__(self, session: WorkerSession, slots: int, until: float, fire: FireSchedules) -> None:
+    def __init__(self, session: WorkerSession, slots: int, until: float) -> None:
         self._session = session
         self._ledger = session.ledger
         self._slots = slots
         self._until = until
         self._beats = False
-        self._fire = fire
-        self.fired = 0
 
     async def run(self, max_jobs: int) -> bool:
         """Returns whether there may be more."""
@@ -127,11 +126,9 @@ class _Tick:
         try:
             with suppress(RegistrationLost):
                 await session.upkeep.reclaim()
-                schedules = await session.calls.in_time(self._fire(session.calls.store, self._is_over))
-                self.fired = schedules.fired
                 more = await self._work(max_jobs)
                 await session.drain(at_once)
-                return more or schedules.more
+                return more
             return True
         finally:
             self._ledger.lose_all()

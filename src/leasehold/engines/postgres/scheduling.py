@@ -124,17 +124,18 @@ class Scheduling:
 
     async def _fire_one_by_one(self) -> FireRound:
         """Fires each due schedule in a transaction of its own. One that fails is put off, and the others go on."""
-        last = FireRound(0, False, None)
-        for trigger in await self._due_now():
+        fired, due = 0, await self._due_now()
+        for trigger in due:
             try:
-                last = await self._fire(FIRES_AT_ONCE, only=trigger)
+                fired += (await self._fire(FIRES_AT_ONCE, only=trigger)).fired
             except (Unreachable, TransactionConflict):
                 raise
             except Exception as error:
                 why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
                 log.error("trigger %s can't be fired, and is tried again in %s: %s", trigger, TRY_AGAIN, why)
                 await self._link.fetch("scheduler/postpone", trigger=trigger, by=TRY_AGAIN, why=why[:1000])
-        return last
+        ((wait, _),) = await self._link.fetch("scheduler/next", announce=False)
+        return FireRound(fired, bool(due) and _is_due(wait), wait)
 
     async def _due_now(self) -> list[TriggerId]:
         async with self._link.transaction() as connection:
@@ -153,7 +154,7 @@ class Scheduling:
                 if made:
                     await self._send(connection, "wake", **round_.lanes(made))
             ((wait, _),) = await self._send(connection, "next", announce=bool(found))
-        return FireRound(len(made), bool(found) and wait is not None and wait <= timedelta(), wait)
+        return FireRound(len(made), bool(found) and _is_due(wait), wait)
 
     async def _lock(self, connection: "Connection", only: TriggerId | None) -> list[Record]:
         return await self._send(connection, "due", only=only, limit=FIRES_AT_ONCE)
@@ -207,6 +208,10 @@ class Scheduling:
         if known is None:
             return None
         return Registered(known.definition, known.version, row["definition_active"], known.unreadable)
+
+
+def _is_due(wait: timedelta | None) -> bool:
+    return wait is not None and wait <= timedelta()
 
 
 def _joined(plans: Sequence[FirePlan]) -> FirePlan:
