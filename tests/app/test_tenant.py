@@ -27,9 +27,18 @@ from leasehold import (
     WhileActive,
     WrongState,
 )
-from leasehold.errors import BlockingCall, NoTenant, SchemaMismatch, UnknownJob
+from leasehold.errors import BlockingCall, NoTenant, SchemaMismatch, UnknownDefinition, UnknownJob
 from leasehold.model.status import DisplayState
 from leasehold.store import CancelAnswer
+
+
+async def change(database_url: str, statement: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
 
 # ------------------------------------------------------------------------------------------------------------ enqueue
 
@@ -155,18 +164,25 @@ def test_by_key_another_process_s_definition_is_enqueued_and_checked(app: Leaseh
     other.close()
 
 
+def test_an_unknown_definition_leaves_the_known_versions(
+    app: Leasehold, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sized, foreign = app.job(count_size), Leasehold(database_url).job(key="foreign")(count_size)
+    app.tenant("acme").enqueue(sized, "p_9")
+    asyncio.run(change(database_url, "update leasehold.definition_versions set timeout = interval '7 s'"))
+    caplog.set_level("INFO")
+    with pytest.raises(UnknownDefinition):
+        app.tenant("acme").enqueue(foreign, "p_9")
+    app.tenant("acme").enqueue(sized, "p_9")
+    assert [record.getMessage() for record in caplog.records if "count_size" in record.getMessage()] == []
+
+
 def test_a_recreated_database_gets_its_definitions_again(app: Leasehold, database_url: str) -> None:
     sized = app.job(count_size)
     app.tenant("acme").enqueue(sized, "p_9")
 
-    async def recreate() -> None:
-        connection = await asyncpg.connect(database_url)
-        try:
-            await connection.execute("truncate leasehold.definitions, leasehold.definition_versions, leasehold.jobs")
-        finally:
-            await connection.close()
-
-    asyncio.run(recreate())
+    everything = "truncate leasehold.definitions, leasehold.definition_versions, leasehold.jobs, leasehold.triggers"
+    asyncio.run(change(database_url, everything))
     assert app.tenant("acme").enqueue(sized, "p_9").created
 
 
