@@ -120,7 +120,10 @@ def test_a_recreated_database_gets_its_definitions_again(
     app: Leasehold, bound: Callable[[int], NewJob], database_url: str
 ) -> None:
     app.tenant("acme").enqueue_many([bound(1)])
-    asked(database_url, "truncate leasehold.definitions, leasehold.definition_versions, leasehold.jobs")
+    asked(
+        database_url,
+        "truncate leasehold.definitions, leasehold.definition_versions, leasehold.jobs, leasehold.triggers",
+    )
     app.tenant("acme").enqueue_many((bound(number) for number in range(5)), chunk=2)
     assert numbers(database_url) == list(range(5))
 
