@@ -37,7 +37,6 @@ from leasehold.model.trigger import (
     TriggerKind,
     declared_id,
     dedupe_key,
-    trailing_key,
     trigger_id,
 )
 from leasehold.model.trigger_row import (
@@ -346,8 +345,6 @@ def test_a_dedupe_key_is_of_trigger_and_payload() -> None:
     assert key == dedupe_key(ID, {"b": 2, "a": 1})
     assert key != dedupe_key(ID, {"a": 1, "b": 3})
     assert key != dedupe_key(TriggerId(JOB), {"a": 1, "b": 2})
-    assert trailing_key(key) != key
-    assert Dedupe(trailing_key(key)).key == trailing_key(key)
 
 
 def test_a_dedupe_key_does_not_show_the_payload() -> None:

@@ -15,8 +15,8 @@ from leasehold.app.registry import Registry
 from leasehold.engine import Engine
 from leasehold.errors import BlockingCall, InvalidInput
 from leasehold.model.job import NewJob
-from leasehold.operations.enqueue import Target, prepare_known
-from leasehold.store import Caller, Prepared, Store
+from leasehold.operations.enqueue import PreparedJobs, Target, prepare_known
+from leasehold.store import Caller, Store
 from leasehold.worker import Handlers
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class AppStore:
             )
         return self._engine.join(connection)
 
-    def prepare_known(self, target: Target, jobs: Sequence[NewJob], wakes: bool) -> Prepared | None:
+    def prepare_known(self, target: Target, jobs: Sequence[NewJob], wakes: bool) -> PreparedJobs | None:
         """Prepares jobs in this thread if nothing has to be looked up for them; else returns None.
 
         Asks both stores: a blocking call on a loop where the app is open looks up by the store on the thread.

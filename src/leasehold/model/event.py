@@ -24,7 +24,7 @@ from uuid import UUID
 
 from leasehold.errors import InvalidInput
 from leasehold.model import payload as payloads
-from leasehold.model.bounds import describe
+from leasehold.model.bounds import describe, problems_of_text
 from leasehold.model.job import TenantId
 from leasehold.model.path import Missing, Step, kind_of, look_up, parse_path
 
@@ -98,26 +98,43 @@ def _problem_of_name(text: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event to emit. It has no tenant: the tenant handle that emits it has one. Data is bounded like a payload."""
+    """An event to emit. It has no tenant: the tenant handle that emits it has one. Data is bounded like a payload.
+
+    `text` is the data as JSON. Jobs that the event makes get its `correlation_id`.
+    """
 
     name: str
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    correlation_id: str | None = None
+    created_by: str | None = None
+    text: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         event_name(self.name)
-        payloads.encode_event(self.data)
+        object.__setattr__(self, "text", payloads.encode_event(self.data))
+        for name in ("correlation_id", "created_by"):
+            if (text := getattr(self, name)) is not None and (problems := list(problems_of_text(name, text))):
+                raise InvalidInput(
+                    f"The event {self.name} can't be emitted: {problems[0]}.",
+                    fix="Nothing was emitted. Correct the values.",
+                )
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event as it was stored. The database's clock set `at`."""
+    """An event as it was stored. The database's clock set `at`.
+
+    Before `expanded_at`, no trigger has decided about it: a worker will expand it in a moment.
+    """
 
     id: EventId
     tenant: TenantId
     name: str
     data: Mapping[str, Any] = field(hash=False)
     at: datetime
-    source: str | None = None
+    correlation_id: str | None = None
+    created_by: str | None = None
+    expanded_at: datetime | None = None
 
 
 class Operator(StrEnum):

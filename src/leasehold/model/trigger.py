@@ -224,11 +224,6 @@ def dedupe_key(trigger: TriggerId, payload: Mapping[str, Any]) -> str:
     return f"trigger:{trigger}:{sha256(canonical.encode()).hexdigest()}"
 
 
-def trailing_key(key: str) -> str:
-    """Returns the key of the job that runs once more at the end of the window. Hold it until that end."""
-    return f"{key}:trailing"
-
-
 def dedupe_of(trigger: Trigger, payload: Mapping[str, Any]) -> Dedupe | None:
     """Returns the dedupe of a job of this trigger, counted from its enqueue; None if it is off."""
     if not trigger.rule.window:

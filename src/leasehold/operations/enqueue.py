@@ -13,6 +13,7 @@ from leasehold.model.job import EnqueueResult, NewJob, TenantId
 from leasehold.operations.catalog import Catalog
 from leasehold.store import Prepared
 
+PreparedJobs = Prepared[Sequence[EnqueueResult]]
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[EnqueueResult]]]
 _fits = attrgetter("fits")
 
@@ -93,19 +94,19 @@ async def pin(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[
         return _with_versions(target, jobs, {key: await catalog.version_of(key) for key in keys})
 
 
-async def prepare(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: Catalog) -> Prepared:
+async def prepare(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: Catalog) -> PreparedJobs:
     """Does all that can be done before a caller's transaction is used: pins versions, admits the tenant."""
     pinned = await pin(target, jobs, catalog)
     return await catalog.store.tenant(target.tenant).prepare(pinned, wakes=wakes)
 
 
-async def prepare_again(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: Catalog) -> Prepared:
+async def prepare_again(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: Catalog) -> PreparedJobs:
     """Prepares jobs whose versions the database refused."""
     catalog.forget()
     return await prepare(target, jobs, wakes, catalog)
 
 
-def prepare_known(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: Catalog) -> Prepared | None:
+def prepare_known(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: Catalog) -> PreparedJobs | None:
     """Prepares without I/O, in any thread; None if a version, a payload or the tenant has to be looked up."""
     if not all(map(_fits, jobs)):
         return None

@@ -1,6 +1,7 @@
-"""One step of a scheduler: fires everything that is due."""
+"""One step of a scheduler: fires everything that is due, and expands events that wait."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 from leasehold.store import FireRound, Schedules
@@ -8,12 +9,12 @@ from leasehold.store import FireRound, Schedules
 
 async def fire_due_schedules(store: Schedules, is_over: Callable[[], bool] = lambda: False) -> FireRound:
     """Fires schedules until none is due, round by round, or until `is_over` returns true after a round."""
-    fired = 0
+    fired = expanded = 0
     while True:
         done = await store.fire_due()
-        fired += done.fired
+        fired, expanded = fired + done.fired, expanded + done.expanded
         if not done.more or is_over():
-            return FireRound(fired, done.more, done.next_fire)
+            return replace(done, fired=fired, expanded=expanded)
 
 
 def is_due(next_fire: timedelta | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from leasehold.store.abilities import Abilities
 from leasehold.store.administration import Administration, ScopeRecord
+from leasehold.store.events import Emission, KeyHolder, MatchingTriggers, TenantEvents
 from leasehold.store.fleet import (
     Claimed,
     DueWork,
@@ -44,11 +45,14 @@ __all__ = [
     "Claimed",
     "DeclaredTrigger",
     "DueWork",
+    "Emission",
     "Filter",
     "FinishAnswer",
     "FinishingTransaction",
     "FireRound",
     "Fleet",
+    "KeyHolder",
+    "MatchingTriggers",
     "NextFire",
     "Page",
     "Prepared",
@@ -60,6 +64,7 @@ __all__ = [
     "ScopeRecord",
     "Store",
     "Subscription",
+    "TenantEvents",
     "TenantJobs",
     "TriggerChange",
     "Triggers",

@@ -107,10 +107,14 @@ class DueWork:
 
 @dataclass(frozen=True, slots=True)
 class NextFire:
-    """A schedule fires after `wait`. With `fired`, all earlier ones have fired; None: no other one is to come."""
+    """A schedule fires after `wait`. With `fired`, all earlier ones have fired; None: no other one is to come.
+
+    With `event`, an event waits to be expanded, now.
+    """
 
     wait: timedelta | None
     fired: bool = False
+    event: bool = False
 
 
 class Fleet(Protocol):

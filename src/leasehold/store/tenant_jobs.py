@@ -84,13 +84,15 @@ class Page:
 class TenantJobs(Protocol):
     """The jobs of one tenant. No verb takes a tenant id, and none can reach another tenant."""
 
-    async def prepare(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> Prepared:
+    async def prepare(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> Prepared[Sequence[EnqueueResult]]:
         """Does all work that needs no `Caller`, so that its transaction holds no lock meanwhile.
 
         Without `wakes` the enqueue wakes no worker when it is committed.
         """
 
-    def prepare_known(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> Prepared | None:
+    def prepare_known(
+        self, jobs: Sequence[NewJob], *, wakes: bool = True
+    ) -> Prepared[Sequence[EnqueueResult]] | None:
         """Returns what `prepare` would, without I/O and in any thread; None if the tenant has to be looked up."""
 
     async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[EnqueueResult]:

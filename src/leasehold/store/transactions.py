@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from leasehold.model.job import EnqueueResult, NewJob
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 
 
 class FinishAnswer(StrEnum):
@@ -66,11 +69,11 @@ FinishingTransaction = BlockingFinishingTransaction | AsyncFinishingTransaction
 """`blocking` tells which of the two."""
 
 
-class Prepared(Protocol):
-    """Jobs that are ready for a caller's transaction: the tenant is admitted, and one statement is left to send."""
+class Prepared(Protocol[A_co]):
+    """One statement for a caller's transaction: all that needs no `Caller` is done, and it is left to send."""
 
-    @property
-    def count(self) -> int: ...
+    def read_answer(self, rows: Sequence[Any]) -> A_co:
+        """Returns the meaning of the rows that the statement returned."""
 
 
 class Caller(Protocol):
@@ -96,9 +99,9 @@ class Caller(Protocol):
 
     async def acommits_at_once(self) -> bool: ...
 
-    def place(self, prepared: Prepared) -> Sequence[EnqueueResult]: ...
+    def place(self, prepared: Prepared[A]) -> A: ...
 
-    async def aplace(self, prepared: Prepared) -> Sequence[EnqueueResult]: ...
+    async def aplace(self, prepared: Prepared[A]) -> A: ...
 
 
 class BulkTransaction(Protocol):

@@ -9,6 +9,7 @@ from leasehold.model.decision import Decision
 from leasehold.model.job import TenantId
 from leasehold.model.limits import Pause
 from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Trigger, TriggerId, declared_id
+from leasehold.store.events import TenantEvents
 from leasehold.store.fleet import NextFire
 
 
@@ -46,7 +47,7 @@ class TriggerChange:
 
     def described(self) -> str:
         """Returns one line of text for a trigger that differs."""
-        name = f"schedule {self.label!r} of {'all tenants' if self.tenant is ALL else self.tenant}"
+        name = f"trigger {self.label!r} of {'all tenants' if self.tenant is ALL else self.tenant}"
         if self.removed:
             return f"{name}: removed, the code declares it no longer"
         return f"{name}: saved" if self.created else f"{name}: changed ({', '.join(self.fields)})"
@@ -54,11 +55,16 @@ class TriggerChange:
 
 @dataclass(frozen=True, slots=True)
 class FireRound:
-    """One round of a scheduler: how many jobs it made, and how long until the next fire. `more`: look again now."""
+    """One round of a scheduler: how many jobs it made, and how long until the next fire. `more`: look again now.
+
+    `expanded` is the number of events that were expanded, with or without jobs; `events_wait`: there are others.
+    """
 
     fired: int
     more: bool
     next_fire: timedelta | None
+    events_wait: bool = False
+    expanded: int = 0
 
 
 class Triggers(Protocol):
@@ -99,6 +105,8 @@ class Schedules(Protocol):
 
     def triggers(self, tenant: TenantId | AllTenants) -> Triggers: ...
 
+    def events(self, tenant: TenantId) -> TenantEvents: ...
+
     async def all_triggers(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
         """Returns triggers of all tenants after that one, the oldest first."""
 
@@ -114,7 +122,8 @@ class Schedules(Protocol):
         """Fires schedules that are due, a bounded number: jobs, decisions and cursors in one transaction.
 
         Each fire time of a trigger makes one job for a tenant, however many schedulers call this. A schedule that
-        can't be fired is recorded and goes on; it stops no other one.
+        can't be fired is recorded and goes on; it stops no other one. Then expands events that wait, a bounded
+        number, each in one transaction.
         """
 
     def fire_times(self) -> AsyncGenerator[NextFire, None]:

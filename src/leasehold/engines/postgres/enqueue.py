@@ -71,21 +71,21 @@ class PostgresEnqueue:
             return await self._enqueue_one(jobs[0])
         if (plain := PlainJobs.of(jobs)) is not None:
             return await self._enqueue_plain(plain)
-        await self._admit()
+        await self.admit()
         with self._database.translate_errors():
             async with self._database.connection() as connection:
                 return await self._enqueue_any(jobs, connection)
 
     @asynccontextmanager
     async def bulk_transaction(self) -> AsyncIterator[BulkTransaction]:
-        await self._admit()
+        await self.admit()
         enqueue_any = partial(self._enqueue_any, wakes=False)
         async with BulkTransaction(self._database, self._tenant, enqueue_any) as bulk:
             yield bulk
 
     async def prepare(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> EnqueueCall:
         call = replace(self._call(jobs), wakes=wakes)
-        await self._admit()
+        await self.admit()
         return call
 
     def prepare_known(self, jobs: Sequence[NewJob], *, wakes: bool = True) -> EnqueueCall | None:
@@ -95,7 +95,7 @@ class PostgresEnqueue:
         """Enqueues one plain job, as most calls do: one statement without a transaction around it, and few steps."""
         new, payload = JobId(str(uuid7())), payloads.encode(job.payload)
         if self._tenant not in self._known.rows:
-            await self._admit()
+            await self.admit()
         with self._database.translate_errors():
             async with self._database.connection() as connection:
                 if await self._database.fetch_on(
@@ -116,7 +116,7 @@ class PostgresEnqueue:
         if plain.too_large:
             async with self.bulk_transaction() as bulk:
                 return await bulk.place(plain)
-        await self._admit()
+        await self.admit()
         with self._database.translate_errors():
             async with self._database.connection() as connection:
                 if await self._database.fetch_on(
@@ -140,7 +140,8 @@ class PostgresEnqueue:
         statement = self._database.statement("tenant/enqueue_jobs")
         return enqueue_call(statement, self._database.schema, self._tenant, jobs)
 
-    async def _admit(self) -> None:
+    async def admit(self) -> None:
+        """Adds the tenant's row at its first use. Raises UnknownTenant if tenants are strict."""
         if not self._known.should_look(self._tenant):
             return
         try:

@@ -1,60 +1,32 @@
 """One call that enqueues: its statement, its arguments, and the meaning of its answer. Drivers share it; no I/O."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
+from leasehold.engines.postgres.caller_statement import CallerStatement, Row
 from leasehold.engines.postgres.plain_jobs import encode_payloads
 from leasehold.engines.postgres.statements import Statement
 from leasehold.errors import DuplicateJob, InvalidInput, LeaseholdError
 from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within
 from leasehold.model.job import EnqueueResult, JobId, NewJob, TenantId, job_id
 
-_NUMBERED = re.compile(r"\$(\d)")
-
-
-class Row(Protocol):
-    """A row whose columns are read by place, since drivers disagree about names."""
-
-    def __getitem__(self, place: int, /) -> Any: ...
-
 
 @dataclass(frozen=True, slots=True)
-class EnqueueCall:
-    """A statement in which each parameter stands once, in the order of `arguments`."""
+class EnqueueCall(CallerStatement):
+    """The statement enqueue_jobs.sql."""
 
-    statement: Statement
     tenant: TenantId
     jobs: str
     count: int
-    schema: str
     wakes: bool = True
 
     @property
     def arguments(self) -> tuple[str, str, bool]:
         return self.tenant, self.jobs, self.wakes
-
-    @property
-    def text(self) -> str:
-        """The statement with $1 to $3, as the server reads it."""
-        return self.statement.text
-
-    @property
-    def text_with_percent(self) -> str:
-        return _NUMBERED.sub("%s", self.statement.text)
-
-    @property
-    def text_with_names(self) -> str:
-        """The statement with :tenant, :jobs and :wakes."""
-        return _NUMBERED.sub(lambda match: f":{self.statement.parameters[int(match[1]) - 1]}", self.statement.text)
-
-    @property
-    def named(self) -> dict[str, str | bool]:
-        return dict(zip(self.statement.parameters, self.arguments, strict=True))
 
     def read_answer(self, rows: Sequence[Row]) -> list[EnqueueResult]:
         """Returns the results in the order of the jobs. Raises a refusal: then nothing was enqueued."""
@@ -67,8 +39,8 @@ class EnqueueCall:
 
 def enqueue_call(statement: Statement, schema: str, tenant: TenantId, jobs: Sequence[NewJob]) -> EnqueueCall:
     payloads = encode_payloads(jobs)
-    document = orjson.dumps([dict(_fields(job, text)) for job, text in zip(jobs, payloads, strict=True)]).decode()
-    return EnqueueCall(statement, tenant, document, len(jobs), schema)
+    document = orjson.dumps([dict(fields_of(job, text)) for job, text in zip(jobs, payloads, strict=True)]).decode()
+    return EnqueueCall(statement, schema, tenant, document, len(jobs))
 
 
 def refusal(state: str, happened: str, fix: str, about: str | None) -> LeaseholdError:
@@ -91,7 +63,7 @@ def _kinds(of: type[LeaseholdError]) -> Iterator[tuple[str, type[LeaseholdError]
 _KINDS: Mapping[str, type[LeaseholdError]] = dict(_kinds(LeaseholdError))
 
 
-def _fields(job: NewJob, payload: str) -> Iterator[tuple[str, Any]]:
+def fields_of(job: NewJob, payload: str) -> Iterator[tuple[str, Any]]:
     """Yields the fields that the job sets; the definition has the others."""
     yield "definition", job.definition
     yield "payload", orjson.Fragment(payload)

@@ -36,6 +36,8 @@ grant select on leasehold.jobs, leasehold.jobs_done, leasehold.job_attempts, lea
 -- Producing: a producer adds jobs that wait. It can't read payloads, and can't claim: it may not write worker_id, and a
 -- running job must have one. Keys and ids are looked up by functions that run as the owner.
 grant execute on function leasehold.enqueue, leasehold.enqueue_jobs, leasehold.wake_workers to :"producer", :"worker";
+-- It emits events, too. The functions read triggers and write decisions as the owner.
+grant execute on function leasehold.emit, leasehold.write_event, leasehold.place_event to :"producer", :"worker";
 grant insert on leasehold.tenants to :"producer", :"worker";
 grant insert (
     id, scheduled_for, queued_at, deadline, version, max_attempts, priority, ready, tenant_id, definition, status,

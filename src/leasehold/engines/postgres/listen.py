@@ -140,6 +140,8 @@ def _read(payload: str) -> News:
                 return NextFire(timedelta(seconds=float(seconds)))
             case ["fired", seconds]:
                 return NextFire(timedelta(seconds=float(seconds)), fired=True)
+            case ["event"]:
+                return NextFire(timedelta(), event=True)
             case ["fired"]:
                 return NextFire(None, fired=True)
         return Wake(payload)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from asyncpg import Record
 
-from leasehold.engines.postgres import definition_rows, trigger_rows
+from leasehold.engines.postgres import trigger_rows
 from leasehold.engines.postgres.database import Database, IdleLink
 from leasehold.engines.postgres.enqueue_call import enqueue_call
+from leasehold.engines.postgres.event_triggers import EventTriggers
+from leasehold.engines.postgres.expansion import Expansion
 from leasehold.errors import LeaseholdError, TransactionConflict, Unreachable
 from leasehold.model.definition import Registered
 from leasehold.model.fire_plan import (
@@ -105,15 +107,27 @@ class _Round:
 
 
 class Scheduling:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, triggers: EventTriggers) -> None:
         self._database = database
         self._link = IdleLink(database, IDLE)
-        self._versions: dict[tuple[str, int], Registered] = {}
+        self._expansion = Expansion(self._link, triggers)
+        self._versions = triggers.definitions
 
     async def close(self) -> None:
         await self._link.close()
 
     async def fire_due(self) -> FireRound:
+        done = await self._fire_schedules()
+        return await self._expand_events(done) if done.events_wait else done
+
+    async def _expand_events(self, before: FireRound) -> FireRound:
+        expanded, jobs = await self._expansion.expand()
+        if not expanded:
+            return before
+        ((wait, events_wait, _),) = await self._link.fetch("scheduler/next", announce=True)
+        return FireRound(before.fired + jobs, is_due(wait), wait, events_wait, expanded)
+
+    async def _fire_schedules(self) -> FireRound:
         try:
             return await self._fire(FIRES_AT_ONCE)
         except (Unreachable, TransactionConflict):
@@ -135,7 +149,7 @@ class Scheduling:
                 log.error("trigger %s can't be fired, and is tried again in %s: %s", trigger, TRY_AGAIN, why)
                 await self._link.fetch("scheduler/postpone", trigger=trigger, by=TRY_AGAIN, why=why[:1000])
         ((wait, _),) = await self._link.fetch("scheduler/next", announce=False)
-        return FireRound(fired, bool(due) and _is_due(wait), wait)
+        return FireRound(fired, bool(due) and is_due(wait), wait)
 
     async def _due_now(self) -> list[TriggerId]:
         async with self._link.transaction() as connection:
@@ -153,8 +167,8 @@ class Scheduling:
                 await self._send(connection, "advance", **round_.places())
                 if made:
                     await self._send(connection, "wake", **round_.lanes(made))
-            ((wait, _),) = await self._send(connection, "next", announce=bool(found))
-        return FireRound(len(made), bool(found) and _is_due(wait), wait)
+            ((wait, events_wait, _),) = await self._send(connection, "next", announce=bool(found))
+        return FireRound(len(made), bool(found) and is_due(wait), wait, events_wait)
 
     async def _lock(self, connection: "Connection", only: TriggerId | None) -> list[Record]:
         return await self._send(connection, "due", only=only, limit=FIRES_AT_ONCE)
@@ -194,23 +208,15 @@ class Scheduling:
             yield plan_tenants(trigger, fan_out, names, definition, complete=len(names) < room)
 
     async def _read_definitions(self, connection: "Connection", found: Sequence[Record]) -> None:
-        missing = {(row["definition"], row["definition_version"]) for row in found} - self._versions.keys()
-        if missing:
-            keys, versions = zip(*missing, strict=True)
-            for row in await self._database.fetch_on(
-                connection, "fleet/definition_versions", keys=keys, versions=versions
-            ):
-                definition, unreadable = definition_rows.read(row)
-                self._versions[row["key"], row["version"]] = Registered(definition, row["version"], True, unreadable)
+        if unknown := self._versions.unknown((row["definition"], row["definition_version"]) for row in found):
+            rows = await self._database.fetch_on(connection, "fleet/definition_versions", **unknown)
+            self._versions.add(rows)
 
     def _definition(self, row: Record) -> Registered | None:
-        known = self._versions.get((row["definition"], row["definition_version"]))
-        if known is None:
-            return None
-        return Registered(known.definition, known.version, row["definition_active"], known.unreadable)
+        return self._versions.get(row["definition"], row["definition_version"], active=row["definition_active"])
 
 
-def _is_due(wait: timedelta | None) -> bool:
+def is_due(wait: timedelta | None) -> bool:
     return wait is not None and wait <= timedelta()
 
 

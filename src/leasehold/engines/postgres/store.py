@@ -18,6 +18,8 @@ from leasehold.engines.postgres.claim.positions import HeartbeatLooks
 from leasehold.engines.postgres.claim.reader import ClaimReader
 from leasehold.engines.postgres.database import Database, Link
 from leasehold.engines.postgres.enqueue import KnownTenants
+from leasehold.engines.postgres.event_triggers import EventTriggers
+from leasehold.engines.postgres.events import PostgresEvents
 from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
 from leasehold.engines.postgres.links import Links
 from leasehold.engines.postgres.scheduling import Scheduling
@@ -75,7 +77,8 @@ class PostgresStore(PostgresAdministration):
     ) -> None:
         super().__init__(database)
         self._links = links or Links.of(database)
-        self._scheduling = Scheduling(database)
+        self._event_triggers = EventTriggers()
+        self._scheduling = Scheduling(database, self._event_triggers)
         self._results = results.Results(database)
         self._lent = LentConnections(database)
         self._known_tenants = KnownTenants(monotonic)
@@ -248,6 +251,9 @@ class PostgresStore(PostgresAdministration):
 
     def triggers(self, tenant: TenantId | AllTenants) -> PostgresTriggers:
         return PostgresTriggers(self._database, tenant)
+
+    def events(self, tenant: TenantId) -> PostgresEvents:
+        return PostgresEvents(self._database, tenant, self.tenant(tenant), self._event_triggers)
 
     async def all_triggers(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
         return readable(await self._database.fetch("administration/triggers", after=after, limit=limit))

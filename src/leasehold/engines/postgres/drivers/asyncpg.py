@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
+from leasehold.engines.postgres.caller_statement import CallerStatement, Row
 from leasehold.engines.postgres.connections import close_connection
 from leasehold.engines.postgres.drivers.base import AsyncDriver, Caller
-from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 from leasehold.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class AsyncpgCaller(Caller):
     def commits_at_once(self) -> bool:
         return not self._passed.is_in_transaction()
 
-    async def _afetch(self, call: EnqueueCall) -> Sequence[Row]:
+    async def _afetch(self, call: CallerStatement) -> Sequence[Row]:
         rows: Sequence[Row] = await self._passed.fetch(call.text, *call.arguments)
         return rows
 

@@ -6,13 +6,14 @@ library is imported that the caller has not imported.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
-from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
+from leasehold.engines.postgres.caller_statement import CallerStatement, Row
 from leasehold.engines.postgres.errors import translate_for_caller
 from leasehold.errors import InvalidInput
-from leasehold.model.job import EnqueueResult
 from leasehold.store import Prepared
+
+A = TypeVar("A")
 
 
 class Caller:
@@ -33,22 +34,22 @@ class Caller:
     async def acommits_at_once(self) -> bool:
         return self.commits_at_once()
 
-    def place(self, prepared: Prepared) -> Sequence[EnqueueResult]:
+    def place(self, prepared: Prepared[A]) -> A:
         call = _call(prepared)
         with translate_for_caller(call.schema):
             rows = self._fetch(call)
-        return call.read_answer(rows)
+        return prepared.read_answer(rows)
 
-    async def aplace(self, prepared: Prepared) -> Sequence[EnqueueResult]:
+    async def aplace(self, prepared: Prepared[A]) -> A:
         call = _call(prepared)
         with translate_for_caller(call.schema):
             rows = await self._afetch(call)
-        return call.read_answer(rows)
+        return prepared.read_answer(rows)
 
-    def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
+    def _fetch(self, call: CallerStatement) -> Sequence[Row]:
         raise NotImplementedError
 
-    async def _afetch(self, call: EnqueueCall) -> Sequence[Row]:
+    async def _afetch(self, call: CallerStatement) -> Sequence[Row]:
         raise NotImplementedError
 
 
@@ -129,6 +130,6 @@ def not_postgres(got: str) -> InvalidInput:
     )
 
 
-def _call(prepared: Prepared) -> EnqueueCall:
-    assert isinstance(prepared, EnqueueCall)
+def _call(prepared: Prepared[Any]) -> CallerStatement:
+    assert isinstance(prepared, CallerStatement)
     return prepared

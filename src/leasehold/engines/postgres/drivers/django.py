@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from leasehold.engines.postgres.caller_statement import CallerStatement, Row
 from leasehold.engines.postgres.drivers.base import Caller, not_postgres
-from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 
 
 class DjangoCaller(Caller):
@@ -16,7 +16,7 @@ class DjangoCaller(Caller):
             raise not_postgres(f"a Django connection to {self._passed.vendor}")
         return bool(self._passed.get_autocommit()) and not self._passed.in_atomic_block
 
-    def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
+    def _fetch(self, call: CallerStatement) -> Sequence[Row]:
         with self._passed.cursor() as cursor:
             cursor.execute(call.text_with_percent, call.arguments)
             rows: Sequence[Row] = cursor.fetchall()

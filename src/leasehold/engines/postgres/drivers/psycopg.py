@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from leasehold.engines.postgres.caller_statement import CallerStatement, Row
 from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller, parameters_of
-from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 
 
 class PsycopgCaller(Caller):
@@ -16,7 +16,7 @@ class PsycopgCaller(Caller):
     def commits_at_once(self) -> bool:
         return _commits_at_once(self._passed)
 
-    def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
+    def _fetch(self, call: CallerStatement) -> Sequence[Row]:
         """Uses a cursor of our own: the caller's may send other placeholders, and make other objects of rows."""
         psycopg = sys.modules["psycopg"]
         with psycopg.Cursor(self._passed, row_factory=psycopg.rows.tuple_row) as cursor:
@@ -32,7 +32,7 @@ class AsyncPsycopgCaller(Caller):
     def commits_at_once(self) -> bool:
         return _commits_at_once(self._passed)
 
-    async def _afetch(self, call: EnqueueCall) -> Sequence[Row]:
+    async def _afetch(self, call: CallerStatement) -> Sequence[Row]:
         psycopg = sys.modules["psycopg"]
         async with psycopg.AsyncCursor(self._passed, row_factory=psycopg.rows.tuple_row) as cursor:
             await cursor.execute(call.text_with_percent, call.arguments)

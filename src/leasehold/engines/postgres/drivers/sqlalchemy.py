@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from leasehold.engines.postgres.caller_statement import CallerStatement, Row
 from leasehold.engines.postgres.drivers.base import AsyncDriver, BlockingDriver, Caller, not_postgres, parameters_of
-from leasehold.engines.postgres.enqueue_call import EnqueueCall, Row
 from leasehold.errors import InvalidInput
 
 
@@ -20,7 +20,7 @@ class ConnectionCaller(Caller):
     def commits_at_once(self) -> bool:
         return _commits_at_once(self._connection())
 
-    def _fetch(self, call: EnqueueCall) -> Sequence[Row]:
+    def _fetch(self, call: CallerStatement) -> Sequence[Row]:
         rows: Sequence[Row] = self._connection().execute(_text(call), call.named).all()
         return rows
 
@@ -46,7 +46,7 @@ class AsyncConnectionCaller(Caller):
     async def _connection(self) -> Any:
         return self._passed
 
-    async def _afetch(self, call: EnqueueCall) -> Sequence[Row]:
+    async def _afetch(self, call: CallerStatement) -> Sequence[Row]:
         rows: Sequence[Row] = (await (await self._connection()).execute(_text(call), call.named)).all()
         return rows
 
@@ -62,7 +62,7 @@ class AsyncSessionCaller(AsyncConnectionCaller):
         return await self._passed.connection()
 
 
-def _text(call: EnqueueCall) -> Any:
+def _text(call: CallerStatement) -> Any:
     return sys.modules["sqlalchemy"].text(call.text_with_names)
 
 

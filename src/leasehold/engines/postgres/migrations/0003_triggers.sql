@@ -135,3 +135,232 @@ create table leasehold.events (
 
 create index events_unexpanded on leasehold.events (emitted_at) where expanded_at is null;
 create index events_prune on leasehold.events (expanded_at) where expanded_at is not null;
+
+-- ------------------------------------------------------------------------------------------------------------- events
+--
+-- A driver emits in two steps, each a statement that is a transaction of its own or a part of its caller's. The first
+-- one, write_event, writes the event if no trigger matches; otherwise it writes nothing and returns the triggers. The
+-- driver renders their templates, and the second one, place_event, writes the event, its jobs and all decisions. Plain SQL
+-- renders no templates: `emit` writes the event, and a worker expands it by the second step.
+
+-- Returns every pattern that selects a name, as leasehold.model.event.patterns_of does.
+create function leasehold.event_patterns(name text) returns text[] language sql immutable parallel safe as $$
+    select array_prepend(name, array(
+        select array_to_string(words[1:n], '.') || '.*'
+        from string_to_array(name, '.') words, generate_series(1, cardinality(string_to_array(name, '.')) - 1) n))
+$$;
+
+-- Returns the live triggers of a tenant, and of all tenants, that select an event, as a JSON array; null if none does.
+-- One that was made after the event does not.
+create function leasehold.triggers_of(tenant text, name text, emitted_at timestamptz) returns text
+language plpgsql stable as $$
+begin
+    return (
+        select jsonb_agg(jsonb_build_object(
+            'id', t.id, 'tenant_id', t.tenant_id, 'label', t.label, 'event_name', t.event_name,
+            'event_filter', t.event_filter, 'window', extract(epoch from t.dedupe_window), 'trailing', t.trailing_run,
+            'definition', t.definition, 'payload_template', t.payload_template, 'origin', t.origin,
+            'version', t.version, 'created_by', t.created_by, 'created_at', t.created_at, 'updated_at', t.updated_at,
+            'paused', t.paused_at is not null, 'paused_until', t.paused_until, 'pause_reason', t.pause_reason,
+            'definition_version', d.version, 'definition_active', d.active
+        ) order by t.id)::text
+        from leasehold.triggers t
+        join leasehold.definitions d on d.key = t.definition
+        where t.tenant_id = any (array[tenant, '']) and t.event_name = any (leasehold.event_patterns(name))
+          and t.kind = 'event' and t.enabled and t.deleted_at is null
+          and t.created_at <= triggers_of.emitted_at
+    );
+end $$;
+
+-- Writes an event that no trigger matches; otherwise writes nothing, and returns the triggers. The driver has checked
+-- the name, and the tenant is known.
+create function leasehold.write_event(
+    tenant text, id uuid, name text, data jsonb, correlation_id text, created_by text,
+    out emitted_at timestamptz, out triggers text
+) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+    emitted_at := leasehold.clock();
+    triggers := leasehold.triggers_of(tenant, name, emitted_at);
+    if triggers is null then
+        perform leasehold.force_sync_commit();
+        insert into leasehold.events (tenant_id, id, name, data, correlation_id, created_by, emitted_at, expanded_at)
+        values (tenant, write_event.id, write_event.name, write_event.data, write_event.correlation_id,
+                write_event.created_by, write_event.emitted_at, write_event.emitted_at);
+    end if;
+end $$;
+
+-- A job of an event by the number of its decision, and its answer: the job, whether it is new, or why it was refused.
+create type leasehold.placed_job as (
+    number bigint, job jsonb, job_id uuid, created boolean, code text, happened text
+);
+
+-- Enqueues jobs, all by one call; if that is refused, each by a call of its own, so that one refusal concerns one job.
+create function leasehold.place_each(tenant text, given leasehold.placed_job[], wakes boolean)
+returns leasehold.placed_job[] language plpgsql volatile as $$
+declare
+    placed leasehold.placed_job[];
+begin
+    if cardinality(given) = 0 then
+        return given;
+    end if;
+    placed := array(
+        select row (g.number, g.job, a.job_id, a.created, a.code, a.happened)::leasehold.placed_job
+        from leasehold.enqueue_jobs(tenant, (select jsonb_agg(j.job order by j.ordinality)
+                                             from unnest(given) with ordinality j), wakes, false) a
+        left join unnest(given) with ordinality g on g.ordinality = a.number);
+    if placed[1].code is null then
+        return placed;
+    end if;
+    return array(
+        select row (g.number, g.job, a.job_id, a.created, a.code, a.happened)::leasehold.placed_job
+        from unnest(given) g
+        cross join lateral leasehold.enqueue_jobs(tenant, jsonb_build_array(g.job), wakes, false) a);
+end $$;
+
+-- Writes the jobs and the decisions of an event, and the event itself; without a name, the event is one that waits to be
+-- expanded. Returns a row for the event, and one for each decision; no row if another worker expands it. `decisions` is an array of objects: trigger, kind, reason, why,
+-- job (as in enqueue_jobs) and trailing. A job that is refused becomes an error of its own decision.
+create function leasehold.place_event(
+    tenant text, event uuid, name text, data jsonb, correlation_id text, created_by text, emitted_at timestamptz,
+    decisions jsonb, wakes boolean
+) returns table (trigger_id uuid, kind text, job_id uuid, reason text, why text)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_variable
+declare
+    now constant timestamptz := leasehold.clock();
+    placed leasehold.placed_job[];
+    late leasehold.placed_job[];
+begin
+    perform leasehold.force_sync_commit();
+    if name is null then
+        perform from leasehold.events e
+        where e.tenant_id = tenant and e.id = event and e.expanded_at is null for update skip locked;
+        if not found then
+            return;
+        end if;
+        update leasehold.events e set expanded_at = now where e.tenant_id = tenant and e.id = event;
+    else
+        insert into leasehold.events (tenant_id, id, name, data, correlation_id, created_by, emitted_at, expanded_at)
+        values (tenant, event, name, data, correlation_id, created_by, emitted_at, now);
+    end if;
+    placed := leasehold.place_each(tenant, array(
+        select row (d.ordinality, d.value -> 'job', null, null, null, null)::leasehold.placed_job
+        from jsonb_array_elements(decisions) with ordinality d where jsonb_typeof(d.value -> 'job') = 'object'), wakes);
+    -- Another job holds the key: with `trailing`, one more runs at the end of its window. The key of that one has the
+    -- holder in it, so that there is one for each window.
+    late := leasehold.place_each(tenant, array(
+        select row (p.number, p.job || jsonb_build_object(
+                   'at', h.expires_at, 'dedupe_key', (p.job ->> 'dedupe_key') || ':trailing:' || p.job_id,
+                   -- In seconds, see enqueue_plain_jobs.sql; and a minute longer than the window.
+                   'dedupe_for', make_interval(secs => 60 + extract(epoch from h.expires_at - now)::float8)
+               ), null, null, null, null
+               )::leasehold.placed_job
+        from unnest(placed) p
+        join leasehold.dedupe_holds h on h.tenant_id = tenant
+            and h.dedupe_hash = sha256(convert_to(p.job ->> 'dedupe_key', 'UTF8')) and h.job_id = p.job_id
+        where not p.created and p.code is null and (decisions -> (p.number - 1)::integer ->> 'trailing')::boolean
+          and h.expires_at > now), wakes);
+    return query select null::uuid, 'event'::text, null::uuid, null::text, null::text;
+    return query
+        insert into leasehold.trigger_decisions as d (
+            trigger_id, tenant_id, event_id, kind, reason, why, job_id, decided_at)
+        select (g.value ->> 'trigger')::uuid, tenant, event,
+               case when p.code = 'L1005' then 'skipped' when p.code is not null then 'error'
+                    when l.created then 'fired' when p.created is false then 'deduped'
+                    else g.value ->> 'kind' end,
+               case when p.code is null then g.value ->> 'reason'
+                    else case p.code when 'L1005' then 'inactive_definition' when 'L1002' then 'unknown_definition'
+                                     when 'L1006' then 'unknown_tenant' when 'L1001' then 'invalid_payload'
+                                     else 'refused' end end,
+               left(coalesce(
+                   p.happened,
+                   case when l.created then format('it runs after the dedupe window of job %s', p.job_id)
+                        when l.job_id is not null then format('job %s runs after the dedupe window', l.job_id)
+                        when p.created is false then format('job %s holds the dedupe key', p.job_id)
+                        else g.value ->> 'why' end), 1000),
+               coalesce(l.job_id, p.job_id), now
+        from jsonb_array_elements(decisions) with ordinality g
+        left join unnest(placed) p on p.number = g.ordinality
+        left join unnest(late) l on l.number = g.ordinality and l.code is null
+        order by g.ordinality
+        returning d.trigger_id, d.kind, d.job_id, d.reason, d.why;
+end $$;
+
+-- Refuses an event as leasehold.model.event.NewEvent does.
+create function leasehold.require_event(tenant text, name text, data jsonb, correlation_id text, created_by text)
+returns void language plpgsql immutable as $$
+declare
+    problem text;
+begin
+    perform leasehold.require_tenant(tenant);
+    if name is null or length(name) > 200 or name !~ '^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,15}$' then
+        perform leasehold.refuse(
+            'LH-1000', format('%s is not the name of an event: 1 to 16 words of letters, digits, _ and -, with dots '
+                              'between them, 200 characters at most.', coalesce(quote_literal(left(name, 120)), 'null')),
+            'Nothing was emitted. Write it like provider.folder.updated.');
+    end if;
+    problem := coalesce(leasehold.problem_of_text('correlation_id', correlation_id),
+                        leasehold.problem_of_text('created_by', created_by));
+    if problem is not null then
+        perform leasehold.refuse('LH-1000', format('the event can''t be emitted: %s.', problem),
+                                 'Nothing was emitted. Correct the values.');
+    end if;
+    problem := leasehold.problem_of_payload(data);
+    if problem is not null then
+        perform leasehold.refuse(
+            'LH-1001', format('the event can''t be emitted: %s', replace(problem, 'payload:', 'data:')),
+            'Nothing was emitted. Correct its data.');
+    end if;
+end $$;
+
+-- Adds a tenant at its first event, as place_jobs does, or refuses an unknown one if tenants are strict.
+create function leasehold.require_known_tenant(tenant text) returns void language plpgsql volatile as $$
+declare
+    timeout constant text := current_setting('lock_timeout');
+begin
+    if exists (select from leasehold.tenants t where t.id = tenant) then
+        return;
+    elsif (select s.strict_tenants from leasehold.settings s) then
+        perform leasehold.refuse(
+            'LH-1006', format('tenant %L was never registered, and strict tenants are on. Nothing was emitted.', tenant),
+            'Correct its name, or run: leasehold tenants --add ' || tenant);
+    end if;
+    perform set_config('lock_timeout', '1ms', true);
+    insert into leasehold.tenants (id, created_at) values (tenant, leasehold.clock()) on conflict do nothing;
+    perform set_config('lock_timeout', timeout, true);
+exception
+    -- Another transaction has added the row: it is still open, or younger than the caller's snapshot.
+    when serialization_failure or lock_not_available then null;
+end $$;
+
+-- Emits an event from SQL: `select * from leasehold.emit('acme', 'list.created', '{"id": 7}')`. `expanded` tells whether
+-- all is done: no trigger matches. Otherwise a worker makes the jobs after the commit.
+create function leasehold.emit(
+    tenant          text,
+    name            text,
+    data            jsonb default '{}',
+    correlation_id  text default null,
+    created_by      text default null,
+    out event_id    uuid,
+    out expanded    boolean
+) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+    now constant timestamptz := leasehold.clock();
+begin
+    perform leasehold.force_sync_commit();
+    perform leasehold.require_event(tenant, name, data, correlation_id, created_by);
+    perform leasehold.require_known_tenant(tenant);
+    event_id := leasehold.uuid7();
+    expanded := leasehold.triggers_of(tenant, name, now) is null;
+    insert into leasehold.events (tenant_id, id, name, data, correlation_id, created_by, emitted_at, expanded_at)
+    values (tenant, emit.event_id, emit.name, emit.data, emit.correlation_id, emit.created_by, now,
+            case when emit.expanded then now end);
+    if not expanded then
+        perform pg_notify(leasehold.channel_for_all(), 'event');
+    end if;
+end $$;
+
+revoke execute on function leasehold.write_event, leasehold.place_event, leasehold.emit from public;

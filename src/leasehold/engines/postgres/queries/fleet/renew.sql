@@ -77,9 +77,12 @@ select exists (select from renewed) as alive,
        -- Only an idle worker looks.
        case when :look::boolean then leasehold.work_waits(:definitions::text[], :serves_tenants::text[])
        else false end as work_waits,
-       -- A worker fires schedules, too, and learns from its heartbeat what no notification has told it.
-       (select t.next_fire_at from leasehold.triggers t
-        where t.next_fire_at is not null order by t.next_fire_at limit 1) - (select now from moment) as next_fire,
+       -- A worker fires schedules and expands events, and learns from its heartbeat what no notification has told it.
+       least(
+           (select t.next_fire_at from leasehold.triggers t
+            where t.next_fire_at is not null order by t.next_fire_at limit 1),
+           (select e.emitted_at from leasehold.events e where e.expanded_at is null order by e.emitted_at limit 1)
+       ) - (select now from moment) as next_fire,
        -- Comes back to the worker's own listener, if that still receives.
        case when :probe::boolean then pg_notify(leasehold.channel(:worker), 'heartbeat') end,
        (select now from moment) as looked_at,
