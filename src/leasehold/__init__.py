@@ -28,12 +28,14 @@ from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision, DecisionKind
 from leasehold.model.dedupe import Always, WhileActive, Within
 from leasehold.model.definition import Retention
+from leasehold.model.event_plan import Emitted
 from leasehold.model.job import JobRecord, NewJob
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.preview import Preview
 from leasehold.model.schedule import CatchUp, Every, every
 from leasehold.model.status import DisplayState, Status
 from leasehold.model.trigger import ALL, Trigger
+from leasehold.operations.events import TriggerTest
 from leasehold.store import CancelAnswer
 from leasehold.worker import Fail, Job, RetryLater, Snooze, Ticked, WorkerSettings
 from leasehold.worker.heartbeat import Leases
@@ -54,6 +56,7 @@ __all__ = [
     "DecisionKind",
     "DisplayState",
     "DuplicateJob",
+    "Emitted",
     "EnqueueJobInput",
     "Enqueued",
     "EnqueuedMany",
@@ -90,6 +93,7 @@ __all__ = [
     "Ticked",
     "TransactionConflict",
     "Trigger",
+    "TriggerTest",
     "TypedDefinition",
     "UnknownJob",
     "UnknownTrigger",

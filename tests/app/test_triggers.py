@@ -295,7 +295,7 @@ async def test_a_worker_saves_declared_schedules_and_logs_it(
     with caplog.at_level(logging.INFO, "leasehold.worker.events"):
         async with app.open(worker=True):
             assert len(await app.tenant("acme").triggers.alist()) == 1
-    assert "schedule 'sync_folder' of acme: saved" in caplog.text
+    assert "trigger 'sync_folder' of acme: saved" in caplog.text
 
 
 async def test_an_apps_own_worker_fires_its_schedules(app: Leasehold) -> None:
@@ -337,7 +337,7 @@ def test_a_schedule_needs_a_tenant(app: Leasehold) -> None:
 
 def test_two_schedules_of_a_handler_need_labels(app: Leasehold) -> None:
     sync = declare(app)
-    with pytest.raises(InvalidInput, match="two schedules of one tenant have the label 'sync_folder'"):
+    with pytest.raises(InvalidInput, match="two triggers of one tenant have the label 'sync_folder'"):
         app.schedule("0 3 * * *", tenant="acme")(sync)
     app.schedule("0 3 * * *", tenant="acme", label="later")(sync)
     app.schedule("0 3 * * *", tenant=ALL, spread="1h")(sync)

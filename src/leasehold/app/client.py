@@ -25,6 +25,7 @@ from leasehold.errors import BlockingCall, NoTenant, UnusableHandler
 from leasehold.model.backoff import Backoff, Preset
 from leasehold.model.definition import Retention
 from leasehold.model.duration import Duration, read_duration
+from leasehold.model.event_plan import Emitted
 from leasehold.model.job import TenantId, tenant_id
 from leasehold.model.schedule import DEFAULT_CAP, Schedule
 from leasehold.model.trigger import ALL, AllTenants
@@ -207,19 +208,54 @@ class Leasehold:
             "spread": spread,
         }
 
-        def decorate(definition: D) -> D:
-            if not isinstance(definition, TypedDefinition):
-                raise UnusableHandler(
-                    f"{definition!r:.120} is not a job yet. Nothing was registered.",
-                    fix="Write @app.schedule(…) above @app.job.",
-                )
-            rule = new_trigger(definition, **options)
-            rule.check_tenant(owner)
-            rule.check_fits(definition.definition)
-            self.handlers.declare(DeclaredTrigger(owner, rule))
-            return definition
+        return partial(self._declare, "schedule", owner, options)
 
-        return decorate
+    def on(
+        self,
+        event: str,
+        *,
+        tenant: str | UUID | AllTenants | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002
+        payload: Mapping[str, Any] | None = None,
+        label: str | None = None,
+        enabled: bool = True,
+        dedupe_window: Duration | None = None,
+        trailing: bool = False,
+    ) -> Callable[[D], D]:
+        """Enqueues a job for each event of this name, or of those that `provider.*` selects. Write it above
+        `@app.job`, once for each trigger:
+
+            @app.on("provider.folder.updated", tenant="acme", payload={"path": "{{event.folder_path}}"})
+            @app.job
+            async def sync_folder(job: Job, path: str) -> int: ...
+
+        It is saved, known and removed as with `@app.schedule`. Its default label has the key and the event.
+        """
+        owner = self._only_tenant("on").id if tenant is None else read_owner(tenant)
+        options: dict[str, Any] = {
+            "event": event,
+            "filter": filter,
+            "payload": payload,
+            "label": label,
+            "enabled": enabled,
+            "dedupe_window": dedupe_window,
+            "trailing": trailing,
+        }
+        return partial(self._declare, "on", owner, options)
+
+    def _declare(self, verb: str, owner: TenantId | AllTenants, options: Mapping[str, Any], definition: D) -> D:
+        if not isinstance(definition, TypedDefinition):
+            raise UnusableHandler(
+                f"{definition!r:.120} is not a job yet. Nothing was registered.",
+                fix=f"Write @app.{verb}(…) above @app.job.",
+            )
+        if verb == "on" and options["label"] is None:
+            options = {**options, "label": f"{definition.key} on {options['event']}"}
+        rule = new_trigger(definition, **options)
+        rule.check_tenant(owner)
+        rule.check_fits(definition.definition)
+        self.handlers.declare(DeclaredTrigger(owner, rule))
+        return definition
 
     def definition(self, key: str) -> TypedDefinition[..., Any] | None:
         """Returns the definition that this app has registered under the key."""
@@ -249,6 +285,13 @@ class Leasehold:
 
     async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         return await self._only_tenant("aenqueue").aenqueue(definition, *args, **kwargs)
+
+    def emit(self, name: str, data: Mapping[str, Any] | None = None) -> Emitted:
+        """Emits an event of the only tenant of the app; like `tenant(…).emit`."""
+        return self._only_tenant("emit").emit(name, data)
+
+    async def aemit(self, name: str, data: Mapping[str, Any] | None = None) -> Emitted:
+        return await self._only_tenant("aemit").aemit(name, data)
 
     def _only_tenant(self, verb: str) -> Tenant:
         if self._tenant is None:

@@ -20,7 +20,10 @@ from leasehold.errors import InvalidInput
 from leasehold.model.bounds import describe
 from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
 from leasehold.model.duration import Duration, read_duration
+from leasehold.model.event import NewEvent
+from leasehold.model.event_plan import Emitted
 from leasehold.model.job import EnqueueResult, JobRecord, NewJob, TenantId, job_id
+from leasehold.operations import events
 from leasehold.operations import jobs as operations
 from leasehold.operations.enqueue import Target, enqueue, enqueue_key, job_of
 from leasehold.store import CancelAnswer, TenantJobs
@@ -44,6 +47,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 # Options that a later one replaces.
 _OTHER = {"delay": ("at",), "at": ("delay",)}
+_OF_EVENTS = frozenset({"correlation_id", "created_by"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,49 @@ class Tenant:
         if self._store.strategy is not None:
             await _act_after_awaited(self._store.strategy, self._store, answer, self._within)
         return answer
+
+    # --------------------------------------------------------------------------------------------------------- emit
+
+    def emit(self, name: str, data: Mapping[str, Any] | None = None) -> Emitted:
+        """Emits an event, like `emit("provider.folder.updated", {"folder_path": "/a"})`: writes it, and the jobs of
+        the triggers that match, all or nothing.
+
+        A trigger that can't make its job records an error, and concerns neither the event nor other triggers. Of the
+        options, `correlation_id` and `created_by` apply: jobs get the first.
+        """
+        event = self._event(name, data)
+        if self._within is None:
+            emitted = self._store.call(partial(events.emit, self.id, event), "aemit")
+        else:
+            self._within.require_blocking("emit")
+            emitted = self._within.emit(self._store, self.id, event)
+        if self._store.strategy is not None:
+            _act_after(self._store.strategy, self._store, self._made(emitted), self._within, "aemit")
+        return emitted
+
+    async def aemit(self, name: str, data: Mapping[str, Any] | None = None) -> Emitted:
+        event = self._event(name, data)
+        if self._within is None:
+            emitted = await self._store.acall(partial(events.emit, self.id, event))
+        else:
+            await self._within.require_awaited("aemit")
+            emitted = await self._within.aemit(self._store, self.id, event)
+        if self._store.strategy is not None:
+            await _act_after_awaited(self._store.strategy, self._store, self._made(emitted), self._within)
+        return emitted
+
+    def _event(self, name: str, data: Mapping[str, Any] | None) -> NewEvent:
+        if unfit := sorted(self._options.keys() - _OF_EVENTS):
+            raise InvalidInput(
+                f"{unfit[0]}=… is an option of jobs, and this is an event. Nothing was emitted.",
+                fix="Leave it out. Triggers decide about the jobs of an event.",
+            )
+        return NewEvent(name, {} if data is None else data, **self._options)
+
+    def _made(self, emitted: Emitted) -> list[Enqueued[Any]]:
+        return [
+            Enqueued(job, True, self.id, definition, self._store) for job, definition in emitted.definitions.items()
+        ]
 
     def _target(self) -> Target:
         return Target(self.id, self._fields, self._store.registry.get)

@@ -9,14 +9,18 @@ from uuid import UUID
 
 from leasehold.app.app_store import AppStore
 from leasehold.app.definition import TypedDefinition
-from leasehold.errors import InvalidInput
+from leasehold.errors import InvalidInput, NoTenant
 from leasehold.model.bounds import describe
 from leasehold.model.decision import Decision
 from leasehold.model.duration import Duration, as_duration
+from leasehold.model.event import NewEvent
+from leasehold.model.job import TenantId
 from leasehold.model.preview import Preview
 from leasehold.model.schedule import DEFAULT_CAP, CatchUp, Schedule
-from leasehold.model.trigger import NewTrigger, Trigger, trigger_id
+from leasehold.model.trigger import ALL, NewTrigger, Trigger, trigger_id
+from leasehold.operations import events
 from leasehold.operations import triggers as operations
+from leasehold.operations.events import TriggerTest
 from leasehold.operations.triggers import Owner, read_schedule
 
 
@@ -24,7 +28,8 @@ from leasehold.operations.triggers import Owner, read_schedule
 class TenantTriggers:
     """The triggers of one tenant, or those for all tenants. Each verb comes twice: blocking, and with an `a` first.
 
-    A trigger that code declares, by `@app.schedule`, can be paused and resumed here, and not changed or deleted.
+    A trigger that code declares, by `@app.schedule` or `@app.on`, can be paused and resumed here, and not changed or
+    deleted.
     """
 
     owner: Owner
@@ -130,6 +135,26 @@ class TenantTriggers:
         )
         return shown
 
+    def test(self, event_name: str, data: Mapping[str, Any] | None = None) -> Sequence[TriggerTest]:
+        """Returns what each event trigger, those of all tenants included, would do with this event.
+
+        Nothing is written: neither the event, nor jobs, nor decisions.
+        """
+        event = NewEvent(event_name, {} if data is None else data)
+        return self._store.call(partial(events.try_out, self._only_tenant(), event), "atest")
+
+    async def atest(self, event_name: str, data: Mapping[str, Any] | None = None) -> Sequence[TriggerTest]:
+        event = NewEvent(event_name, {} if data is None else data)
+        return await self._store.acall(partial(events.try_out, self._only_tenant(), event))
+
+    def _only_tenant(self) -> TenantId:
+        if self.owner is ALL:
+            raise NoTenant(
+                "an event belongs to a tenant, and these triggers to all of them. Nothing was tested.",
+                fix='Write app.tenant("acme").triggers.test(…): triggers of all tenants are tested, too.',
+            )
+        return self.owner
+
 
 def new_trigger(
     definition: TypedDefinition[..., Any] | str,
@@ -152,10 +177,14 @@ def new_trigger(
     schedule       a cron such as "0 2 * * *", "@daily", or every("15m")
     zone           of a cron: an IANA name; default "UTC"
     event, filter  the name of an event, or "provider.*", and comparisons of its data
-    payload        the payload, a template: "{{schedule.fire_at}}", "{{schedule.previous}}", "{{tenant}}"
+    payload        the payload, a template: "{{schedule.fire_at}}", "{{schedule.previous}}", "{{tenant}}"; for
+                   events "{{event.folder.path}}", "{{event_name}}", "{{event_id}}", "{{event_at}}", "{{tenant}}"
     label          for people; default the key of the definition
     catch_up       which missed fires run: "skip", "latest" (default), or "all", the last `catch_up_cap` of them
     spread         for all tenants: their jobs come due within this time after the fire, each always at its own second
+    dedupe_window  an event whose payload is equal to one of the same trigger makes no job so long; default 5 minutes,
+                   "0s" turns it off
+    trailing       True: if events were dropped in the window, one more job runs at its end
     """
     key = definition.key if isinstance(definition, TypedDefinition) else definition
     if not isinstance(key, str):

@@ -8,7 +8,10 @@ from functools import partial
 
 from leasehold.app.app_store import AppStore
 from leasehold.errors import InvalidInput, NotInTransaction, UnknownDefinition
-from leasehold.model.job import EnqueueResult, NewJob
+from leasehold.model.event import NewEvent
+from leasehold.model.event_plan import Emitted
+from leasehold.model.job import EnqueueResult, NewJob, TenantId
+from leasehold.operations import events
 from leasehold.operations.enqueue import Target, prepare, prepare_again
 from leasehold.store import Caller
 
@@ -47,6 +50,25 @@ class CallerTransaction:
             return await self.caller.aplace(prepared)
         except UnknownDefinition:
             return await self.caller.aplace(await store.acall(partial(prepare_again, target, jobs, self.wakes)))
+
+    def emit(self, store: AppStore, tenant: TenantId, event: NewEvent) -> Emitted:
+        """Emits by one statement on the caller's connection, or by two if triggers match."""
+        emission = store.call(partial(events.prepare, tenant, event, self.wakes))
+        found = self.caller.place(emission.first)
+        if isinstance(found, Emitted):
+            return found
+        if not emission.knows(found):
+            store.call(lambda _opened: emission.learn(found))
+        return self.caller.place(emission.second(found))
+
+    async def aemit(self, store: AppStore, tenant: TenantId, event: NewEvent) -> Emitted:
+        emission = await store.acall(partial(events.prepare, tenant, event, self.wakes))
+        found = await self.caller.aplace(emission.first)
+        if isinstance(found, Emitted):
+            return found
+        if not emission.knows(found):
+            await store.acall(lambda _opened: emission.learn(found))
+        return await self.caller.aplace(emission.second(found))
 
     def require_blocking(self, verb: str) -> None:
         if not self.caller.blocking:

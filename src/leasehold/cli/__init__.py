@@ -13,6 +13,7 @@ from leasehold.cli import (
     dev,
     doctor,
     enqueue,
+    events,
     grants,
     job_actions,
     jobs,
@@ -47,6 +48,7 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
 for group, commands in GROUPS.items():
     for command in commands:
         app.command(cls=Command, rich_help_panel=group)(command)
+app.add_typer(events.commands, name="events", rich_help_panel="Jobs")
 app.add_typer(triggers.commands, name="triggers", rich_help_panel="Jobs")
 app.add_typer(definitions.commands, name="definitions", rich_help_panel="Operate")
 

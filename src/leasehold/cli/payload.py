@@ -83,25 +83,25 @@ def _resolve(schema: Schema, root: Schema) -> Schema:
 _DEEPEST = 32
 
 
-def read_document(given: str) -> Payload:
-    """Reads `--payload`: JSON itself, `@file`, or `-` for stdin."""
-    text, where = _text_of(given)
+def read_document(given: str, option: str = "--payload") -> Payload:
+    """Reads the value of an option: JSON itself, `@file`, or `-` for stdin."""
+    text, where = _text_of(given, option)
     try:
         payload = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise PayloadInvalid(
-            f"--payload: {where} is not JSON: {error}.",
-            fix=f"""{NOTHING_ENQUEUED} Write --payload '{{"name": "value"}}', or @file.json, or - for stdin.""",
+            f"{option}: {where} is not JSON: {error}.",
+            fix=f"""{NOTHING_ENQUEUED} Write {option} '{{"name": "value"}}', or @file.json, or - for stdin.""",
         ) from error
     if not isinstance(payload, dict):
         raise PayloadInvalid(
-            f"--payload: {where} is {_KINDS[type(payload)]}, a payload is a JSON object.",
+            f"{option}: {where} is {_KINDS[type(payload)]}, a payload is a JSON object.",
             fix=f"""{NOTHING_ENQUEUED} Put it into one: {{"name": …}}.""",
         )
     return payload
 
 
-def _text_of(given: str) -> tuple[bytes, str]:
+def _text_of(given: str, option: str) -> tuple[bytes, str]:
     if given == "-":
         return sys.stdin.buffer.read(), "the text from stdin"
     if not given.startswith("@"):
@@ -111,7 +111,7 @@ def _text_of(given: str) -> tuple[bytes, str]:
         return file.read_bytes(), str(file)
     except OSError as error:
         raise InvalidInput(
-            f"--payload: {file} can't be read: {error.strerror}.", fix=f"{NOTHING_ENQUEUED} Name a file that exists."
+            f"{option}: {file} can't be read: {error.strerror}.", fix=f"{NOTHING_ENQUEUED} Name a file that exists."
         ) from error
 
 

@@ -381,12 +381,16 @@ def _state(trigger: Trigger, now: datetime) -> Text:
     return Text("on", style="green")
 
 
+def decision_style(kind: DecisionKind) -> str:
+    return _STYLES[kind]
+
+
 def _decision_row(decision: Decision) -> list[Cell]:
     cause = decision.event if decision.fire_at is None else at(decision.fire_at)
     return [
         "–" if decision.at is None else at(decision.at),
         decision.tenant or "all tenants",
-        Text(decision.kind.value, style=_STYLES[decision.kind]),
+        Text(decision.kind.value, style=decision_style(decision.kind)),
         cause or "–",
         "–" if decision.job is None else short(decision.job),
         decision.why or "–",

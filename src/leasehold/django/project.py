@@ -20,6 +20,7 @@ from leasehold.app.enqueued_many import EnqueuedMany
 from leasehold.app.tenant import Tenant
 from leasehold.app.within import CallerTransaction
 from leasehold.django.project_settings import ProjectSettings
+from leasehold.model.event_plan import Emitted
 from leasehold.model.job import NewJob, tenant_id
 from leasehold.worker.handlers import Call
 from leasehold.worker.job import Job
@@ -36,6 +37,9 @@ class DjangoTenant(Tenant):
 
     async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         return await sync_to_async(self.enqueue_key)(key, payload)
+
+    async def aemit(self, name: str, data: Mapping[str, Any] | None = None) -> Emitted:
+        return await sync_to_async(self.emit)(name, data)
 
     def within(self, transaction: object, *, atomic: bool = True, wakes: bool = True) -> Tenant:
         """Returns a plain tenant handle: on another connection it works as in any other app."""

@@ -4,8 +4,8 @@ An engine finds the triggers, asks for the plan, and writes it together with the
 shows only then, so `fired` in a plan may be recorded as `deduped`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from leasehold.model.decision import (
     Decision,
@@ -47,7 +47,8 @@ class Emitted:
     """The answer to an emit.
 
     `expanded`: all triggers have decided about the event, in the transaction that wrote it. Otherwise a worker lets
-    them do so after the commit. `decisions` has one entry for each trigger that matched.
+    them do so after the commit. `decisions` has one entry for each trigger that matched, and `definitions` the
+    definition of each job that was made.
     """
 
     id: EventId
@@ -55,12 +56,23 @@ class Emitted:
     name: str
     expanded: bool
     decisions: tuple[Decision, ...] = ()
+    definitions: Mapping[JobId, str] = field(default_factory=dict, hash=False)
 
     @property
     def jobs(self) -> tuple[JobId, ...]:
         """The jobs that the event has made."""
-        made = (each.job for each in self.decisions if each.kind is DecisionKind.FIRED)
-        return tuple(job for job in made if job is not None)
+        return tuple(self.definitions)
+
+
+def emitted(event: Event, plan: Sequence[EventDecision], decisions: Sequence[Decision]) -> Emitted:
+    """Returns the answer for a plan that was written with these decisions."""
+    wanted = {each.decision.trigger: each.job.definition for each in plan if each.job is not None}
+    made = {
+        each.job: wanted[each.trigger]
+        for each in decisions
+        if each.job is not None and each.kind is DecisionKind.FIRED
+    }
+    return Emitted(event.id, event.tenant, event.name, expanded=True, decisions=tuple(decisions), definitions=made)
 
 
 def plan_event(event: Event, candidates: Sequence[Candidate]) -> tuple[EventDecision, ...]:

@@ -16,7 +16,8 @@ from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision
 from leasehold.model.definition import Change, Definition, Registered, Retention
-from leasehold.model.event import Filter
+from leasehold.model.event import Event, Filter
+from leasehold.model.event_plan import Emitted
 from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Attempt, JobRecord, LogLine
 from leasehold.model.preview import Preview, Run
@@ -117,6 +118,22 @@ def trigger(record: Trigger) -> dict[str, Any]:
 
 def decision(record: Decision) -> dict[str, Any]:
     return {**record.as_row(), "at": record.at}
+
+
+def event(record: Event) -> dict[str, Any]:
+    """`expanded_at` is null until its triggers have decided about it."""
+    return fields_of(record)
+
+
+def emitted(answer: Emitted) -> dict[str, Any]:
+    return {
+        "id": answer.id,
+        "tenant": answer.tenant,
+        "name": answer.name,
+        "expanded": answer.expanded,
+        "jobs": answer.jobs,
+        "decisions": [decision(each) for each in answer.decisions],
+    }
 
 
 def preview(shown: Preview) -> dict[str, Any]:

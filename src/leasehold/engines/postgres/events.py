@@ -18,7 +18,7 @@ from leasehold.engines.postgres.event_triggers import EventTriggers
 from leasehold.model import payload as payloads
 from leasehold.model.decision import Decision, decision_from_row
 from leasehold.model.event import Event, EventId, NewEvent
-from leasehold.model.event_plan import Emitted, EventDecision, plan_event
+from leasehold.model.event_plan import Emitted, EventDecision, emitted, plan_event
 from leasehold.model.job import JobId, TenantId
 from leasehold.store import KeyHolder, MatchingTriggers
 
@@ -71,9 +71,8 @@ class PlaceCall(CallerStatement):
         )
 
     def read_answer(self, rows: Sequence[Row]) -> Emitted:
-        event = self.event
-        decisions = tuple(_decision(event, row) for row in rows if row[0] is not None)
-        return Emitted(event.id, event.tenant, event.name, expanded=True, decisions=decisions)
+        decisions = [_decision(self.event, row) for row in rows if row[0] is not None]
+        return emitted(self.event, self.plan, decisions)
 
 
 @dataclass(frozen=True, slots=True)

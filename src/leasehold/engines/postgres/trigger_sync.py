@@ -18,8 +18,8 @@ async def sync_triggers(
     by_id = {each.id: each for each in declared}
     if len(by_id) < len(declared):
         raise InvalidInput(
-            "two schedules of one tenant have the same label. Nothing was registered.",
-            fix='Give one of them another: @app.schedule(…, label="…").',
+            "two triggers of one tenant have the same label. Nothing was registered.",
+            fix='Give one of them another: label="…".',
         )
     rows = await database.fetch("administration/triggers_of_code", triggers=list(by_id), definitions=definitions)
     known = {trigger.id: trigger for trigger in readable(rows)}

@@ -1,0 +1,156 @@
+"""`leasehold events`: emits events, lists them, and shows what triggers would do with one."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from leasehold.cli.format import at, short
+from leasehold.cli.help import Command, Group
+from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, read_tenant
+from leasehold.cli.output import explain_errors, print_json, stderr, stdout
+from leasehold.cli.payload import read_document
+from leasehold.cli.tables import Cell, show_line, show_table
+from leasehold.cli.triggers import decision_style
+from leasehold.errors import NoTenant
+from leasehold.model.decision import Decision, Match
+from leasehold.model.event import Event, event_name
+from leasehold.model.event_plan import Emitted
+from leasehold.model.job import TenantId
+from leasehold.model.payload import encode_plain
+from leasehold.operations import events as operations
+from leasehold.operations import views
+from leasehold.operations.events import TriggerTest
+from leasehold.operations.views import format_count, printable
+
+Name = Annotated[str, typer.Argument(help="Dotted words, as in provider.folder.updated.")]
+Data = Annotated[str | None, typer.Option("--data", help="JSON, @file, or - for stdin. Default: {}.")]
+CorrelationId = Annotated[str | None, typer.Option(help="Yours; its jobs get it, too.")]
+CreatedBy = Annotated[str | None, typer.Option(help="Its author, for people.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=10_000)]
+OfName = Annotated[str | None, typer.Option("--name", help="Only events of this name.")]
+
+commands = typer.Typer(cls=Group, no_args_is_help=True, help="Emit events, list them, or test triggers with one.")
+
+_STYLES = {"fires": "green", "trailing": "green", "deduped": "dim", "skipped": "yellow", "error": "red"}
+
+
+@commands.command(cls=Command)
+def emit(
+    name: Name,
+    data: Data = None,
+    tenant: ForTenant = None,
+    correlation_id: CorrelationId = None,
+    created_by: CreatedBy = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Emit an event: triggers that match enqueue their jobs."""
+    with explain_errors(json):
+        owner, document = _require_tenant(tenant), _read(data)
+        emitted = ask(
+            url,
+            schema,
+            lambda app: (
+                app.tenant(owner).options(correlation_id=correlation_id, created_by=created_by).aemit(name, document)
+            ),
+        )
+        if json:
+            print_json(views.emitted(emitted))
+        else:
+            _show_emitted(emitted)
+
+
+@commands.command("ls", cls=Command)
+def list_all(
+    tenant: ForTenant = None,
+    name: OfName = None,
+    limit: Limit = 50,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """List the latest events of a tenant, the newest first."""
+    with explain_errors(json):
+        owner, only = _require_tenant(tenant), None if name is None else event_name(name)
+        found = ask(url, schema, lambda app: operations.list_latest(app.store, owner, limit, only))
+        if json:
+            print_json([views.event(each) for each in found])
+        elif found:
+            show_table(stdout, ["ID", "AT", "NAME", "TRIGGERS", "DATA"], map(_event_row, found))
+        stderr.print(format_count(len(found), "event"))
+
+
+@commands.command("test", cls=Command)
+def try_out(
+    name: Name,
+    data: Data = None,
+    tenant: ForTenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Show what triggers would do with an event. Writes nothing."""
+    with explain_errors(json):
+        owner, document = _require_tenant(tenant), _read(data)
+        tests = ask(url, schema, lambda app: app.tenant(owner).triggers.atest(name, document))
+        if json:
+            print_json(operations.as_document(tests))
+        elif tests:
+            show_table(stdout, ["TRIGGER", "DEFINITION", "RESULT", "LABEL", "WHY OR PAYLOAD"], map(_test_row, tests))
+        making = sum(each.fires for each in tests)
+        stderr.print(
+            f"{format_count(len(tests), 'trigger')}, {format_count(making, 'job')} would be made. Nothing was."
+        )
+
+
+def _require_tenant(tenant: str | None) -> TenantId:
+    owner = read_tenant(tenant)
+    if owner is None:
+        raise NoTenant("an event belongs to a tenant. Nothing was emitted.", fix="Write --tenant acme.")
+    return owner
+
+
+def _read(data: str | None) -> dict[str, Any]:
+    return {} if data is None else read_document(data, "--data")
+
+
+# ------------------------------------------------------------------------------------------------------------- show
+
+
+def _show_emitted(emitted: Emitted) -> None:
+    made = format_count(len(emitted.jobs), "job")
+    stderr.print(printable(f"✓ event {emitted.name} of {emitted.tenant} is emitted, {made}"), markup=False)
+    show_line(stdout, emitted.id)
+    if emitted.decisions:
+        show_table(stdout, ["TRIGGER", "DECISION", "JOB", "WHY"], map(_decision_row, emitted.decisions))
+
+
+def _decision_row(decision: Decision) -> list[Cell]:
+    return [
+        short(decision.trigger),
+        Text(decision.kind.value, style=decision_style(decision.kind)),
+        "–" if decision.job is None else short(decision.job),
+        decision.why or "–",
+    ]
+
+
+def _event_row(event: Event) -> list[Cell]:
+    expanded = Text("waits", style="yellow") if event.expanded_at is None else Text("decided", style="green")
+    return [short(event.id), at(event.at), event.name, expanded, encode_plain(event.data)]
+
+
+def _test_row(test: TriggerTest) -> list[Cell]:
+    word = operations.outcome(test)
+    result = test.result
+    told = encode_plain(result.payload) if isinstance(result, Match) else result.why
+    if test.holder is not None:
+        told = f"job {short(test.holder.job)} holds the dedupe key until {at(test.holder.until)}: {told}"
+    return [
+        short(test.trigger.id),
+        test.trigger.rule.definition,
+        Text(word, style=_STYLES.get(word, "dim")),
+        test.trigger.rule.label,
+        told,
+    ]
