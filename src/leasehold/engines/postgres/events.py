@@ -15,6 +15,7 @@ from leasehold.engines.postgres.definition_versions import DefinitionVersions
 from leasehold.engines.postgres.enqueue import PostgresEnqueue
 from leasehold.engines.postgres.enqueue_call import fields_of
 from leasehold.engines.postgres.event_triggers import EventTriggers
+from leasehold.faults import reach
 from leasehold.model import payload as payloads
 from leasehold.model.decision import Decision, decision_from_row
 from leasehold.model.event import Event, EventId, NewEvent
@@ -137,7 +138,10 @@ class PostgresEvents:
                     return found
                 await emission.learn_on(connection, found)
                 second = emission.second(found)
-                return second.read_answer(await self._send(connection, "events/place", second))
+                reach("before_event_placed")
+                placed = await self._send(connection, "events/place", second)
+                reach("after_event_placed")
+                return second.read_answer(placed)
 
     async def prepare(self, event: NewEvent, *, wakes: bool = True) -> PostgresEmission:
         await self._enqueue.admit()

@@ -13,6 +13,7 @@ from leasehold.engines.postgres.database import Link
 from leasehold.engines.postgres.event_triggers import EventTriggers, FoundTrigger
 from leasehold.engines.postgres.events import event_of, written_plan
 from leasehold.errors import LeaseholdError, TransactionConflict, Unreachable
+from leasehold.faults import reach
 from leasehold.model.event import Event
 from leasehold.model.event_plan import EventDecision, plan_event, plan_of_refused
 
@@ -40,8 +41,11 @@ class Expansion:
     async def _expand(self, event: Event, found: Sequence[FoundTrigger]) -> list[Record]:
         """Expands one event. One that the database refuses is recorded as an error of its triggers, and ends."""
         candidates = self._triggers.candidates(found)
+        reach("before_event_expanded")
         try:
-            return await self._place(event, plan_event(event, candidates))
+            placed = await self._place(event, plan_event(event, candidates))
+            reach("after_event_expanded")
+            return placed
         except (Unreachable, TransactionConflict):
             raise
         except Exception as error:
