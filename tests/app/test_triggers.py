@@ -295,7 +295,7 @@ async def test_a_worker_saves_declared_schedules_and_logs_it(
     with caplog.at_level(logging.INFO, "leasehold.worker.events"):
         async with app.open(worker=True):
             assert len(await app.tenant("acme").triggers.alist()) == 1
-    assert "trigger 'sync_folder' of acme: saved" in caplog.text
+    assert "schedule 'sync_folder' of acme: saved" in caplog.text
 
 
 async def test_an_apps_own_worker_fires_its_schedules(app: Leasehold) -> None:

@@ -13,6 +13,8 @@ from tests.postgres.plan_database import (
     LATER,
     WIDE,
     ended_id,
+    event_trigger_uuid,
+    event_uuid,
     lane_tenant,
     queued_id,
     running_id,
@@ -116,6 +118,39 @@ def _places(count: int) -> dict[str, Any]:
         "next_fire_ats": moments,
         "fan_out_ats": [None] * count,
         "fan_out_afters": [None] * count,
+    }
+
+
+def _emit(name: str) -> dict[str, Any]:
+    return {"tenant": BIG, "id": UUID(int=7), "name": name, "data": "{}", "correlation_id": None, "created_by": None}
+
+
+def _decided(event: UUID, name: str | None) -> dict[str, Any]:
+    """An event with the decisions of twenty triggers, half of whose keys are held."""
+    keys = [f"held:{number}" if number % 2 else f"new:{number}" for number in range(1, 21)]
+    decisions = [
+        {
+            "trigger": str(event_trigger_uuid(number)),
+            "kind": "fired",
+            "trailing": True,
+            "job": {
+                "definition": DEEP,
+                "payload": {},
+                "source": "event",
+                "dedupe": "window",
+                "dedupe_key": key,
+                "dedupe_for": "300 seconds",
+            },
+        }
+        for number, key in enumerate(keys, 1)
+    ]
+    return {
+        **_emit("a.b"),
+        "id": event,
+        "name": name,
+        "emitted_at": "2027-01-01T00:00:00Z",
+        "decisions": orjson.dumps(decisions).decode(),
+        "wakes": True,
     }
 
 
@@ -269,7 +304,11 @@ ON_LINKS: tuple[Case, ...] = (
             "cheap": 0.005,
             **_held(_MINE),
         },
-        {"jobs": {"jobs_pkey", "jobs_running", "jobs_future"}, "triggers": {"triggers_due"}},
+        {
+            "jobs": {"jobs_pkey", "jobs_running", "jobs_future"},
+            "triggers": {"triggers_due"},
+            "events": {"events_unexpanded"},
+        },
     ),
     Case("sleep", "fleet/sleep", {"worker": worker_id(1), "definitions": DEFINITIONS, "tenants": None}, {}),
     Case("doze", "fleet/set_wake_time", {"sleep": 1, "next_due": timedelta(hours=1)}, {}),
@@ -309,7 +348,14 @@ ON_LINKS: tuple[Case, ...] = (
     Case("find due schedules", "scheduler/due", {"only": None, "limit": 50}, {"triggers": {"triggers_due"}}),
     Case("fire fifty", "scheduler/fire", _fires(50), {"trigger_decisions": {"trigger_decisions_fire"}}),
     Case("move fifty schedules on", "scheduler/advance", _places(50), {"triggers": {"triggers_pkey"}}),
-    Case("find the next fire", "scheduler/next", {"announce": True}, {"triggers": {"triggers_due"}}),
+    Case(
+        "find the next fire",
+        "scheduler/next",
+        {"announce": True},
+        {"triggers": {"triggers_due"}, "events": {"events_unexpanded"}},
+    ),
+    Case("find events to expand", "scheduler/unexpanded", {"limit": 50}, {"events": {"events_unexpanded"}}),
+    Case("expand an event", "events/place", _decided(event_uuid(1), None), {}),
     Case("find tenants to fire for", "scheduler/tenants", {"after": lane_tenant(7), "limit": 50}, {}),
     Case(
         "postpone a schedule",
@@ -354,6 +400,9 @@ _POOLED = (
         ),
         {},
     ),
+    Case("emit without triggers", "events/write", _emit("nothing.matches"), {}),
+    Case("emit with triggers", "events/write", _emit("a.b"), {}),
+    Case("place an event", "events/place", _decided(UUID(int=7), "a.b"), {}),
     Case("wake for many", "tenant/wake", {"tenant": BIG, "definitions": [DEEP], "dues": [None]}, {}),
     Case("get", "tenant/get", {"tenant": BIG, "jobs": [ended_id(1)]}, _BY_ID),
     Case("cancel", "tenant/cancel", {"tenant": BIG, "jobs": [queued_id(1), queued_id(2), running_id(1)]}, _BY_ID),
@@ -449,6 +498,18 @@ _LOOKING_ROUND = (
         {"tenant": BIG, "after": None, "limit": 50},
         {"triggers": {"triggers_of_tenant", "triggers_pkey"}},
     ),
+    Case(
+        "events of a tenant",
+        "events/list",
+        {"tenant": BIG, "before": None, "name": None, "limit": 50},
+        {"events": {"events_pkey"}},
+    ),
+    Case(
+        "holders of keys",
+        "events/holders",
+        {"tenant": BIG, "keys": [f"held:{number}" for number in range(1, 21)]},
+        {"dedupe_holds": {"dedupe_holds_pkey"}},
+    ),
     Case("triggers", "administration/triggers", {"after": None, "limit": 50}, {"triggers": {"triggers_pkey"}}),
     Case(
         "decisions of a trigger",
@@ -504,7 +565,7 @@ OF_EACH_TENANT = tuple(
 )
 
 # The first five enqueues on a connection are planned for each run, later ones once.
-_ENQUEUING = [case for case in _POOLED if case.statement.startswith(("tenant/enqueue", "tenant/wake", ENQUEUE_JOBS))]
+_ENQUEUING = [case for case in _POOLED if case.statement.startswith(("tenant/enqueue", "tenant/wake", "events/"))]
 ON_THE_POOL = tuple(case.on(ConnectionKind.POOL) for case in _ENQUEUING)
 PLANNED_EACH_TIME = tuple(case.on(ConnectionKind.FRESH) for case in (*_POOLED, *_FINDING, *_LOOKING_ROUND))
 # In a transaction of the app.

@@ -173,13 +173,31 @@ _DECISIONS = """
 _EVENTS = """
     insert into leasehold.events (tenant_id, id, name, data, emitted_at, expanded_at)
     select 'big', ('01900008-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'a.b', '{}', now(),
-           now() - case when n % 10 = 0 then interval '31 days' else interval '1 day' end
+           case when n > 5 then now() - case when n % 10 = 0 then interval '31 days' else interval '1 day' end end
+    from generate_series(1, $1) n
+"""
+# The first five match the events, of which the first five wait to be expanded.
+_EVENT_TRIGGERS = """
+    insert into leasehold.triggers (
+        id, tenant_id, label, kind, event_name, dedupe_window, definition, origin, created_at, updated_at)
+    select ('01900009-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
+           case when n % 2 = 1 or n < 5 then 'big' else '' end, 'event ' || n, 'event',
+           case when n <= 5 then 'a.b' else 'other.' || n end, interval '5 minutes', 'deep', 'data',
+           now() - interval '1 day', now()
     from generate_series(1, $1) n
 """
 
 
 def trigger_uuid(number: int) -> UUID:
     return UUID(f"01900007-0000-7000-8000-{number:012x}")
+
+
+def event_uuid(number: int) -> UUID:
+    return UUID(f"01900008-0000-7000-8000-{number:012x}")
+
+
+def event_trigger_uuid(number: int) -> UUID:
+    return UUID(f"01900009-0000-7000-8000-{number:012x}")
 
 
 def queued_id(number: int) -> UUID:
@@ -235,6 +253,7 @@ async def fill(connection: "Connection", size: Size) -> None:
     await connection.execute(_SCHEDULES, size.schedules)
     await connection.execute(_DECISIONS, size.decisions)
     await connection.execute(_EVENTS, size.schedules * size.decisions)
+    await connection.execute(_EVENT_TRIGGERS, size.schedules)
 
 
 async def run_more(connection: "Connection", size: Size, more: int) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
 
 ENQUEUE_JOBS = "tenant/enqueue_jobs"
+OF_FUNCTIONS = (ENQUEUE_JOBS, "events/write", "events/place")
 
 
 class ConnectionKind(Enum):
@@ -189,7 +190,7 @@ class Prepared:
         prepared = Prepared(connection, f"execute {name} {_brackets(map(literal, statement.arguments(case.values)))}")
         if case.kind is not ConnectionKind.FRESH:
             for _ in range(6):
-                if case.statement == ENQUEUE_JOBS:  # a function plans its own statements when it runs
+                if case.statement in OF_FUNCTIONS:  # a function plans its own statements when it runs
                     await _explained(connection, prepared.execute)
                 else:
                     await connection.execute(f"explain {prepared.execute}")

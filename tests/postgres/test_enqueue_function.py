@@ -33,6 +33,8 @@ SIGNATURES = {
     "OUT job_id uuid, OUT created boolean, OUT replaced boolean",
     "enqueue_jobs": "tenant text, jobs jsonb, wakes boolean DEFAULT true, validate boolean DEFAULT true",
     "wake_workers": "tenant text, key text",
+    "emit": "tenant text, name text, data jsonb DEFAULT '{}'::jsonb, correlation_id text DEFAULT NULL::text, "
+    "created_by text DEFAULT NULL::text, OUT event_id uuid, OUT expanded boolean",
 }
 ANSWER = (
     "TABLE(number bigint, job_id uuid, created boolean, replaced boolean, "
@@ -56,6 +58,7 @@ async def test_their_signatures_are_what_was_promised(observer: Raw) -> None:
         "enqueue": "record",
         "enqueue_jobs": ANSWER,
         "wake_workers": "integer",
+        "emit": "record",
     }
 
 

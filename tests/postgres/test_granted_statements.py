@@ -50,6 +50,8 @@ ONLY_THE_OWNER = {
     "ledger/record",
 }
 PRODUCING = {
+    "events/place",
+    "events/write",
     "administration/add_tenant",
     "fleet/cancel_sleep",
     "tenant/await",
@@ -59,6 +61,8 @@ PRODUCING = {
     "tenant/enqueue_jobs",
 }
 READING = {
+    "events/list",
+    "scheduler/unexpanded",
     "administration/trigger",
     "administration/triggers",
     "administration/triggers_of_code",

@@ -73,6 +73,23 @@ async def test_a_producer_enqueues_by_the_sql_function(roles: Roles) -> None:
     assert await statuses(roles) == ["queued"]
 
 
+async def test_a_producer_emits_events_in_all_ways(roles: Roles) -> None:
+    await register(roles)
+    async with with_jobs(roles.app("worker")).open() as app:
+        await app.tenant("acme").triggers.acreate("greet", event="list.created", dedupe_window=0)
+    app = with_jobs(roles.app("producer"))
+    async with app.open(), roles.connection("producer") as connection:
+        acme = app.tenant("acme")
+        assert (await acme.aemit("list.removed")).jobs == ()
+        assert len((await acme.aemit("list.created")).jobs) == 1
+        async with connection.transaction():
+            assert len((await acme.within(connection).aemit("list.created")).jobs) == 1
+        assert not await connection.fetchval("select expanded from rented.emit('acme', 'list.created')")
+    async with with_jobs(roles.app("worker")).open() as app:
+        assert (await app.store.fire_due()).fired == 1
+    assert await statuses(roles) == ["queued"] * 3
+
+
 async def test_a_producer_wakes_a_worker_that_sleeps(roles: Roles) -> None:
     async def sleeps() -> bool:
         return bool(await roles.superuser.fetchval("select bool_and(rented.listens(worker_id)) from rented.sleepers"))
@@ -341,10 +358,13 @@ async def test_functions_that_run_as_the_owner_are_not_public(roles: Roles) -> N
         """
     )
     assert [tuple(row) for row in definers] == [
+        ("emit", False),
         ("enqueue", False),
         ("enqueue_jobs", False),
         ("finish_within", False),
+        ("place_event", False),
         ("wake_workers", False),
+        ("write_event", False),
     ]
 
 

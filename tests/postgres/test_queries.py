@@ -38,7 +38,7 @@ OF_A_TENANT = [
     if name in TENANT_WITHIN or re.search(r"^\s*tenant\s+text\b|,\s*tenant\s+text\b", function["parameters"])
 ]
 # The folders of statements that belong to one tenant.
-TENANT_FOLDERS = ("tenant/", "triggers/")
+TENANT_FOLDERS = ("tenant/", "triggers/", "events/")
 OTHER_CLOCKS = re.compile(r"\bnow\s*\(\)|\bcurrent_timestamp\b|\blocaltimestamp\b|_timestamp\s*\(\)", re.IGNORECASE)
 
 # The server's time for its own statement: compared with no stored moment.
@@ -72,7 +72,8 @@ def test_a_tenants_query_asks_each_table_by_tenant(name: str) -> None:
 def test_a_function_for_a_tenant_asks_each_table_by_tenant(name: str) -> None:
     body = FUNCTIONS[name]["body"]
     tenant = TENANT_WITHIN.get(name, rf"(?:{name}\.)?tenant")
-    asked = re.compile(rf"\btenant_id\s*=\s*{tenant}(?![\w.])")
+    # A trigger of all tenants has an empty one.
+    asked = re.compile(rf"\btenant_id\s*=\s*(?:{tenant}(?![\w.])|any \(array\[{tenant}, ''\]\))")
     found = [match.start() for match in TENANT_TABLE.finditer(body)]
     for begin, end in pairwise([*found, len(body)]):
         assert asked.search(body[begin:end]), body[begin:end]
@@ -93,7 +94,7 @@ def test_functions_that_look_into_tenants_tables_are_known() -> None:
     assert looking - set(OF_A_TENANT) == OF_ALL_TENANTS
     assert {
         *("find_job_ids", "replace_waiting", "resolve_conflict", "reserve_id", "hold_key"),
-        *("place_jobs", "refuse_duplicate"),
+        *("place_jobs", "refuse_duplicate", "triggers_of", "place_event"),
     } <= looking
 
 

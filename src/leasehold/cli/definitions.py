@@ -1,5 +1,6 @@
 """`leasehold definitions`: lists, shows, syncs and (de)activates definitions."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
@@ -122,9 +123,10 @@ def sync(
                 _show_trigger_change(trigger, dry_run)
         differing = sum(bool(change.created or change.fields) for change in changes)
         differing += sum(trigger.differs for trigger in triggers)
-        schedules = f" and {format_count(len(triggers), 'schedule')}" if triggers else ""
+        nouns = Counter(each.noun for each in triggers)
+        declared = "".join(f" and {format_count(count, noun)}" for noun, count in nouns.items())
         stderr.print(
-            f"{format_count(len(changes), 'definition')}{schedules}, {differing} "
+            f"{format_count(len(changes), 'definition')}{declared}, {differing} "
             + ("would change. Nothing was changed." if dry_run else "changed")
         )
 
@@ -136,7 +138,7 @@ async def _sync(app: Leasehold, dry_run: bool) -> tuple[Sequence[Change], Sequen
 
 
 def _show_trigger_change(change: TriggerChange, dry_run: bool) -> None:
-    name = f"schedule {change.label} of {described_owner(change.tenant)}"
+    name = f"{change.noun} {change.label} of {described_owner(change.tenant)}"
     if change.removed:
         show_line(stdout, f"- {name}  {'would be removed' if dry_run else 'removed'}")
     elif change.created:

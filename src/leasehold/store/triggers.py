@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from leasehold.model.decision import Decision
 from leasehold.model.job import TenantId
 from leasehold.model.limits import Pause
-from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Trigger, TriggerId, declared_id
+from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Trigger, TriggerId, TriggerKind, declared_id
 from leasehold.store.events import TenantEvents
 from leasehold.store.fleet import NextFire
 
@@ -40,6 +40,11 @@ class TriggerChange:
     fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     created: bool = False
     removed: bool = False
+    kind: TriggerKind = TriggerKind.SCHEDULE
+
+    @property
+    def noun(self) -> str:
+        return "schedule" if self.kind is TriggerKind.SCHEDULE else "event trigger"
 
     @property
     def differs(self) -> bool:
@@ -47,7 +52,7 @@ class TriggerChange:
 
     def described(self) -> str:
         """Returns one line of text for a trigger that differs."""
-        name = f"trigger {self.label!r} of {'all tenants' if self.tenant is ALL else self.tenant}"
+        name = f"{self.noun} {self.label!r} of {'all tenants' if self.tenant is ALL else self.tenant}"
         if self.removed:
             return f"{name}: removed, the code declares it no longer"
         return f"{name}: saved" if self.created else f"{name}: changed ({', '.join(self.fields)})"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from leasehold.engines.postgres.database import Database
@@ -32,22 +33,23 @@ async def _sync(
     database: Database, declared: DeclaredTrigger, known: Trigger | None, *, dry_run: bool
 ) -> TriggerChange:
     rule, triggers = declared.rule, PostgresTriggers(database, declared.tenant)
+    change = partial(TriggerChange, declared.id, declared.tenant, rule.label, kind=rule.kind)
     if known is None:
         created = dry_run or await triggers.declare(declared.id, rule)
-        return TriggerChange(declared.id, declared.tenant, rule.label, 1, created=created)
-    differing = differences(known.rule, rule)
-    if known.deleted_at is None and not differing:
-        return TriggerChange(known.id, known.tenant, rule.label, known.version)
-    changed = None if dry_run else await triggers.change(known, rule, restore=known.deleted_at is not None)
+        return change(1, created=created)
+    differing, restored = differences(known.rule, rule), known.deleted_at is not None
+    if not restored and not differing:
+        return change(known.version)
+    changed = None if dry_run else await triggers.change(known, rule, restore=restored)
     version = known.version + 1 if changed is None else changed.version
-    restored = known.deleted_at is not None
-    return TriggerChange(known.id, known.tenant, rule.label, version, {} if restored else differing, created=restored)
+    return change(version, {} if restored else differing, created=restored)
 
 
 async def _remove(database: Database, trigger: Trigger, *, dry_run: bool) -> TriggerChange:
     if not dry_run:
         await PostgresTriggers(database, trigger.tenant).delete(trigger.id)
-    return TriggerChange(trigger.id, trigger.tenant, trigger.rule.label, trigger.version, removed=True)
+    rule = trigger.rule
+    return TriggerChange(trigger.id, trigger.tenant, rule.label, trigger.version, removed=True, kind=rule.kind)
 
 
 def differences(before: NewTrigger, after: NewTrigger) -> Mapping[str, tuple[Any, Any]]:

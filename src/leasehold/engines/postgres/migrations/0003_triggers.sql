@@ -140,8 +140,8 @@ create index events_prune on leasehold.events (expanded_at) where expanded_at is
 --
 -- A driver emits in two steps, each a statement that is a transaction of its own or a part of its caller's. The first
 -- one, write_event, writes the event if no trigger matches; otherwise it writes nothing and returns the triggers. The
--- driver renders their templates, and the second one, place_event, writes the event, its jobs and all decisions. Plain SQL
--- renders no templates: `emit` writes the event, and a worker expands it by the second step.
+-- driver renders their templates, and the second one, place_event, writes the event, its jobs and all decisions. Plain
+-- SQL renders no templates: `emit` writes the event, and a worker expands it by the second step.
 
 -- Returns every pattern that selects a name, as leasehold.model.event.patterns_of does.
 create function leasehold.event_patterns(name text) returns text[] language sql immutable parallel safe as $$
@@ -219,8 +219,9 @@ begin
 end $$;
 
 -- Writes the jobs and the decisions of an event, and the event itself; without a name, the event is one that waits to be
--- expanded. Returns a row for the event, and one for each decision; no row if another worker expands it. `decisions` is an array of objects: trigger, kind, reason, why,
--- job (as in enqueue_jobs) and trailing. A job that is refused becomes an error of its own decision.
+-- expanded. Returns a row for the event, and one for each decision; no row if another worker expands it. `decisions` is
+-- an array of objects: trigger, kind, reason, why, job (as in enqueue_jobs) and trailing. A job that is refused becomes
+-- an error of its own decision.
 create function leasehold.place_event(
     tenant text, event uuid, name text, data jsonb, correlation_id text, created_by text, emitted_at timestamptz,
     decisions jsonb, wakes boolean
