@@ -199,7 +199,7 @@ def test_on_is_written_above_job(app: Leasehold) -> None:
     with pytest.raises(UnusableHandler, match="is not a job yet"):
 
         @app.job
-        @app.on(FOLDER, tenant="acme")
+        @app.on(FOLDER, tenant="acme")  # type: ignore[type-var]
         def sync_folder(job: Job) -> None: ...
 
 

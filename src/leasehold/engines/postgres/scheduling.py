@@ -148,8 +148,8 @@ class Scheduling:
                 why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
                 log.error("trigger %s can't be fired, and is tried again in %s: %s", trigger, TRY_AGAIN, why)
                 await self._link.fetch("scheduler/postpone", trigger=trigger, by=TRY_AGAIN, why=why[:1000])
-        ((wait, _),) = await self._link.fetch("scheduler/next", announce=False)
-        return FireRound(fired, bool(due) and is_due(wait), wait)
+        ((wait, events_wait, _),) = await self._link.fetch("scheduler/next", announce=False)
+        return FireRound(fired, bool(due) and is_due(wait), wait, events_wait)
 
     async def _due_now(self) -> list[TriggerId]:
         async with self._link.transaction() as connection:
