@@ -198,8 +198,8 @@ def test_an_event_and_a_schedule_of_one_job_have_two_labels(app: Leasehold, sync
 def test_on_is_written_above_job(app: Leasehold) -> None:
     with pytest.raises(UnusableHandler, match="is not a job yet"):
 
-        @app.job
-        @app.on(FOLDER, tenant="acme")  # type: ignore[type-var]
+        @app.job  # type: ignore[type-var]
+        @app.on(FOLDER, tenant="acme")
         def sync_folder(job: Job) -> None: ...
 
 
