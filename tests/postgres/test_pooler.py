@@ -20,6 +20,8 @@ from leasehold.engines.postgres.test_databases import DatabaseClock
 from leasehold.errors import CannotListen
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, NewJob, tenant_id
+from leasehold.model.schedule import Every
+from leasehold.model.trigger import NewTrigger
 from leasehold.store import CancelAnswer, Store, Subscription, Wake, WorkerFacts
 
 ACME = tenant_id("acme")
@@ -67,8 +69,28 @@ async def a_job_goes_all_the_way(url: str) -> None:
         await store.close()
 
 
+async def a_schedule_fires(url: str) -> None:
+    store = await engine_for(url).open()
+    try:
+        await store.sync_definitions([Definition("report")])
+        rule = NewTrigger(label="hourly", definition="report", schedule=Every("1h"))
+        await store.triggers(ACME).add(rule)
+        await DatabaseClock(url).move(HOUR)
+        assert [(await store.fire_due()).fired for _ in range(2)] == [1, 0]
+    finally:
+        await store.close()
+
+
 @pytest.mark.parametrize(
-    "use", [the_schema_is_migrated, the_schema_is_checked, the_doctor_looks, a_clock_is_read, a_job_goes_all_the_way]
+    "use",
+    [
+        the_schema_is_migrated,
+        the_schema_is_checked,
+        the_doctor_looks,
+        a_clock_is_read,
+        a_job_goes_all_the_way,
+        a_schedule_fires,
+    ],
 )
 async def test_nothing_is_prepared_in_the_session_of_a_pooler(
     pooled_url: str, use: Callable[[str], Awaitable[None]]
