@@ -10,6 +10,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model.bounds import EARLIEST, LATEST
 from leasehold.model.cron import Cron
 from leasehold.model.schedule import (
+    MAX_CAP,
     MAX_COUNTED,
     MAX_LISTED,
     CatchUp,
@@ -173,6 +174,14 @@ def test_missed_fires_of_a_cron_are_counted_up_to_a_bound() -> None:
     assert due.missed_more
     assert due.missed_count == MAX_COUNTED - 1
     assert due.fires == (at(13, 2),)
+
+
+def test_a_cap_of_a_thousand_still_counts_the_missed_one() -> None:
+    due = catch_up(Cron("* * * * *"), CatchUp.ALL, Cursor(NOON), NOON + 5000 * MINUTE, MAX_CAP)
+
+    assert len(due.fires) == MAX_CAP
+    assert due.missed_more
+    assert due.missed_count == len(due.missed) == 1
 
 
 @settings(max_examples=30, deadline=None)

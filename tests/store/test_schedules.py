@@ -223,6 +223,14 @@ async def test_all_runs_the_latest_up_to_its_cap(plans: Plans) -> None:
     assert (first.kind, first.count, first.fire_at) == (DecisionKind.MISSED, 180, NOON + 180 * MINUTE)
 
 
+async def test_all_runs_a_thousand_fires_of_a_cron_with_more(plans: Plans) -> None:
+    trigger = await plans.add(Cron("* * * * *"), catch_up="all", catch_up_cap=1000)
+    await plans.move(1002 * MINUTE)
+    assert await plans.fire() == 1000
+    *_, first = await plans.triggers.decisions(trigger.id, 2000)
+    assert (first.kind, first.fire_at) == (DecisionKind.MISSED, NOON + 2 * MINUTE)
+
+
 async def test_a_year_of_downtime_is_caught_up_quickly(plans: Plans) -> None:
     trigger = await plans.add(Cron("* * * * *"))
     await plans.move(365 * DAY)

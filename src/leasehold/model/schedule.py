@@ -184,10 +184,12 @@ def catch_up(schedule: Schedule, policy: CatchUp, cursor: Cursor, now: datetime,
     if isinstance(schedule, Every):
         count, more = schedule.count(cursor.at, now), False
     moved = cursor_after(schedule, cursor, due[0])
+    missed = due[runs : runs + MAX_LISTED]
     return DueFires(
         fires=tuple(reversed(due[:runs])),
-        missed=tuple(reversed(due[runs : runs + MAX_LISTED])),
-        missed_count=min(count, MAX_COUNTED) - min(runs, count) if more else count - min(runs, count),
+        missed=tuple(reversed(missed)),
+        # With a cap of a thousand, as many fires run as are counted, and one that is missed is still listed.
+        missed_count=max(len(missed), min(count, MAX_COUNTED) - runs) if more else max(0, count - runs),
         missed_more=more,
         cursor=moved,
         next_at=next_fire(schedule, moved),
