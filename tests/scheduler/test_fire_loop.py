@@ -1,7 +1,7 @@
 """The loop that fires: it sleeps until the next fire, hears of changes, and leaves idle databases alone."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -114,7 +114,42 @@ async def test_a_loop_whose_fire_another_made_becomes_a_deputy() -> None:
     loop = loop_on(rounds)
     assert loop.is_first
     async with running(loop):
-        loop.look()
+        loop.expect(timedelta())
+        await rounds.look_again()
+        await turns()
+    assert not loop.is_first
+
+
+@pytest.mark.parametrize("look", [FireLoop.look, FireLoop.check, lambda loop: loop.hear(NextFire(None))])
+async def test_a_look_at_no_known_fire_makes_no_deputy(look: Callable[[FireLoop], None]) -> None:
+    rounds = Rounds(FireRound(0, False, HOUR))
+    loop = loop_on(rounds)
+    async with running(loop):
+        look(loop)
+        await rounds.look_again()
+        await turns()
+    assert loop.is_first
+
+
+async def test_a_fire_that_comes_due_during_a_look_is_first() -> None:
+    """The timer ended a moment early: nothing was due at the look, and a fire was due at its answer."""
+    rounds = Rounds(FireRound(0, False, timedelta()), FireRound(1, False, HOUR))
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.expect(timedelta())
+        await rounds.look_again()
+        await turns()
+        assert loop.is_first
+        await rounds.look_again()
+    assert loop.is_first
+
+
+async def test_a_fire_that_stays_locked_makes_a_deputy() -> None:
+    rounds = Rounds(FireRound(0, False, timedelta()), FireRound(0, False, timedelta()))
+    loop = loop_on(rounds)
+    async with running(loop):
+        loop.expect(timedelta())
+        await rounds.look_again()
         await rounds.look_again()
         await turns()
     assert not loop.is_first
@@ -124,7 +159,7 @@ async def test_a_deputy_need_not_look_after_an_announcement() -> None:
     rounds = Rounds(FireRound(0, False, HOUR))
     loop = loop_on(rounds)
     async with running(loop):
-        loop.look()
+        loop.expect(timedelta())
         await rounds.look_again()
         await turns()
         loop.hear(NextFire(timedelta()))
@@ -140,7 +175,7 @@ async def test_a_deputy_that_fires_is_first_from_then_on() -> None:
     rounds = Rounds(FireRound(0, False, HOUR), FireRound(1, False, HOUR))
     loop = loop_on(rounds)
     async with running(loop):
-        loop.look()
+        loop.expect(timedelta())
         await rounds.look_again()
         await turns()
         loop.hear(NextFire(timedelta()))
@@ -153,7 +188,7 @@ async def test_a_timer_that_ends_early_changes_no_turn() -> None:
     rounds = Rounds(FireRound(0, False, timedelta(milliseconds=1)), FireRound(1, False, HOUR))
     loop = loop_on(rounds)
     async with running(loop):
-        loop.look()
+        loop.expect(timedelta())
         await rounds.look_again()
         await rounds.look_again()
     assert loop.is_first
@@ -212,7 +247,7 @@ async def test_of_two_loops_one_fires_and_the_other_hears(
     kit = engine_for(database_url).test_kit()
     other = await kit.open()
     deputy, news = FireLoop(other), other.fire_times()
-    await anext(news)
+    assert await anext(news) == NextFire(None)
     try:
         await timetable.add()
         deputy.hear(await anext(news))

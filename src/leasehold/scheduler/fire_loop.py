@@ -26,12 +26,16 @@ EARLIEST_DEPUTY, LATEST_DEPUTY = 0.2, 0.9
 EARLIEST_FOR_EVENT, LATEST_FOR_EVENT = 0.02, 0.1
 # A timer may end a moment early. Then the next fire is nearer than this, and no other loop has made it.
 EARLY = timedelta(seconds=0.2)
+# How many seconds later the first loop looks once more at a fire that came due, or was locked, during its look.
+ONCE_MORE = 0.02
 
 
 class FireLoop:
     """Fires schedules. It asks the database nothing while no schedule is due.
 
-    `expect` is called with the answers of heartbeats, `hear` with notifications, and `look` to look at once.
+    `expect` is called with the answers of heartbeats, `hear` with notifications, `look` to look at once, and `check`
+    now and then. Only a look at a fire time that is known makes a deputy of the loop: `look` and `check` find nothing
+    when no other loop runs, too.
     """
 
     def __init__(self, store: Schedules, on_fired: Callable[[int], None] = lambda _jobs: None) -> None:
@@ -39,6 +43,8 @@ class FireLoop:
         self._store = store
         self._on_fired = on_fired
         self._fire_at: float | None = None
+        self._is_known = False
+        self._looked_once = False
         self._is_first = True
         self._lag = uniform(EARLIEST_DEPUTY, LATEST_DEPUTY)
         self._changed = asyncio.Event()
@@ -53,6 +59,11 @@ class FireLoop:
         self._is_first = True
         self._set(self._now())
 
+    def check(self) -> None:
+        """Looks for fires that no news has told; a deputy does it as late as it looks at fire times."""
+        if self._fire_at is None or self._fire_at > self._now():
+            self._set(self._now())
+
     def expect(self, next_fire: timedelta | None) -> None:
         """Notes the next fire as the database had it a moment ago. An earlier one that is known stays."""
         if next_fire is not None:
@@ -64,6 +75,8 @@ class FireLoop:
             self._set(None)
         if news.event and not self._is_first:
             self._advance(self._now() + uniform(EARLIEST_FOR_EVENT, LATEST_FOR_EVENT) - self._lag)
+        elif news.wait is None and not news.fired:
+            self.check()
         else:
             self.expect(news.wait)
 
@@ -84,22 +97,31 @@ class FireLoop:
 
     async def _fire(self) -> None:
         """Fires all that is due. Fires that are announced meanwhile may be younger than the answer, and stay."""
-        self._fire_at = None
+        self._fire_at, is_known = None, self._is_known
         try:
             done = await fire_due_schedules(self._store)
         except BaseException:
             self._set(self._now())
             raise
-        self._take_turn(done)
+        if self._looks_once_more(done, is_known):
+            self._advance(self._now() + ONCE_MORE)
+            return
+        self._take_turn(done, is_known)
         self.expect(done.next_fire)
 
-    def _take_turn(self, done: FireRound) -> None:
-        """Becomes first after it has fired, and a deputy if another loop was faster."""
+    def _looks_once_more(self, done: FireRound, is_known: bool) -> bool:
+        """Returns whether a fire may have come due after the look, and before its answer."""
+        is_open = is_known and self._is_first and not done.fired and is_due(done.next_fire)
+        self._looked_once = is_open and not self._looked_once
+        return self._looked_once
+
+    def _take_turn(self, done: FireRound, is_known: bool) -> None:
+        """Becomes first after it has fired, and a deputy if another loop has made the fire that was known."""
         if done.fired:
             self._on_fired(done.fired)
         if done.fired or done.expanded:
             self._is_first = True
-        elif is_due(done.next_fire) or done.next_fire is None or done.next_fire > EARLY:
+        elif is_known and (is_due(done.next_fire) or done.next_fire is None or done.next_fire > EARLY):
             self._is_first = False
 
     def _look_at(self) -> float | None:
@@ -109,10 +131,10 @@ class FireLoop:
 
     def _advance(self, moment: float) -> None:
         if self._fire_at is None or moment < self._fire_at:
-            self._set(moment)
+            self._set(moment, is_known=True)
 
-    def _set(self, moment: float | None) -> None:
-        self._fire_at = moment
+    def _set(self, moment: float | None, *, is_known: bool = False) -> None:
+        self._fire_at, self._is_known = moment, is_known
         self._changed.set()
 
     @staticmethod

@@ -111,7 +111,7 @@ class Scheduler:
         while True:
             fallback = self._settings.fallback or (FALLBACK if self._listens else FALLBACK_WITHOUT_NEWS)
             await asyncio.sleep(fallback.total_seconds())
-            loop.expect(timedelta())
+            loop.check()
 
 
 def _never(_lost: Exception) -> None:

@@ -109,6 +109,7 @@ class DueWork:
 class NextFire:
     """A schedule fires after `wait`. With `fired`, all earlier ones have fired; None: no other one is to come.
 
+    None without `fired`: it is not known whether one fires, so the scheduler looks.
     With `event`, an event waits to be expanded, now.
     """
 

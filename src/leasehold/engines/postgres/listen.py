@@ -54,7 +54,7 @@ async def fire_times(database: Database) -> AsyncGenerator[NextFire, None]:
             if isinstance(news, NextFire):
                 yield news
             elif news is Wake.WORK:
-                yield NextFire(timedelta())
+                yield NextFire(None)
 
 
 @asynccontextmanager
