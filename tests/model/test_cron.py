@@ -322,6 +322,14 @@ def test_a_cron_can_be_read_as_words() -> None:
     assert Cron("30 2 * * *").in_words() == "At 02:30 every day"
 
 
+@pytest.mark.parametrize(
+    ("day", "ordinal"),
+    [(10, "10th"), (11, "11th"), (13, "13th"), (21, "21st"), (22, "22nd"), (23, "23rd"), (31, "31st")],
+)
+def test_the_words_of_a_cron_have_right_ordinals(day: int, ordinal: str) -> None:
+    assert Cron(f"0 0 {day} * *").in_words() == f"At 00:00 on the {ordinal} day of every month"
+
+
 @pytest.mark.parametrize("alias", ALIASES)
 def test_only_the_hourly_alias_is_a_wildcard(alias: str) -> None:
     assert Cron(alias).is_fixed == (alias != "@hourly")

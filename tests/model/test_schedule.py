@@ -248,5 +248,13 @@ def test_without_a_window_nothing_is_spread() -> None:
 
 
 def test_an_interval_is_read_as_words() -> None:
-    assert Every("15m").in_words() == "Every 0:15:00"
-    assert Every("1h", NOON).in_words() == "Every 1:00:00, counted from 2027-01-15 12:00:00 UTC"
+    assert Every("15m").in_words() == "Every 15 m"
+    assert Every("1h", NOON).in_words() == "Every 1 h, counted from 2027-01-15 12:00:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [("3s", "3 s"), ("60s", "1 m"), ("90s", "90 s"), ("90m", "90 m"), ("36h", "36 h"), ("24h", "1 d"), ("2w", "14 d")],
+)
+def test_the_words_of_an_interval_have_one_unit(interval: str, words: str) -> None:
+    assert Every(interval).in_words() == f"Every {words}"

@@ -82,6 +82,7 @@ _FIELDS = (
 )
 _ITEM = re.compile(r"(?:(?P<star>\*)|(?P<low>[0-9A-Z]+)(?:-(?P<high>[0-9A-Z]+))?)(?:/(?P<step>[0-9]+))?")
 _DAY_ITEM = re.compile(r"LW?")
+_ORDINAL = re.compile(r"\b([0-9]+)th\b")
 _WEEKDAY_ITEM = re.compile(r"[0-7]L|([0-7]|SUN|MON|TUE|WED|THU|FRI|SAT)#[1-5]")
 
 
@@ -116,7 +117,7 @@ class Cron:
 
     def in_words(self) -> str:
         """Returns the cron as a sentence, like "At 02:30 every day"."""
-        return str(self._forward.explain())
+        return _ORDINAL.sub(_ordinal, str(self._forward.explain()))
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Returns the first fire after this moment; None if it is not within the bounds of moments (year 9998)."""
@@ -202,6 +203,13 @@ class Cron:
         search = _copy(self._backward)
         search.dt = local.replace(microsecond=0) + _SECOND
         return _first_of(search)
+
+
+def _ordinal(found: re.Match[str]) -> str:
+    """Corrects an ordinal of cronsim, which writes "31th"."""
+    number = int(found[1])
+    ending = "th" if number in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def _copy(search: CronSim) -> CronSim:

@@ -50,6 +50,13 @@ def seconds_of(value: Any) -> Any:
     return int(seconds) if seconds.is_integer() else seconds
 
 
+def spell(length: timedelta) -> str:
+    """Returns a length of whole seconds in the largest unit that it is a multiple of: "36 h", "90 m", "7 d"."""
+    seconds = int(length.total_seconds())
+    unit = next(unit for unit in ("d", "h", "m", "s") if seconds % _SECONDS[unit] == 0)
+    return f"{seconds // int(_SECONDS[unit])} {unit}"
+
+
 def _from_text(text: str) -> timedelta | None:
     if not 0 < len(text) <= MAX_LENGTH:
         return None

@@ -14,7 +14,7 @@ from typing import Any
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import EARLIEST, LATEST, LONGEST, describe, problems_of_duration, problems_of_moment
 from leasehold.model.cron import Cron
-from leasehold.model.duration import Duration, as_duration
+from leasehold.model.duration import Duration, as_duration, spell
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHORTEST = timedelta(seconds=1)
@@ -58,9 +58,9 @@ class Every:
         return "UTC"
 
     def in_words(self) -> str:
-        """Returns the schedule as words, like "Every 0:15:00"."""
+        """Returns the schedule as words, like "Every 15 m"."""
         anchor = "" if self.anchor == EPOCH else f", counted from {self.anchor:%Y-%m-%d %H:%M:%S} UTC"
-        return f"Every {self.interval}{anchor}"
+        return f"Every {spell(self.interval)}{anchor}"
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Returns the first fire after this moment; None if it is not within the bounds of moments (year 9998)."""
