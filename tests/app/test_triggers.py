@@ -274,6 +274,20 @@ async def test_code_of_other_definitions_leaves_a_trigger_alone(
     assert len(await listed(other)) == 1
 
 
+async def test_two_apps_may_use_the_same_label(app: Leasehold, another: Callable[[], Leasehold]) -> None:
+    declare(app, label="nightly")
+    other = another()
+
+    @other.schedule("0 4 * * *", tenant="acme", label="nightly")
+    @other.job
+    async def bill(job: Job) -> None: ...
+
+    await synced(app)
+    await synced(other)
+    assert not (await synced(app))[0].differs
+    assert {each.rule.definition for each in await listed(app)} == {"sync_folder", "bill"}
+
+
 async def test_a_declared_trigger_is_paused_but_not_edited(app: Leasehold) -> None:
     declare(app)
     (change,) = await synced(app)
@@ -337,7 +351,7 @@ def test_a_schedule_needs_a_tenant(app: Leasehold) -> None:
 
 def test_two_schedules_of_a_handler_need_labels(app: Leasehold) -> None:
     sync = declare(app)
-    with pytest.raises(InvalidInput, match="two triggers of one tenant have the label 'sync_folder'"):
+    with pytest.raises(InvalidInput, match="two triggers of 'sync_folder' for one tenant have the label 'sync_folder'"):
         app.schedule("0 3 * * *", tenant="acme")(sync)
     app.schedule("0 3 * * *", tenant="acme", label="later")(sync)
     app.schedule("0 3 * * *", tenant=ALL, spread="1h")(sync)

@@ -253,10 +253,11 @@ def test_a_trigger_id_is_a_uuid() -> None:
 
 
 def test_code_gives_a_trigger_the_same_id_everywhere() -> None:
-    ids = [declared_id(ACME, "Nightly"), declared_id(TenantId("all"), "Nightly"), declared_id(ALL, "Nightly")]
+    tenants = (ACME, TenantId("all"), ALL)
+    ids = [declared_id(tenant, key, "Nightly") for key in ("report", "sync") for tenant in tenants]
 
-    assert len(set(ids)) == 3
-    assert ids[0] == "367ed1a3-9db3-5e42-bb2f-582ca65d13c4"
+    assert len(set(ids)) == 6
+    assert ids[0] == "ef5c737c-74c3-5878-afbe-b3f5f3562bc0"
 
 
 def test_a_matching_event_gives_payload_and_dedupe() -> None:

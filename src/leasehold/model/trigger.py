@@ -77,10 +77,10 @@ def trigger_id(text: str | UUID) -> TriggerId:
         ) from error
 
 
-def declared_id(tenant: TenantId | AllTenants, label: str) -> TriggerId:
-    """Returns the id of a trigger that code declares: the same in every process, one for each tenant and label."""
+def declared_id(tenant: TenantId | AllTenants, definition: str, label: str) -> TriggerId:
+    """Returns the id of a trigger that code declares: one for each tenant, definition and label, in every process."""
     scope = "all" if tenant is ALL else f"tenant:{tenant}"
-    return TriggerId(str(uuid5(NAMESPACE_URL, f"leasehold:trigger:{scope}:{label}")))
+    return TriggerId(str(uuid5(NAMESPACE_URL, f"leasehold:trigger:{scope}\n{definition}\n{label}")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

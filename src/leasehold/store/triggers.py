@@ -22,7 +22,7 @@ class DeclaredTrigger:
 
     @property
     def id(self) -> TriggerId:
-        return declared_id(self.tenant, self.rule.label)
+        return declared_id(self.tenant, self.rule.definition, self.rule.label)
 
 
 @dataclass(frozen=True, slots=True)

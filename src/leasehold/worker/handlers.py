@@ -59,7 +59,8 @@ class Handlers:
         """Adds a trigger of the code; workers save it when they start. Raises InvalidInput if it is there already."""
         if any(known.id == trigger.id for known in self.triggers):
             raise InvalidInput(
-                f"two triggers of one tenant have the label {trigger.rule.label!r}. Nothing was registered.",
+                f"two triggers of {trigger.rule.definition!r} for one tenant have the label {trigger.rule.label!r}. "
+                "Nothing was registered.",
                 fix='Give one of them another: label="…".',
             )
         self.triggers.append(trigger)

@@ -19,7 +19,7 @@ async def sync_triggers(
     by_id = {each.id: each for each in declared}
     if len(by_id) < len(declared):
         raise InvalidInput(
-            "two triggers of one tenant have the same label. Nothing was registered.",
+            "two triggers of one definition and tenant have the same label. Nothing was registered.",
             fix='Give one of them another: label="…".',
         )
     rows = await database.fetch("administration/triggers_of_code", triggers=list(by_id), definitions=definitions)
