@@ -351,7 +351,9 @@ def test_a_schedule_needs_a_tenant(app: Leasehold) -> None:
 
 def test_two_schedules_of_a_handler_need_labels(app: Leasehold) -> None:
     sync = declare(app)
-    with pytest.raises(InvalidInput, match="two triggers of 'sync_folder' for one tenant have the label 'sync_folder'"):
+    with pytest.raises(
+        InvalidInput, match="two triggers of 'sync_folder' for one tenant have the label 'sync_folder'"
+    ):
         app.schedule("0 3 * * *", tenant="acme")(sync)
     app.schedule("0 3 * * *", tenant="acme", label="later")(sync)
     app.schedule("0 3 * * *", tenant=ALL, spread="1h")(sync)

@@ -254,7 +254,15 @@ def test_an_interval_is_read_as_words() -> None:
 
 @pytest.mark.parametrize(
     ("interval", "words"),
-    [("3s", "3 s"), ("60s", "1 m"), ("90s", "90 s"), ("90m", "90 m"), ("36h", "36 h"), ("24h", "1 d"), ("2w", "14 d")],
+    [
+        ("3s", "3 s"),
+        ("60s", "1 m"),
+        ("90s", "90 s"),
+        ("90m", "90 m"),
+        ("36h", "36 h"),
+        ("24h", "1 d"),
+        ("2w", "14 d"),
+    ],
 )
 def test_the_words_of_an_interval_have_one_unit(interval: str, words: str) -> None:
     assert Every(interval).in_words() == f"Every {words}"
