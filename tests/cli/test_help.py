@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 
 COMMANDS = {
     "Run": ["dev", "worker", "scheduler", "tick", "migrate", "grants"],
-    "Jobs": ["enqueue", "jobs", "job", "logs", "retry", "cancel", "run-now", "triggers"],
+    "Jobs": ["enqueue", "jobs", "job", "logs", "retry", "cancel", "run-now", "events", "triggers"],
     "Tenants": ["tenants", "counts", "limits", "limit", "pause", "resume"],
     "Operate": ["workers", "definitions", "prune", "doctor", "psql"],
 }
@@ -24,11 +24,12 @@ EVERY = [[command] for commands in COMMANDS.values() for command in commands] + 
     [group, command]
     for group, commands in {
         "definitions": ("list", "show", "sync", "activate", "deactivate"),
+        "events": ("emit", "ls", "test"),
         "triggers": ("ls", "add", "show", "edit", "rm", "pause", "resume", "preview", "decisions"),
     }.items()
     for command in commands
 ]
-SCREEN, FIRST_SCREEN = 40, 44
+SCREEN, FIRST_SCREEN = 40, 45
 
 
 def test_help_fits_a_screen_and_groups_the_commands() -> None:

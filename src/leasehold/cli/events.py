@@ -99,10 +99,8 @@ def try_out(
             print_json(operations.as_document(tests))
         elif tests:
             show_table(stdout, ["TRIGGER", "DEFINITION", "RESULT", "LABEL", "WHY OR PAYLOAD"], map(_test_row, tests))
-        making = sum(each.fires for each in tests)
-        stderr.print(
-            f"{format_count(len(tests), 'trigger')}, {format_count(making, 'job')} would be made. Nothing was."
-        )
+        jobs = format_count(sum(each.fires for each in tests), "job")
+        stderr.print(f"{format_count(len(tests), 'trigger')}: {jobs} would be made, and none was.")
 
 
 def _require_tenant(tenant: str | None) -> TenantId:

@@ -38,7 +38,9 @@ class EventTriggers:
         self._parsed: dict[tuple[str, int, str], Trigger | str] = {}
 
     def read(self, text: str | None) -> Sequence[FoundTrigger]:
-        return [self._found(each) for each in orjson.loads(text)] if text else ()
+        """Returns the triggers, the oldest first."""
+        found = [self._found(each) for each in orjson.loads(text)] if text else []
+        return sorted(found, key=lambda each: each.id)
 
     def candidates(self, found: Sequence[FoundTrigger]) -> list[Candidate]:
         return [
