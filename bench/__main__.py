@@ -22,7 +22,7 @@ from bench.book import Book
 from bench.machine import described
 from bench.measures import Measure
 from bench.measures.drain import Drain, Polling, Processes, Tenants
-from bench.measures.enqueue import Bulk, OneByOne, OneCall
+from bench.measures.enqueue import Bulk, Emit, OneByOne, OneCall
 from bench.measures.fires import Fires
 from bench.measures.flood import Flood
 from bench.measures.growth import Backlog, History, Lanes, Snapshot
@@ -41,7 +41,7 @@ HERE = Path(__file__).parent
 MEASURES: tuple[Measure, ...] = (
     *(Drain(), Tenants(), Polling(), OneByOne(), Asleep(), Bulk(), Latency(), WakeToStart(), Hundred(), Backlog()),
     *(History(), Lanes(), Snapshot(), Flood(), Urgent(), Due(), Committed(), Producers(), Processes(), OneCall()),
-    *(Fires(), Memory(), Idle()),
+    *(Emit(), Fires(), Memory(), Idle()),
 )
 NAMES = ", ".join(measure.name for measure in MEASURES)
 console = Console(stderr=True)

@@ -91,6 +91,9 @@ def _producers(book: Book, sizes: Sizes) -> Iterator[Bar]:
     )
     asleep, none = "enqueue, a worker sleeps, ms", "enqueue, no worker sleeps, ms"
     yield _ratio(book, "enqueue while a worker sleeps", "while none does", AT_MOST, 1.8, asleep, OURS, none, OURS)
+    emit, plain = "emit", "emit, an enqueue"
+    measure = "emit without a matching trigger, its time"
+    yield _ratio(book, measure, "a plain enqueue", AT_MOST, 1.3, plain, OURS, emit, OURS)
     yield _ratio(book, "bulk", "pgqueuer", AT_LEAST, 1.5, "bulk", OURS, "bulk", "pgqueuer")
     listed, taken = "one call, MB for a list of the jobs", "one call, MB for the call"
     measure = f"{sizes.one_call:,} jobs in one call, memory"

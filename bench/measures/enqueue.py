@@ -17,6 +17,18 @@ class OneByOne:
                 await measured(stage, place, self.name, do="one", count=jobs)
 
 
+class Emit:
+    """Ours: one event after the other that no trigger matches, in turns with plain enqueues."""
+
+    name, once, compares = "emit", False, False
+
+    async def round(self, stage: Stage) -> None:
+        for _ in range(stage.sizes.turns):
+            for measure, emit in (("emit", True), ("emit, an enqueue", False)):
+                async with stage.attempt(measure, OURS), stage.place(stage.ours) as place:
+                    await measured(stage, place, measure, do="one", count=stage.sizes.one_by_one, emit=emit)
+
+
 class Bulk:
     name, once, compares = "bulk", False, True
 

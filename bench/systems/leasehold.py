@@ -44,6 +44,8 @@ def app_with_handlers(url: str, note: Tape | None, how: How) -> tuple[Leasehold,
     return app, first
 
 
+# No trigger of the bench matches it.
+EVENT = "bench.nothing.matches"
 WAKE = "select leasehold.wake_workers($1, $2)"
 
 
@@ -63,6 +65,8 @@ class LeaseholdProducer:
             await self._one_due(number, how["due_in"][number])
         elif how.get("silently"):
             return await self._one_silently(number, how["tenant"])
+        elif how.get("emit"):
+            await door.aemit(EVENT, payload(number))
         elif how.get("within"):
             async with self.pool.acquire() as connection, connection.transaction():
                 await door.within(connection).aenqueue(self.bench, **payload(number))
