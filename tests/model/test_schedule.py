@@ -20,6 +20,7 @@ from leasehold.model.schedule import (
     catch_up,
     cursor_at,
     every,
+    fire_before,
     fires_between,
     next_fire,
     schedule_as_json,
@@ -245,6 +246,18 @@ def test_a_spread_offset_is_stable_and_within_the_window() -> None:
 
 def test_without_a_window_nothing_is_spread() -> None:
     assert spread_offset("trigger", "acme", timedelta()) == timedelta()
+
+
+@pytest.mark.parametrize("schedule", HOURLY)
+def test_the_fire_before_is_by_the_calendar(schedule: Schedule) -> None:
+    assert fire_before(schedule, NOON) == NOON - HOUR
+
+
+def test_two_times_in_a_gap_have_one_fire_before() -> None:
+    gap = datetime(2027, 3, 28, 1, tzinfo=UTC)  # 02:00 → 03:00 in Berlin: 02:10 and 02:40 fire together
+    cron = Cron("10,40 2 * * *", "Europe/Berlin")
+
+    assert fire_before(cron, gap) == datetime(2027, 3, 27, 1, 40, tzinfo=UTC)
 
 
 def test_an_interval_is_read_as_words() -> None:

@@ -333,10 +333,10 @@ def test_a_definition_may_be_inactive_or_unknown() -> None:
 def test_a_fire_is_evaluated_like_an_event() -> None:
     rule = replace(NIGHTLY, payload={"provider_id": "{{tenant}}", "path_prefix": "{{schedule.fire_at}}"})
 
-    assert evaluate_fire(stored(rule, tenant=ALL), ACME, AT, None, REGISTERED) == Match(
+    assert evaluate_fire(stored(rule, tenant=ALL), ACME, AT, REGISTERED) == Match(
         {"provider_id": "acme", "path_prefix": "2027-03-14T07:00:00Z"}, None
     )
-    paused = evaluate_fire(stored(rule, pause=Pause("x", AT + HOUR)), ACME, AT, None, REGISTERED)
+    paused = evaluate_fire(stored(rule, pause=Pause("x", AT + HOUR)), ACME, AT, REGISTERED)
     assert isinstance(paused, Skip)
 
 

@@ -10,6 +10,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model.decision import DecisionKind
 from leasehold.model.job import TenantId, tenant_id
 from leasehold.model.limits import Pause
+from leasehold.model.template import moment_text
 from leasehold.model.trigger import ALL
 from leasehold.store import Store
 
@@ -30,6 +31,16 @@ async def test_every_tenant_gets_a_job_of_its_own(timetable: Timetable, store: S
         (job,) = await timetable.jobs(tenant)
         assert (job.payload, job.scheduled_for) == ({"for": tenant}, NOON + HOUR)
     assert [decision.tenant for decision in await timetable.decisions(trigger)] == tenants
+
+
+async def test_the_previous_fire_is_the_same_as_for_one_tenant(timetable: Timetable, store: Store) -> None:
+    (tenant,) = await add_tenants(store, 1)
+    await timetable.add(ALL, payload={"since": "{{schedule.previous}}"})
+    await timetable.add(tenant, payload={"since": "{{schedule.previous}}"})
+    await timetable.clock.move(3 * HOUR)
+    assert await timetable.fire() == 2
+    jobs = await timetable.jobs(tenant)
+    assert [job.payload["since"] for job in jobs] == [moment_text(NOON + 2 * HOUR)] * 2
 
 
 async def test_a_new_tenant_is_part_of_the_next_fire(timetable: Timetable, store: Store) -> None:

@@ -164,8 +164,17 @@ async def test_a_template_knows_fire_previous_and_tenant(plans: Plans) -> None:
         await plans.move(HOUR)
         await plans.fire()
     first, second = [job.payload for job in await plans.jobs()]
-    assert first == {"at": "2027-03-10T13:00:00Z", "since": None, "for": "acme"}
+    assert first == {"at": "2027-03-10T13:00:00Z", "since": "2027-03-10T12:00:00Z", "for": "acme"}
     assert second == {"at": "2027-03-10T14:00:00Z", "since": "2027-03-10T13:00:00Z", "for": "acme"}
+
+
+async def test_the_previous_fire_fits_a_required_text(plans: Plans, store: Store) -> None:
+    schema = {"type": "object", "properties": {"since": {"type": "string"}}, "required": ["since"]}
+    await store.sync_definitions([Definition("report", schema=schema)])
+    await plans.add(payload={"since": "{{schedule.previous}}"})
+    await plans.move(3 * HOUR + 10 * MINUTE)
+    await plans.fire()
+    assert [job.payload["since"] for job in await plans.jobs()] == ["2027-03-10T14:00:00Z"]
 
 
 async def test_a_sleeping_worker_is_woken_for_a_fire(bench: Bench, plans: Plans) -> None:

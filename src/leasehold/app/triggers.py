@@ -179,6 +179,7 @@ def new_trigger(
     event, filter  the name of an event, or "provider.*", and comparisons of its data
     payload        the payload, a template: "{{schedule.fire_at}}", "{{schedule.previous}}", "{{tenant}}"; for
                    events "{{event.folder.path}}", "{{event_name}}", "{{event_id}}", "{{event_at}}", "{{tenant}}"
+                   previous is the fire time before by the calendar, and never null
     label          for people; default the key of the definition
     catch_up       which missed fires run: "skip", "latest" (default), or "all", the last `catch_up_cap` of them
     spread         for all tenants: their jobs come due within this time after the fire, each always at its own second

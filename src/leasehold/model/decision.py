@@ -18,6 +18,7 @@ from leasehold.model.dedupe import Dedupe
 from leasehold.model.definition import Registered
 from leasehold.model.event import Event, EventId, matches
 from leasehold.model.job import JobId, TenantId
+from leasehold.model.schedule import fire_before
 from leasehold.model.template import TemplateProblem, moment_text, values_of_event, values_of_fire
 from leasehold.model.trigger import Trigger, TriggerId, TriggerKind, dedupe_of
 
@@ -95,11 +96,10 @@ def evaluate(trigger: Trigger, event: Event, definition: Registered | None) -> E
     return _skip_of(trigger, event.at, definition) or _rendered(trigger, values_of_event(event), definition)
 
 
-def evaluate_fire(
-    trigger: Trigger, tenant: TenantId, fire_at: datetime, previous: datetime | None, definition: Registered | None
-) -> Evaluation:
+def evaluate_fire(trigger: Trigger, tenant: TenantId, fire_at: datetime, definition: Registered | None) -> Evaluation:
     """Decides whether this fire time makes a job of this tenant. A pause counts if it covers the fire time."""
-    values = values_of_fire(fire_at, previous, tenant)
+    assert trigger.rule.schedule is not None
+    values = values_of_fire(fire_at, fire_before(trigger.rule.schedule, fire_at), tenant)
     return _skip_of(trigger, fire_at, definition) or _rendered(trigger, values, definition)
 
 

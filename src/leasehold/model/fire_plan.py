@@ -77,7 +77,7 @@ def plan_fires(trigger: Trigger, now: datetime, definition: Registered | None, m
     last = trigger.last_at
     taken = due.fires[:most]
     for fire_at in taken:
-        fire = _fire(trigger, tenant, fire_at, last, definition)
+        fire = _fire(trigger, tenant, fire_at, definition)
         last = last if fire.job is None else fire_at
         fires.append(fire)
     if len(taken) == len(due.fires):
@@ -102,8 +102,7 @@ def plan_tenants(
     trigger, schedule, cursor = _resumed(trigger)
     fire_at, window = fan_out.fire_at, trigger.rule.spread
     fires = tuple(
-        _fire(trigger, tenant, fire_at, trigger.last_at, definition, spread_offset(trigger.id, tenant, window))
-        for tenant in tenants
+        _fire(trigger, tenant, fire_at, definition, spread_offset(trigger.id, tenant, window)) for tenant in tenants
     )
     if not complete:
         return FirePlan(fires, cursor, trigger.last_at, fire_at, FanOut(fire_at, tenants[-1]))
@@ -141,11 +140,10 @@ def _fire(
     trigger: Trigger,
     tenant: TenantId,
     fire_at: datetime,
-    previous: datetime | None,
     definition: Registered | None,
     offset: timedelta = timedelta(),
 ) -> Fire:
-    found: Evaluation = evaluate_fire(trigger, tenant, fire_at, previous, definition)
+    found: Evaluation = evaluate_fire(trigger, tenant, fire_at, definition)
     if isinstance(found, Match):
         assert definition is not None
         return Fire(

@@ -141,6 +141,14 @@ def next_fire(schedule: Schedule, cursor: Cursor) -> datetime | None:
     return schedule.next_after(cursor.at)
 
 
+def fire_before(schedule: Schedule, fire: datetime) -> datetime:
+    """Returns the fire before this one by the calendar, whether it ran or not.
+
+    The first fire after the bound of moments, the year 1900, has none before it, and is returned itself.
+    """
+    return schedule.last_at(fire - _MICROSECOND) or fire
+
+
 class CatchUp(StrEnum):
     """Which fires run after a time in which no scheduler ran."""
 

@@ -3,7 +3,8 @@
     {{event.a.b}}         a value of the event's data; {{event}} is all of it. `event.` is always the data, so
                           {{event.name}} is the data's own field `name`
     {{event_name}}        the name of the event; {{event_id}} its id, {{event_at}} when it was emitted
-    {{schedule.fire_at}}  the fire time of a schedule; {{schedule.previous}} the one before, null at the first
+    {{schedule.fire_at}}  the fire time of a schedule; {{schedule.previous}} the one before by the calendar, even if
+                          it was missed or is before the schedule was saved
     {{tenant}}            the tenant of the job
 
 A text that is one placeholder alone becomes the value, with its JSON type. In other texts values are joined as text:
@@ -32,8 +33,9 @@ MAX_PLACEHOLDERS = 1000
 EVENT_ROOTS = ("event", "event_name", "event_id", "event_at", "tenant")
 SCHEDULE_ROOTS = ("schedule", "tenant")
 _SCHEDULE_VALUES = ("fire_at", "previous")
+_TIMES = (("schedule", "fire_at"), ("schedule", "previous"))
 # Roots, and paths of `schedule`, whose value is text whenever a template is rendered.
-_ALWAYS_TEXT = frozenset({("event_name",), ("event_id",), ("event_at",), ("tenant",), ("schedule", "fire_at")})
+_ALWAYS_TEXT = frozenset({("event_name",), ("event_id",), ("event_at",), ("tenant",), *_TIMES})
 _TOKEN = re.compile(r"\{\{\{\{|\{\{(?P<path>[^{}]*)\}\}|\{\{")
 # Errors of these keywords are certain from the keys and the types alone, whatever the placeholders become.
 _BY_SHAPE = frozenset(
@@ -135,10 +137,10 @@ def values_of_event(event: Event) -> dict[str, Any]:
     }
 
 
-def values_of_fire(fire_at: datetime, previous: datetime | None, tenant: str) -> dict[str, Any]:
+def values_of_fire(fire_at: datetime, previous: datetime, tenant: str) -> dict[str, Any]:
     """Returns the values of the roots for a fire of a schedule."""
-    before = None if previous is None else moment_text(previous)
-    return {"schedule": {"fire_at": moment_text(fire_at), "previous": before}, "tenant": tenant}
+    times = {"fire_at": moment_text(fire_at), "previous": moment_text(previous)}
+    return {"schedule": times, "tenant": tenant}
 
 
 def moment_text(moment: datetime) -> str:
