@@ -285,6 +285,27 @@ async def test_a_pause_ends_by_itself(plans: Plans) -> None:
     assert current.pause is None
 
 
+async def test_a_resume_during_an_edit_is_kept(plans: Plans) -> None:
+    trigger = await plans.add()
+    seen = await plans.triggers.pause(trigger.id, Pause("holidays"))
+    assert seen is not None
+    await plans.triggers.pause(trigger.id, None)
+    await plans.triggers.change(seen, rule(Every("30m")))
+    await plans.move(HOUR / 2)
+    assert await plans.fire() == 1
+
+
+@pytest.mark.parametrize("until", [None, NOON + 3 * HOUR])
+async def test_a_pause_during_an_edit_is_kept(plans: Plans, until: datetime | None) -> None:
+    seen = await plans.add()
+    await plans.triggers.pause(seen.id, Pause("holidays", until))
+    changed = await plans.triggers.change(seen, rule(Every("30m")))
+    await plans.move(HOUR)
+    assert await plans.fire() == 0
+    assert changed is not None
+    assert (changed.pause, changed.next_at) == (Pause("holidays", until), until)
+
+
 async def test_a_disabled_schedule_does_not_fire(plans: Plans) -> None:
     trigger = await plans.add(enabled=False)
     await plans.move(10 * HOUR)

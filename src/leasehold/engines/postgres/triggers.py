@@ -47,7 +47,7 @@ class PostgresTriggers:
             origin=origin.value,
             created_by=created_by,
             **trigger_rows.columns(rule),
-            **_place(rule, cursor, None),
+            **_place(rule, cursor),
         )
 
     async def get(self, trigger: TriggerId) -> Trigger | None:
@@ -67,19 +67,23 @@ class PostgresTriggers:
             restore=restore,
             reset=begins,
             **trigger_rows.columns(rule),
-            **_place(rule, cursor, seen.pause),
+            **_place(rule, cursor),
         )
         return trigger_rows.trigger(found[0]) if found else None
 
     async def pause(self, trigger: TriggerId, pause: Pause | None) -> Trigger | None:
-        known = await self.get(trigger)
-        if known is None:
-            return None
-        look = None if known.cursor is None else look_at(known.rule, known.cursor, pause)
-        found = await self._fetch(
-            "pause", trigger=trigger, reason=pause and pause.why, until=pause and pause.until, next_fire_at=look
-        )
-        return trigger_rows.trigger(found[0]) if found else None
+        while (known := await self.get(trigger)) is not None:
+            found = await self._fetch(
+                "pause",
+                trigger=trigger,
+                seen=known.version,
+                reason=pause and pause.why,
+                until=pause and pause.until,
+                next_fire_at=known.cursor and look_at(known.rule, known.cursor, pause),
+            )
+            if found:
+                return trigger_rows.trigger(found[0])
+        return None
 
     async def delete(self, trigger: TriggerId) -> bool:
         return bool(await self._fetch("delete", trigger=trigger))
@@ -106,10 +110,10 @@ def readable(rows: Iterable[Record]) -> list[Trigger]:
     return found
 
 
-def _place(rule: NewTrigger, cursor: Cursor | None, pause: Pause | None) -> dict[str, Any]:
-    """Returns the parameters that say where a schedule begins."""
+def _place(rule: NewTrigger, cursor: Cursor | None) -> dict[str, Any]:
+    """Returns the parameters that say where a schedule begins, if it is not paused."""
     return {
         "cursor_at": cursor and cursor.at,
         "cursor_local": cursor and cursor.local,
-        "next_fire_at": cursor and look_at(rule, cursor, pause),
+        "next_fire_at": cursor and look_at(rule, cursor, None),
     }

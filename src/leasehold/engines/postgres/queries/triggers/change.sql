@@ -1,5 +1,6 @@
 -- Replaces the rule of a trigger that was not changed since, and tells schedulers. With :reset a schedule begins at the
--- new cursor; otherwise it keeps its place, which a scheduler may move at the same moment.
+-- new cursor; otherwise it keeps its place, which a scheduler may move at the same moment. The row's own pause decides
+-- when it fires: a pause does not change the version, and may have begun or ended since the trigger was read.
 with t as (
     update leasehold.triggers t
     set label = :label, enabled = :enabled, event_name = :event_name, event_filter = :event_filter::jsonb,
@@ -9,8 +10,11 @@ with t as (
         cursor_at = case when :reset::boolean then :cursor_at::timestamptz else t.cursor_at end,
         cursor_local = case when :reset::boolean then :cursor_local else t.cursor_local end,
         last_fire_at = case when :kind = 'event' then null else t.last_fire_at end,
-        next_fire_at = case when :reset::boolean then :next_fire_at::timestamptz
-                            when not :enabled::boolean then null else t.next_fire_at end,
+        next_fire_at = case when not :enabled::boolean then null
+                            when not :reset::boolean then t.next_fire_at
+                            when :next_fire_at::timestamptz is null then null
+                            when t.paused_at is not null and t.paused_until is null then null
+                            else greatest(:next_fire_at::timestamptz, t.paused_until) end,
         fan_out_at = case when :reset::boolean then null else t.fan_out_at end,
         fan_out_after = case when :reset::boolean then null else t.fan_out_after end,
         version = t.version + 1, updated_at = leasehold.clock(), deleted_at = null
