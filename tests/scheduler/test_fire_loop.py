@@ -285,11 +285,7 @@ async def _make_unreadable(observer: Raw, trigger: str) -> None:
     await observer.execute("update leasehold.triggers set cron = '61 * * * *' where id = $1::uuid", trigger)
 
 
-async def test_a_fire_that_the_database_refuses_stops_no_other(
-    timetable: Timetable, store: Store, observer: Raw
-) -> None:
-    refused = await timetable.add(label="refused", payload={"n": 1})
-    await timetable.add(label="sound", payload={"n": 2})
+async def _refuse_fires(observer: Raw, trigger: str) -> None:
     await observer.execute(
         """
         create function leasehold.refuse_decision() returns trigger language plpgsql as $$
@@ -299,11 +295,35 @@ async def test_a_fire_that_the_database_refuses_stops_no_other(
     await observer.execute(
         f"""
         create trigger refused before insert on leasehold.trigger_decisions for each row
-        when (new.trigger_id = '{refused.id}' and new.kind = 'fired') execute function leasehold.refuse_decision()
+        when (new.trigger_id = '{trigger}' and new.kind = 'fired') execute function leasehold.refuse_decision()
         """
     )
+
+
+async def test_a_fire_that_the_database_refuses_stops_no_other(
+    timetable: Timetable, store: Store, observer: Raw
+) -> None:
+    refused = await timetable.add(label="refused", payload={"n": 1})
+    await timetable.add(label="sound", payload={"n": 2})
+    await _refuse_fires(observer, refused.id)
     await timetable.clock.move(HOUR)
     await timetable.fire()
     assert [job.payload for job in await timetable.jobs()] == [{"n": 2}]
     (decision,) = await timetable.decisions(refused)
     assert "no room" in decision.why
+
+
+async def test_fires_that_are_made_one_by_one_are_summed(timetable: Timetable, store: Store, observer: Raw) -> None:
+    refused = await timetable.add(label="refused")
+    await _refuse_fires(observer, refused.id)
+    for number in range(4):
+        await timetable.add(label=f"number {number}", payload={"n": number})
+    await timetable.clock.move(HOUR)
+    assert await store.fire_due() == FireRound(4, False, HOUR)
+
+
+async def test_after_refusals_alone_the_next_fire_is_known(timetable: Timetable, store: Store, observer: Raw) -> None:
+    refused = await timetable.add()
+    await _refuse_fires(observer, refused.id)
+    await timetable.clock.move(HOUR)
+    assert await store.fire_due() == FireRound(0, False, HOUR)

@@ -148,7 +148,7 @@ class Scheduling:
                 why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
                 log.error("trigger %s can't be fired, and is tried again in %s: %s", trigger, TRY_AGAIN, why)
                 await self._link.fetch("scheduler/postpone", trigger=trigger, by=TRY_AGAIN, why=why[:1000])
-        ((wait, events_wait, _),) = await self._link.fetch("scheduler/next", announce=False)
+        ((wait, events_wait, _),) = await self._link.fetch("scheduler/next", announce=bool(due))
         return FireRound(fired, bool(due) and is_due(wait), wait, events_wait)
 
     async def _due_now(self) -> list[TriggerId]:
