@@ -27,7 +27,7 @@ from leasehold.model.definition import Definition, Registered
 from leasehold.model.event import Event, EventId, read_filter
 from leasehold.model.job import JobId, TenantId
 from leasehold.model.limits import Pause
-from leasehold.model.schedule import CatchUp, Cursor, every
+from leasehold.model.schedule import CatchUp, every
 from leasehold.model.trigger import (
     ALL,
     NewTrigger,
@@ -39,13 +39,7 @@ from leasehold.model.trigger import (
     dedupe_key,
     trigger_id,
 )
-from leasehold.model.trigger_row import (
-    rule_as_document,
-    rule_from_document,
-    rule_from_row,
-    trigger_as_row,
-    trigger_from_row,
-)
+from leasehold.model.trigger_document import rule_as_document, rule_from_document
 
 AT = datetime(2027, 3, 14, 7, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -219,31 +213,6 @@ SPREAD = replace(NIGHTLY, schedule=every("90s", AT), spread=HOUR, catch_up=Catch
 @pytest.mark.parametrize("rule", [RESYNC, NIGHTLY, FILTERED, SPREAD], ids=lambda rule: rule.label)
 def test_a_rule_survives_a_document(rule: NewTrigger) -> None:
     assert rule_from_document(rule_as_document(rule)) == rule
-
-
-@pytest.mark.parametrize(
-    "trigger",
-    [
-        stored(),
-        stored(FILTERED, origin=Origin.CODE, deleted_at=AT, created_by=None),
-        stored(SPREAD, tenant=ALL, cursor=Cursor(AT), next_at=AT),
-        stored(NIGHTLY, cursor=Cursor(AT, "2027-03-14T03:00:00"), next_at=AT, pause=Pause("", AT), version=7),
-        stored(pause=Pause("later")),
-    ],
-    ids=range(5),
-)
-def test_a_trigger_survives_its_row(trigger: Trigger) -> None:
-    row = trigger_as_row(trigger)
-
-    assert trigger_from_row(row) == trigger
-    assert {type(value) for value in row.values()} <= {str, int, bool, datetime, type(None)}
-
-
-def test_a_row_of_a_zone_that_is_gone_is_refused() -> None:
-    row = {**trigger_as_row(stored(NIGHTLY)), "zone": "Atlantis/Capital"}
-
-    with pytest.raises(InvalidInput, match="has no zone"):
-        rule_from_row(row)
 
 
 def test_a_trigger_id_is_a_uuid() -> None:
