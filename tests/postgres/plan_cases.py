@@ -345,13 +345,15 @@ ON_LINKS: tuple[Case, ...] = (
         {"trigger_decisions": {"trigger_decisions_prune", "Tid Scan"}},
     ),
     Case("prune events", "fleet/prune_events", {"limit": 10}, {"events": {"events_prune", "Tid Scan"}}),
-    Case("find due schedules", "scheduler/due", {"only": None, "limit": 50}, {"triggers": {"triggers_due"}}),
+    Case(
+        "find due schedules", "scheduler/due", {"only": None, "limit": 50, "left": []}, {"triggers": {"triggers_due"}}
+    ),
     Case("fire fifty", "scheduler/fire", _fires(50), {"trigger_decisions": {"trigger_decisions_fire"}}),
     Case("move fifty schedules on", "scheduler/advance", _places(50), {"triggers": {"triggers_pkey"}}),
     Case(
         "find the next fire",
         "scheduler/next",
-        {"announce": True},
+        {"announce": True, "left": []},
         {"triggers": {"triggers_due"}, "events": {"events_unexpanded"}},
     ),
     Case("find events to expand", "scheduler/unexpanded", {"limit": 50}, {"events": {"events_unexpanded"}}),

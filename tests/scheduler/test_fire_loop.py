@@ -11,7 +11,9 @@ from tests.scheduler.timetable import HOUR, SECOND, Timetable
 
 from leasehold.engines import engine_for
 from leasehold.errors import Unreachable
+from leasehold.model.job import tenant_id
 from leasehold.model.schedule import every
+from leasehold.model.trigger import ALL
 from leasehold.scheduler import FireLoop
 from leasehold.store import FireRound, NextFire, Store
 
@@ -272,13 +274,53 @@ async def test_a_broken_schedule_stops_no_other_one(timetable: Timetable, store:
     await timetable.add(label="sound")
     await _make_unreadable(observer, broken.id)
     await timetable.clock.move(HOUR)
-    assert await timetable.fire() == 1
-    (decision,) = await timetable.decisions(broken)
-    assert decision.why.startswith("The cron '61 * * * *' can't be used")
-    assert await timetable.fire() == 0
+    assert await store.fire_due() == FireRound(1, False, HOUR)
     await timetable.clock.move(HOUR)
+    assert await store.fire_due() == FireRound(1, False, HOUR)
+
+
+async def test_an_unreadable_schedule_is_left_to_other_processes(
+    timetable: Timetable, store: Store, observer: Raw, database_url: str
+) -> None:
+    """The other process can read what this one could not."""
+    broken = await timetable.add()
+    await _make_unreadable(observer, broken.id)
+    await timetable.clock.move(HOUR)
+    assert await timetable.fire() == 0
+    await observer.execute("update leasehold.triggers set cron = '0 * * * *' where id = $1::uuid", broken.id)
+    assert await timetable.fire() == 0
+    other = await engine_for(database_url).test_kit().open()
+    try:
+        assert (await other.fire_due()).fired == 1
+    finally:
+        await other.close()
+
+
+async def test_a_process_that_left_a_schedule_announces_no_fire(
+    timetable: Timetable, store: Store, observer: Raw, database_url: str
+) -> None:
+    """Deputies would not look at the schedule that was left to them."""
+    broken = await timetable.add(label="broken")
+    await _make_unreadable(observer, broken.id)
+    await timetable.add(label="sound")
+    await timetable.clock.move(HOUR)
+    news: list[str] = []
+    channel = await observer.fetchval("select leasehold.channel_for_all()")
+    await observer.add_listener(channel, lambda *heard: news.append(heard[-1]))
     assert await timetable.fire() == 1
-    assert len(await timetable.decisions(broken)) == 2
+    await observer.execute("select 1")
+    assert [each for each in news if each.startswith("fired")] == []
+
+
+async def test_a_repaired_schedule_is_read_again_at_once(timetable: Timetable, observer: Raw) -> None:
+    broken = await timetable.add()
+    await _make_unreadable(observer, broken.id)
+    await timetable.clock.move(HOUR)
+    assert await timetable.fire() == 0
+    await observer.execute(
+        "update leasehold.triggers set cron = '0 * * * *', version = version + 1 where id = $1::uuid", broken.id
+    )
+    assert await timetable.fire() == 1
 
 
 async def _make_unreadable(observer: Raw, trigger: str) -> None:
@@ -327,3 +369,16 @@ async def test_after_refusals_alone_the_next_fire_is_known(timetable: Timetable,
     await _refuse_fires(observer, refused.id)
     await timetable.clock.move(HOUR)
     assert await store.fire_due() == FireRound(0, False, HOUR)
+
+
+async def test_a_refused_fan_out_goes_on_where_it_stopped(timetable: Timetable, store: Store, observer: Raw) -> None:
+    trigger = await timetable.add(ALL)
+    for number in range(60):
+        await store.add_tenant(tenant_id(f"t{number:02}"))
+    await timetable.clock.move(HOUR)
+    assert (await store.fire_due()).fired == 50
+    await _refuse_fires(observer, trigger.id)
+    assert await timetable.fire() == 0
+    await observer.execute("drop trigger refused on leasehold.trigger_decisions")
+    await timetable.clock.move(HOUR)
+    assert await timetable.fire() == 10 + 60

@@ -14,7 +14,6 @@ from leasehold.model.decision import (
     Evaluation,
     Match,
     Problem,
-    Reason,
     Skip,
     decision_missed,
     decision_without_job,
@@ -108,16 +107,6 @@ def plan_tenants(
         return FirePlan(fires, cursor, trigger.last_at, fire_at, FanOut(fire_at, tenants[-1]))
     moved = cursor_after(schedule, cursor, fire_at)
     return FirePlan(fires, moved, fire_at, next_fire(schedule, moved))
-
-
-def plan_of_broken(
-    trigger: TriggerId, tenant: TenantId, cursor: Cursor, last_at: datetime | None, now: datetime, why: str
-) -> FirePlan:
-    """Plans nothing for a schedule that this release can't read or plan: it is recorded, and tried in an hour."""
-    decision = Decision(
-        trigger=trigger, tenant=tenant, kind=DecisionKind.ERROR, fire_at=now, reason=Reason.UNREADABLE, why=why
-    )
-    return FirePlan((Fire(decision),), cursor, last_at, now + TRY_AGAIN)
 
 
 def source_ref(trigger: TriggerId, fire_at: datetime) -> str:

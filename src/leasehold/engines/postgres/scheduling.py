@@ -4,6 +4,7 @@ The lock on a trigger's row keeps other schedulers from planning it at the same 
 decisions keeps a fire time from being made twice. Locks end with the transaction, so it works behind a pooler, too.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +25,9 @@ from leasehold.model.fire_plan import (
     FirePlan,
     plan_fan_out,
     plan_fires,
-    plan_of_broken,
     plan_tenants,
 )
 from leasehold.model.job import TenantId
-from leasehold.model.schedule import Cursor
 from leasehold.model.trigger import ALL, TriggerId
 from leasehold.store import FireRound
 
@@ -40,6 +39,8 @@ log = logging.getLogger("leasehold.scheduler")
 # Each enqueue of a round has a subtransaction of its own. A transaction with more than 64 of them slows down the
 # snapshots of all other sessions.
 FIRES_AT_ONCE = 50
+# A trigger that this process can't read is left to others for so long: a newer release may have written it.
+LEFT_FOR = 300.0
 # A connection for fires is kept as long as a schedule of every minute needs it.
 IDLE = 70.0
 
@@ -112,6 +113,7 @@ class Scheduling:
         self._link = IdleLink(database, IDLE)
         self._expansion = Expansion(self._link, triggers)
         self._versions = triggers.definitions
+        self._unreadable: dict[str, float] = {}
 
     async def close(self) -> None:
         await self._link.close()
@@ -124,7 +126,8 @@ class Scheduling:
         expanded, jobs = await self._expansion.expand()
         if not expanded:
             return before
-        ((wait, events_wait, _),) = await self._link.fetch("scheduler/next", announce=True)
+        left = self._left_to_others()
+        ((wait, events_wait, _),) = await self._link.fetch("scheduler/next", announce=not left, left=left)
         return FireRound(before.fired + jobs, is_due(wait), wait, events_wait, expanded)
 
     async def _fire_schedules(self) -> FireRound:
@@ -145,10 +148,13 @@ class Scheduling:
             except (Unreachable, TransactionConflict):
                 raise
             except Exception as error:
-                why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
+                why = _why(error)
                 log.error("trigger %s can't be fired, and is tried again in %s: %s", trigger, TRY_AGAIN, why)
                 await self._link.fetch("scheduler/postpone", trigger=trigger, by=TRY_AGAIN, why=why[:1000])
-        ((wait, events_wait, _),) = await self._link.fetch("scheduler/next", announce=bool(due))
+        left = self._left_to_others()
+        ((wait, events_wait, _),) = await self._link.fetch(
+            "scheduler/next", announce=bool(due) and not left, left=left
+        )
         return FireRound(fired, bool(due) and is_due(wait), wait, events_wait)
 
     async def _due_now(self) -> list[TriggerId]:
@@ -160,6 +166,7 @@ class Scheduling:
         async with self._link.transaction() as connection:
             found = await self._lock(connection, only)
             made: list[Record] = []
+            is_moved = False
             if found:
                 round_ = await self._plan(connection, found, _Round(most))
                 decided = await self._send(connection, "fire", **round_.decisions(self._database))
@@ -167,11 +174,21 @@ class Scheduling:
                 await self._send(connection, "advance", **round_.places())
                 if made:
                     await self._send(connection, "wake", **round_.lanes(made))
-            ((wait, events_wait, _),) = await self._send(connection, "next", announce=bool(found))
+                is_moved = bool(round_.plans)
+            left = self._left_to_others()
+            ((wait, events_wait, _),) = await self._send(
+                connection, "next", announce=is_moved and not left, left=left
+            )
         return FireRound(len(made), bool(found) and is_due(wait), wait, events_wait)
 
     async def _lock(self, connection: "Connection", only: TriggerId | None) -> list[Record]:
-        return await self._send(connection, "due", only=only, limit=FIRES_AT_ONCE)
+        return await self._send(connection, "due", only=only, limit=FIRES_AT_ONCE, left=self._left_to_others())
+
+    def _left_to_others(self) -> list[str]:
+        """Returns the triggers that this process could not read a while ago, each with that version."""
+        now = asyncio.get_running_loop().time()
+        self._unreadable = {key: until for key, until in self._unreadable.items() if until > now}
+        return list(self._unreadable)
 
     async def _send(self, connection: "Connection", name: str, /, **values: Any) -> list[Record]:
         return await self._database.fetch_on(connection, f"scheduler/{name}", **values)
@@ -188,9 +205,15 @@ class Scheduling:
             except (Unreachable, TransactionConflict):
                 raise
             except Exception as error:
-                plans = [_broken(row, error)]
-            round_.add(row, _joined(plans))
+                self._leave(row, error)
+            else:
+                round_.add(row, _joined(plans))
         return round_
+
+    def _leave(self, row: Record, error: Exception) -> None:
+        """Leaves a trigger that can't be planned here to other processes. It stays due for them."""
+        log.error("trigger %s can't be fired by this process, and is left to others: %s", row["id"], _why(error))
+        self._unreadable[f"{row['id']}:{row['version']}"] = asyncio.get_running_loop().time() + LEFT_FOR
 
     async def _plans_of(self, connection: "Connection", row: Record, room: int) -> AsyncIterator[FirePlan]:
         trigger, now, definition = trigger_rows.trigger(row), row["now"], self._definition(row)
@@ -227,9 +250,5 @@ def _joined(plans: Sequence[FirePlan]) -> FirePlan:
     return FirePlan(fires, last.cursor, last.last_at, last.next_at, last.fan_out)
 
 
-def _broken(row: Record, error: Exception) -> FirePlan:
-    why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
-    log.error("trigger %s can't be fired, and is tried again in %s: %s", row["id"], TRY_AGAIN, why)
-    cursor = trigger_rows.cursor(row) or Cursor(row["now"])
-    tenant = TenantId(row["tenant_id"])
-    return plan_of_broken(TriggerId(str(row["id"])), tenant, cursor, row["last_fire_at"], row["now"], why)
+def _why(error: Exception) -> str:
+    return error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,5 @@
--- Locks schedules whose time has come, the longest overdue first. One that another scheduler has locked is left to it.
+-- Locks schedules whose time has come, the longest overdue first. One that another scheduler has locked is left to it, as
+-- are those in the version that this process could not read.
 with moment as materialized (
     select now from leasehold.clock() as now
 )
@@ -8,5 +9,6 @@ from leasehold.triggers t
 join leasehold.definitions d on d.key = t.definition
 where t.next_fire_at <= (select now from moment)
   and (:only::uuid is null or t.id = :only::uuid)
+  and format('%s:%s', t.id, t.version) <> all (:left::text[])
 order by t.next_fire_at limit :limit
 for update of t skip locked

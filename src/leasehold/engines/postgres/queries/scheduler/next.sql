@@ -1,5 +1,5 @@
--- Returns how long until the next schedule fires, less than zero if an event waits to be expanded; if asked to, also
--- tells all schedulers, so that no other one looks.
+-- Returns how long until the next schedule fires, without those in the version that this process could not read; less
+-- than zero if an event waits to be expanded. If asked to, also tells all schedulers, so that no other one looks.
 select next.wait, next.events,
        case when :announce::boolean and next.wait is null then pg_notify(leasehold.channel_for_all(), 'fired')
             when :announce::boolean and next.wait > interval '0' then pg_notify(
@@ -10,7 +10,8 @@ from (
            first.emitted_at is not null as events
     from (
         select (select t.next_fire_at from leasehold.triggers t
-                where t.next_fire_at is not null order by t.next_fire_at limit 1) as fire_at,
+                where t.next_fire_at is not null and format('%s:%s', t.id, t.version) <> all (:left::text[])
+                order by t.next_fire_at limit 1) as fire_at,
                (select e.emitted_at from leasehold.events e
                 where e.expanded_at is null order by e.emitted_at limit 1) as emitted_at
     ) first
