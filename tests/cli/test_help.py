@@ -96,7 +96,8 @@ def options() -> Iterator[tuple[str, str]]:
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
         for each in (command, *getattr(command, "commands", {}).values()):
             shown = (parameter for parameter in each.params if not getattr(parameter, "hidden", False))
-            yield from ((name, option) for parameter in shown for option in parameter.opts if option[0] == "-")
+            written = (option for parameter in shown for option in (*parameter.opts, *parameter.secondary_opts))
+            yield from ((name, option) for option in written if option[0] == "-")
 
 
 def test_the_reference_has_every_command_and_every_option() -> None:
