@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.terminal import CommandLine
@@ -68,9 +69,9 @@ async def test_the_fallback_reaches_the_worker_of_the_command(
 ) -> None:
     made, make_worker = list[WorkerSettings](), Leasehold.make_worker
 
-    def noted(app: Leasehold, url: str, settings: WorkerSettings, observe: Observer) -> Worker:
+    def noted(app: Leasehold, url: str, settings: WorkerSettings, observe: Observer, **more: Any) -> Worker:
         made.append(settings)
-        return make_worker(app, url, settings, observe)
+        return make_worker(app, url, settings, observe, **more)
 
     def serve(make: Callable[[], Worker], *_: object) -> int:
         make()

@@ -30,9 +30,25 @@ CreatedBy = Annotated[str | None, typer.Option(help="Its author, for people.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=10_000)]
 OfName = Annotated[str | None, typer.Option("--name", help="Only events of this name.")]
 
-commands = typer.Typer(cls=Group, no_args_is_help=True, help="Emit events, list them, or test triggers with one.")
+commands = typer.Typer(cls=Group, invoke_without_command=True)
 
+LISTED = 50
 _STYLES = {"fires": "green", "trailing": "green", "deduped": "dim", "skipped": "yellow", "error": "red"}
+
+
+@commands.callback()
+def events(
+    context: typer.Context,
+    tenant: ForTenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """List, emit or test events."""
+    if context.invoked_subcommand is None:
+        _list(tenant, None, LISTED, url, schema, json)
+    elif url or schema or json:
+        raise typer.BadParameter(f"options belong after {context.invoked_subcommand}, not before it")
 
 
 @commands.command(cls=Command)
@@ -66,12 +82,16 @@ def emit(
 def list_all(
     tenant: ForTenant = None,
     name: OfName = None,
-    limit: Limit = 50,
+    limit: Limit = LISTED,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
 ) -> None:
     """List the latest events of a tenant, the newest first."""
+    _list(tenant, name, limit, url, schema, json)
+
+
+def _list(tenant: str | None, name: str | None, limit: int, url: str | None, schema: str | None, json: bool) -> None:
     with explain_errors(json):
         owner, only = _require_tenant(tenant), None if name is None else event_name(name)
         found = ask(url, schema, lambda app: operations.list_latest(app.store, owner, limit, only))

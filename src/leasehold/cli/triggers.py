@@ -248,7 +248,10 @@ def preview(
     with explain_errors(json):
         wanted = _schedule(cron, interval, anchor, zone)
         if (trigger is None) == (wanted is None):
-            raise InvalidInput("preview needs a trigger, or a schedule.", fix="Pass an ID; or --cron or --every.")
+            raise InvalidInput(
+                "preview needs a trigger, or a schedule. Nothing was changed.",
+                fix="Pass an ID; or --cron or --every.",
+            )
 
         async def previewed(app: Leasehold) -> tuple[str, Preview]:
             if wanted is not None:

@@ -314,8 +314,8 @@ begin
     perform leasehold.require_tenant(tenant);
     if name is null or length(name) > 200 or name !~ '^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,15}$' then
         perform leasehold.refuse(
-            'LH-1000', format('%s is not the name of an event: 1 to 16 words of letters, digits, _ and -, with dots '
-                              'between them, 200 characters at most.', coalesce(quote_literal(left(name, 120)), 'null')),
+            'LH-1000', format('%s is not the name of an event, which is 1 to 16 words with dots between them.',
+                              coalesce(quote_literal(left(name, 120)), 'null')),
             'Nothing was emitted. Write it like provider.folder.updated.');
     end if;
     problem := coalesce(leasehold.problem_of_text('correlation_id', correlation_id),
