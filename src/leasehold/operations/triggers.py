@@ -104,7 +104,8 @@ async def preview_trigger(
     found = await get(store, owner, trigger)
     if found.rule.schedule is None:
         raise InvalidInput(
-            f"the trigger {found.rule.label!r:.120} has no schedule: it fires on {found.rule.event}. Nothing was changed.",
+            f"the trigger {found.rule.label!r:.120} has no schedule, but fires on {found.rule.event}. "
+            "Nothing was changed.",
             fix="Preview a trigger with a schedule.",
         )
     after = await store.now()
