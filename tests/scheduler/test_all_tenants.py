@@ -7,6 +7,7 @@ from tests.scheduler.conftest import NOON
 from tests.scheduler.timetable import HOUR, MINUTE, Timetable
 
 from leasehold.errors import InvalidInput
+from leasehold.model.cron import Cron
 from leasehold.model.decision import DecisionKind
 from leasehold.model.job import TenantId, tenant_id
 from leasehold.model.limits import Pause
@@ -69,6 +70,19 @@ async def test_many_tenants_take_several_rounds_of_fifty(timetable: Timetable, s
     rounds = [await store.fire_due() for _ in range(4)]
     assert [done.fired for done in rounds] == [50, 50, 20, 0]
     assert [done.more for done in rounds] == [True, True, False, False]
+
+
+async def test_fan_outs_leave_room_for_other_schedules(timetable: Timetable, store: Store) -> None:
+    tenants = await add_tenants(store, 120)
+    for label in ("first", "second"):
+        await timetable.add(ALL, label=label)
+    await timetable.add(schedule=Cron("1 13 * * *"))
+    await timetable.clock.move(HOUR + 2 * MINUTE)
+    rounds = [await store.fire_due() for _ in range(2)]
+    assert [done.fired for done in rounds] == [50, 50]
+    assert NOON + HOUR + MINUTE in await timetable.fired_at()
+    await timetable.fire()
+    assert [len(await timetable.jobs(tenant)) for tenant in tenants] == [2] * 120
 
 
 async def test_another_scheduler_goes_on_where_one_stopped(

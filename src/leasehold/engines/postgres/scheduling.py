@@ -39,6 +39,8 @@ log = logging.getLogger("leasehold.scheduler")
 # Each enqueue of a round has a subtransaction of its own. A transaction with more than 64 of them slows down the
 # snapshots of all other sessions.
 FIRES_AT_ONCE = 50
+# One of several due triggers takes at most so many places of a round: a fan-out leaves room for others.
+LARGEST_SHARE = 25
 # A trigger that this process can't read is left to others for so long: a newer release may have written it.
 LEFT_FOR = 300.0
 # A connection for fires is kept as long as a schedule of every minute needs it.
@@ -197,17 +199,18 @@ class Scheduling:
 
     async def _plan(self, connection: "Connection", found: Sequence[Record], round_: _Round) -> _Round:
         await self._read_definitions(connection, found)
+        share = round_.room if len(found) == 1 else LARGEST_SHARE
         for row in found:
             if round_.room <= 0:
                 break
             try:
-                plans = [plan async for plan in self._plans_of(connection, row, round_.room)]
+                plans = [plan async for plan in self._plans_of(connection, row, min(share, round_.room))]
             except (Unreachable, TransactionConflict):
                 raise
             except Exception as error:
                 self._leave(row, error)
             else:
-                round_.add(row, _joined(plans))
+                round_.add(row, _joined(plans, row["now"]))
         return round_
 
     def _leave(self, row: Record, error: Exception) -> None:
@@ -243,11 +246,14 @@ def is_due(wait: timedelta | None) -> bool:
     return wait is not None and wait <= timedelta()
 
 
-def _joined(plans: Sequence[FirePlan]) -> FirePlan:
-    """Returns one plan for a fan-out that begins: the missed fires of its beginning, and its first tenants."""
+def _joined(plans: Sequence[FirePlan], now: datetime) -> FirePlan:
+    """Returns one plan for a fan-out that begins: the missed fires of its beginning, and its first tenants.
+
+    A schedule that is still due goes on behind all others that are due now.
+    """
     fires = tuple(fire for plan in plans for fire in plan.fires)
     last = plans[-1]
-    return FirePlan(fires, last.cursor, last.last_at, last.next_at, last.fan_out)
+    return FirePlan(fires, last.cursor, last.last_at, last.next_at and max(last.next_at, now), last.fan_out)
 
 
 def _why(error: Exception) -> str:
