@@ -116,6 +116,7 @@ def _places(count: int) -> dict[str, Any]:
         "cursor_locals": [None] * count,
         "last_fire_ats": moments,
         "next_fire_ats": moments,
+        "tzdata": "2026a",
         "fan_out_ats": [None] * count,
         "fan_out_afters": [None] * count,
     }
@@ -358,6 +359,18 @@ ON_LINKS: tuple[Case, ...] = (
     ),
     Case("find events to expand", "scheduler/unexpanded", {"limit": 50}, {"events": {"events_unexpanded"}}),
     Case("expand an event", "events/place", _decided(event_uuid(1), None), {}),
+    Case(
+        "find fires of an older tzdata",
+        "scheduler/outdated",
+        {"tzdata": "2026b", "after_tzdata": "", "after": UUID(int=0), "limit": 200},
+        {"triggers": {"triggers_of_tzdata"}},
+    ),
+    Case(
+        "renew fires",
+        "scheduler/renew_fires",
+        {"tzdata": "2026a", "triggers": _places(50)["triggers"], "next_fire_ats": _places(50)["next_fire_ats"]},
+        {"triggers": {"triggers_pkey"}},
+    ),
     Case("find tenants to fire for", "scheduler/tenants", {"after": lane_tenant(7), "limit": 50}, {}),
     Case(
         "postpone a schedule",

@@ -154,13 +154,13 @@ _HOLDS = """
 # The first one is due, the others fire tomorrow. Half belong to the big tenant.
 _SCHEDULES = """
     insert into leasehold.triggers (
-        id, tenant_id, label, kind, cron, zone, catch_up, catch_up_cap, spread, cursor_at, next_fire_at, definition,
-        origin, created_at, updated_at)
+        id, tenant_id, label, kind, cron, zone, catch_up, catch_up_cap, spread, cursor_at, next_fire_at, tzdata,
+        definition, origin, created_at, updated_at)
     select ('01900007-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
            case when n % 2 = 1 then 'big' else 't' || lpad((n % 100)::text, 6, '0') end, 'schedule ' || n, 'schedule',
            '0 2 * * *', 'UTC', 'latest', 100, interval '0', now() - interval '1 day',
-           now() + case when n = 1 then interval '-1 minute' else interval '1 day' end + n * interval '1 ms', 'deep',
-           case when n % 100 = 0 then 'code' else 'data' end, now(), now()
+           now() + case when n = 1 then interval '-1 minute' else interval '1 day' end + n * interval '1 ms', '2026b',
+           'deep', case when n % 100 = 0 then 'code' else 'data' end, now(), now()
     from generate_series(1, $1) n
 """
 # A tenth may be pruned.

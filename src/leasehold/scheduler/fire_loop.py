@@ -28,10 +28,12 @@ EARLIEST_FOR_EVENT, LATEST_FOR_EVENT = 0.02, 0.1
 EARLY = timedelta(seconds=0.2)
 # How many seconds later the first loop looks once more at a fire that came due, or was locked, during its look.
 ONCE_MORE = 0.02
+# After so many seconds it looks again for fires of an older tzdata, which some worker may still have.
+RENEW_EVERY = 3600.0
 
 
 class FireLoop:
-    """Fires schedules. It asks the database nothing while no schedule is due.
+    """Fires schedules. It asks the database nothing while no schedule is due, but for a newer tzdata at its start.
 
     `expect` is called with the answers of heartbeats, `hear` with notifications, `look` to look at once, and `check`
     now and then. Only a look at a fire time that is known makes a deputy of the loop: `look` and `check` find nothing
@@ -46,6 +48,7 @@ class FireLoop:
         self._is_known = False
         self._looked_once = False
         self._is_first = True
+        self._renew_at = 0.0
         self._lag = uniform(EARLIEST_DEPUTY, LATEST_DEPUTY)
         self._changed = asyncio.Event()
 
@@ -82,6 +85,9 @@ class FireLoop:
 
     async def run(self) -> None:
         while True:
+            if self._now() >= self._renew_at:
+                await self._store.renew_fire_times()
+                self._renew_at = self._now() + RENEW_EVERY
             await self._wait()
             await self._fire()
 

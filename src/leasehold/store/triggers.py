@@ -131,6 +131,12 @@ class Schedules(Protocol):
         number, each in one transaction.
         """
 
+    async def renew_fire_times(self) -> int:
+        """Computes next fires again that were computed by an older tzdata. Returns their number; seldom there is one.
+
+        A new tzdata may put a fire before the one that is stored.
+        """
+
     def fire_times(self) -> AsyncGenerator[NextFire, None]:
         """Yields when schedules fire, for a scheduler without a registration. Each connection begins with a look.
 

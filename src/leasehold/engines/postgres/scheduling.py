@@ -18,6 +18,7 @@ from leasehold.engines.postgres.database import Database, IdleLink
 from leasehold.engines.postgres.enqueue_call import enqueue_call
 from leasehold.engines.postgres.event_triggers import EventTriggers
 from leasehold.engines.postgres.expansion import Expansion
+from leasehold.engines.postgres.new_tzdata import renew_fire_times
 from leasehold.errors import LeaseholdError, TransactionConflict, Unreachable
 from leasehold.model.definition import Registered
 from leasehold.model.fire_plan import (
@@ -29,6 +30,7 @@ from leasehold.model.fire_plan import (
 )
 from leasehold.model.job import TenantId
 from leasehold.model.trigger import ALL, TriggerId
+from leasehold.model.zone import tzdata_version
 from leasehold.store import FireRound
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class _Round:
             ],
         }
 
-    def places(self) -> dict[str, list[Any]]:
+    def places(self) -> dict[str, Any]:
         """Returns the parameters of advance.sql."""
         plans = [plan for _, plan in self.plans]
         return {
@@ -88,6 +90,7 @@ class _Round:
             "cursor_locals": [plan.cursor.local for plan in plans],
             "last_fire_ats": [plan.last_at for plan in plans],
             "next_fire_ats": [plan.next_at for plan in plans],
+            "tzdata": tzdata_version(),
             "fan_out_ats": [plan.fan_out and plan.fan_out.fire_at for plan in plans],
             "fan_out_afters": [plan.fan_out and plan.fan_out.after for plan in plans],
         }
@@ -121,6 +124,9 @@ class Scheduling:
 
     async def close(self) -> None:
         await self._link.close()
+
+    async def renew_fire_times(self) -> int:
+        return await renew_fire_times(self._database, self._link)
 
     async def fire_due(self) -> FireRound:
         done = await self._fire_schedules()

@@ -270,6 +270,9 @@ class PostgresStore(PostgresAdministration):
     async def fire_due(self) -> FireRound:
         return await self._scheduling.fire_due()
 
+    async def renew_fire_times(self) -> int:
+        return await self._scheduling.renew_fire_times()
+
     def fire_times(self) -> AsyncGenerator[NextFire, None]:
         return listen.fire_times(self._database)
 

@@ -10,12 +10,14 @@ from uuid_utils import uuid7
 from leasehold.engines.postgres import trigger_rows
 from leasehold.engines.postgres.database import Database
 from leasehold.errors import InvalidInput
+from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision, decision_from_row
 from leasehold.model.fire_plan import look_at
 from leasehold.model.job import TenantId
 from leasehold.model.limits import Pause
 from leasehold.model.schedule import Cursor, cursor_at
 from leasehold.model.trigger import AllTenants, NewTrigger, Origin, Trigger, TriggerId
+from leasehold.model.zone import tzdata_version
 
 log = logging.getLogger("leasehold")
 
@@ -80,6 +82,7 @@ class PostgresTriggers:
                 reason=pause and pause.why,
                 until=pause and pause.until,
                 next_fire_at=known.cursor and look_at(known.rule, known.cursor, pause),
+                tzdata=tzdata_version(),
             )
             if found:
                 return trigger_rows.trigger(found[0])
@@ -116,4 +119,5 @@ def _place(rule: NewTrigger, cursor: Cursor | None) -> dict[str, Any]:
         "cursor_at": cursor and cursor.at,
         "cursor_local": cursor and cursor.local,
         "next_fire_at": cursor and look_at(rule, cursor, None),
+        "tzdata": tzdata_version() if isinstance(rule.schedule, Cron) else None,
     }

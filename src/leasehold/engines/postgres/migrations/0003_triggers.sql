@@ -39,6 +39,7 @@ create table leasehold.triggers (
     cursor_local      text,                              -- the same as a local time, for crons with fixed times
     last_fire_at      timestamptz,                       -- the latest fire time that made jobs
     next_fire_at      timestamptz,                       -- when a scheduler looks at it next; null: it does not fire
+    tzdata            text collate "C",                  -- the release that gave next_fire_at of a cron, as in 2026b
     fan_out_at        timestamptz,                       -- the fire time whose jobs are being enqueued, tenant by tenant
     fan_out_after     text collate "C",                  -- the last tenant that has its job of that fire
 
@@ -58,7 +59,7 @@ create table leasehold.triggers (
     constraint texts_are_bounded check (
         length(label) between 1 and 200 and length(event_name) <= 200 and length(cron) <= 250 and length(zone) <= 100
         and length(pause_reason) <= 1000 and length(created_by) <= 1000 and length(cursor_local) <= 40
-        and length(fan_out_after) <= 100
+        and length(fan_out_after) <= 100 and length(tzdata) <= 40
     ),
     constraint documents_are_bounded check (
         jsonb_typeof(payload_template) = 'object' and leasehold.size_of(payload_template) <= 262144
@@ -78,7 +79,7 @@ create table leasehold.triggers (
         when 'event' then
             event_name is not null
             and num_nonnulls(cron, every, anchor, zone, catch_up, catch_up_cap, spread, cursor_at, cursor_local,
-                             last_fire_at, next_fire_at, fan_out_at, fan_out_after) = 0
+                             last_fire_at, next_fire_at, tzdata, fan_out_at, fan_out_after) = 0
         else
             num_nonnulls(event_name, event_filter, dedupe_window) = 0 and not trailing_run
             and num_nonnulls(cron, every) = 1 and (every is null) = (anchor is null)
@@ -91,6 +92,8 @@ create table leasehold.triggers (
 
 -- A schedule that waits for its next fire; one that is paused without an end, disabled or deleted has no entry.
 create index triggers_due on leasehold.triggers (next_fire_at) where next_fire_at is not null;
+-- Crons whose next fire was computed by an older tzdata are found by it.
+create index triggers_of_tzdata on leasehold.triggers (tzdata, id) where cron is not null and next_fire_at is not null;
 create index triggers_of_event on leasehold.triggers (tenant_id, event_name)
     where kind = 'event' and enabled and deleted_at is null;
 create index triggers_of_tenant on leasehold.triggers (tenant_id, id) where deleted_at is null;

@@ -2,6 +2,7 @@
 update leasehold.triggers t
 set cursor_at = m.cursor_at, cursor_local = m.cursor_local, last_fire_at = m.last_fire_at,
     next_fire_at = m.next_fire_at, fan_out_at = m.fan_out_at, fan_out_after = m.fan_out_after,
+    tzdata = case when t.cron is not null then :tzdata::text end,
     paused_at = null, paused_until = null, pause_reason = null
 from unnest(
          :triggers::uuid[], :cursor_ats::timestamptz[], :cursor_locals::text[], :last_fire_ats::timestamptz[],

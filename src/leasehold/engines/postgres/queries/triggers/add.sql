@@ -2,12 +2,12 @@
 with t as (
     insert into leasehold.triggers (
         id, tenant_id, label, enabled, kind, event_name, event_filter, dedupe_window, trailing_run, cron, every, anchor,
-        zone, catch_up, catch_up_cap, spread, cursor_at, cursor_local, next_fire_at, definition, payload_template,
+        zone, catch_up, catch_up_cap, spread, cursor_at, cursor_local, next_fire_at, tzdata, definition, payload_template,
         origin, created_by, created_at, updated_at
     )
     select :trigger::uuid, :tenant::text, :label, :enabled, :kind, :event_name, :event_filter::jsonb, :dedupe_window,
            :trailing_run, :cron, :every, :anchor, :zone, :catch_up, :catch_up_cap, :spread, :cursor_at::timestamptz,
-           :cursor_local, :next_fire_at::timestamptz, :definition, :payload_template::jsonb, :origin,
+           :cursor_local, :next_fire_at::timestamptz, :tzdata, :definition, :payload_template::jsonb, :origin,
            :created_by, now, now
     from leasehold.clock() as now
     on conflict (id) do nothing

@@ -15,6 +15,7 @@ with t as (
                             when :next_fire_at::timestamptz is null then null
                             when t.paused_at is not null and t.paused_until is null then null
                             else greatest(:next_fire_at::timestamptz, t.paused_until) end,
+        tzdata = case when :reset::boolean then :tzdata else t.tzdata end,
         fan_out_at = case when :reset::boolean then null else t.fan_out_at end,
         fan_out_after = case when :reset::boolean then null else t.fan_out_after end,
         version = t.version + 1, updated_at = leasehold.clock(), deleted_at = null

@@ -4,7 +4,8 @@ with t as (
     update leasehold.triggers t
     set paused_at = case when :reason::text is not null then leasehold.clock() end,
         paused_until = :until::timestamptz, pause_reason = :reason::text,
-        next_fire_at = case when t.enabled then :next_fire_at::timestamptz end
+        next_fire_at = case when t.enabled then :next_fire_at::timestamptz end,
+        tzdata = case when t.cron is not null then :tzdata end
     where t.tenant_id = :tenant::text and t.id = :trigger::uuid and t.version = :seen and t.deleted_at is null
     returning t.*
 )
