@@ -302,6 +302,19 @@ async def test_a_declared_trigger_is_paused_but_not_edited(app: Leasehold) -> No
     assert (await listed(app))[0].pause is not None
 
 
+async def test_a_trigger_of_code_that_is_gone_is_deleted_by_force(app: Leasehold) -> None:
+    declare(app)
+    (change,) = await synced(app)
+    triggers = app.tenant("acme").triggers
+    async with app.open():
+        with pytest.raises(WrongState, match=f"If that code is gone: leasehold triggers rm {change.id} --force"):
+            await triggers.adelete(change.id)
+        await triggers.adelete(change.id, force=True)
+        assert await triggers.alist() == []
+    (change,) = await synced(app)
+    assert (change.created, len(await listed(app))) == (True, 1)
+
+
 async def test_a_worker_saves_declared_schedules_and_logs_it(
     app: Leasehold, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -209,3 +209,17 @@ async def test_sync_shows_schedules_and_their_differences(leasehold: CommandLine
     assert changed.document[-1]["fields"]["schedule"][1]["cron"] == "0 3 * * *"
     refused = await leasehold("triggers", "edit", "greet", "--cron", "@daily", "--json")
     assert (refused.code, refused.error["code"]) == (4, "LH-1009")
+
+
+async def test_a_trigger_of_code_that_is_gone_is_removed(leasehold: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "shop_app.py"
+    file.write_text(APP.format(cron="0 2 * * *"))
+    await leasehold("definitions", "sync", str(file))
+    refused = await leasehold("triggers", "rm", "greet")
+    assert (refused.code, "--force" in refused.err) == (4, True)
+    removed = said(await leasehold("triggers", "rm", "greet", "--force"))
+    assert removed.splitlines() == [
+        "✓ trigger greet of acme is removed",
+        "If code still declares it, the next sync brings it back.",
+    ]
+    assert (await leasehold("triggers", "ls", "--json")).document == []

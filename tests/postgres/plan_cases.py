@@ -544,6 +544,7 @@ _LOOKING_ROUND = (
         {"most": 10_000},
         {"jobs": {"jobs_running", "jobs_ready", "jobs_future"}},
     ),
+    Case("count the schedules", "doctor/schedules", {"most": 50}, {"triggers": {"triggers_due"}}),
     Case(
         "find what runs everywhere",
         "administration/find_all_tenants",

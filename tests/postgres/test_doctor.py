@@ -21,6 +21,8 @@ from leasehold.engines.postgres.doctor import examine
 from leasehold.engines.postgres.migrate import migrations
 from leasehold.errors import Unreachable
 from leasehold.model.definition import Definition
+from leasehold.model.schedule import Every
+from leasehold.model.trigger import NewTrigger
 from leasehold.store import Store
 
 LATEST = migrations("leasehold")[-1].version
@@ -43,7 +45,16 @@ def find(database_url: str) -> Find:
 
 async def test_every_check_is_made_in_this_order(database_url: str) -> None:
     found = await findings(database_url)
-    assert list(found) == ["database", "durability", "schema", "listener", "clock", "workers", "snapshots"]
+    assert list(found) == [
+        "database",
+        "durability",
+        "schema",
+        "listener",
+        "clock",
+        "workers",
+        "schedules",
+        "snapshots",
+    ]
 
 
 async def test_each_problem_comes_with_its_fix(database_url: str, clock: Clock) -> None:
@@ -210,6 +221,25 @@ async def test_definitions_without_jobs_that_no_worker_serves_are_named(find: Fi
         "1 live, 1 slot, 0 running; none of them serves email",
     )
     assert "leasehold definitions deactivate KEY" in (finding.fix or "")
+
+
+async def test_schedules_that_no_worker_serves_are_named(find: Find, bench: Bench) -> None:
+    assert (await find("schedules")).text == "0 schedules fire"
+    for key in ("report", "email"):
+        await bench.store.triggers(bench.tenant).add(NewTrigger(label=key, definition=key, schedule=Every("1h")))
+    await bench.join("report")
+    finding = await find("schedules")
+    assert (finding.verdict, finding.text) == (
+        Severity.WARNING,
+        "2 schedules fire, 1 of them for jobs that no live worker serves: email",
+    )
+    assert "leasehold triggers rm ID" in (finding.fix or "")
+
+
+async def test_a_schedule_that_does_not_fire_needs_no_worker(find: Find, bench: Bench) -> None:
+    triggers = bench.store.triggers(bench.tenant)
+    await triggers.add(NewTrigger(label="off", definition="email", schedule=Every("1h"), enabled=False))
+    assert await find("schedules") == Finding("schedules", Severity.OK, "0 schedules fire")
 
 
 async def test_inactive_definitions_need_no_worker(find: Find, bench: Bench) -> None:

@@ -74,6 +74,7 @@ READING = {
     "administration/jobs_with_id",
     "administration/lanes",
     "administration/scopes",
+    "doctor/schedules",
     "doctor/workers",
     "fleet/held",
     "fleet/lock_scopes",

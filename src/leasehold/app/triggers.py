@@ -28,8 +28,8 @@ from leasehold.operations.triggers import Owner, read_schedule
 class TenantTriggers:
     """The triggers of one tenant, or those for all tenants. Each verb comes twice: blocking, and with an `a` first.
 
-    A trigger that code declares, by `@app.schedule` or `@app.on`, can be paused and resumed here, and not changed or
-    deleted.
+    A trigger that code declares, by `@app.schedule` or `@app.on`, can be paused and resumed here, and not changed. It is
+    deleted by force only.
     """
 
     owner: Owner
@@ -100,14 +100,17 @@ class TenantTriggers:
         known = trigger_id(trigger)
         return await self._store.acall(lambda opened: operations.resume(opened.store, self.owner, known))
 
-    def delete(self, trigger: str | UUID) -> None:
-        """Deletes it; jobs that it has made stay. Raises WrongState for a trigger that code declares."""
-        known = trigger_id(trigger)
-        self._store.call(lambda opened: operations.delete(opened.store, self.owner, known), "adelete")
+    def delete(self, trigger: str | UUID, *, force: bool = False) -> None:
+        """Deletes it; jobs that it has made stay. Raises WrongState for a trigger that code declares.
 
-    async def adelete(self, trigger: str | UUID) -> None:
+        With `force`, such a trigger is deleted too. The next sync of code that still declares it brings it back.
+        """
         known = trigger_id(trigger)
-        await self._store.acall(lambda opened: operations.delete(opened.store, self.owner, known))
+        self._store.call(lambda opened: operations.delete(opened.store, self.owner, known, force=force), "adelete")
+
+    async def adelete(self, trigger: str | UUID, *, force: bool = False) -> None:
+        known = trigger_id(trigger)
+        await self._store.acall(lambda opened: operations.delete(opened.store, self.owner, known, force=force))
 
     def decisions(self, trigger: str | UUID, limit: int = 100) -> Sequence[Decision]:
         """Returns its latest decisions, the newest first: fired, skipped, missed, error, each with its reason."""

@@ -1,5 +1,6 @@
 """`leasehold triggers`: lists, adds, shows, edits, removes, pauses and previews triggers."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -176,17 +177,25 @@ def show(
 
 @commands.command(cls=Command)
 def rm(
-    trigger: TheTrigger, tenant: Tenant = None, url: Url = None, schema: Schema = None, json: Json = False
+    trigger: TheTrigger,
+    force: Annotated[bool, typer.Option("--force", help="Remove one of code that is gone.")] = False,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
 ) -> None:
     """Remove a trigger. Jobs that it has made stay."""
     with explain_errors(json):
 
         async def removed(app: Leasehold) -> Trigger:
             found = await operations.find(app.store, trigger, read_tenant(tenant))
-            await operations.delete(app.store, found.tenant, found.id)
+            await operations.delete(app.store, found.tenant, found.id, force=force)
             return found
 
-        _confirm(ask(url, schema, removed), json, "is removed")
+        gone = ask(url, schema, removed)
+        _confirm(replace(gone, next_at=None), json, "is removed")
+        if gone.origin is Origin.CODE:
+            stderr.print("If code still declares it, the next sync brings it back.")
 
 
 @commands.command(cls=Command)

@@ -161,9 +161,14 @@ async def resume(store: Schedules, owner: Owner, trigger: TriggerId) -> Trigger:
     return await _set_pause(store, owner, trigger, None)
 
 
-async def delete(store: Schedules, owner: Owner, trigger: TriggerId) -> None:
-    """Deletes a trigger; its jobs stay. Raises WrongState for one of the code."""
-    _require_editable(await get(store, owner, trigger), "deleted")
+async def delete(store: Schedules, owner: Owner, trigger: TriggerId, *, force: bool = False) -> None:
+    """Deletes a trigger; its jobs stay. Raises WrongState for one of the code, unless forced: its code may be gone.
+
+    The next sync of code that still declares the trigger brings it back.
+    """
+    found = await get(store, owner, trigger)
+    if not force:
+        _require_editable(found, "deleted", f" If that code is gone: leasehold triggers rm {trigger} --force.")
     await store.triggers(owner).delete(trigger)
 
 
@@ -182,12 +187,13 @@ async def _definition(key: str, catalog: Catalog) -> Registered:
     return await catalog.read_registered(key)
 
 
-def _require_editable(trigger: Trigger, verb: str) -> None:
+def _require_editable(trigger: Trigger, verb: str, or_else: str = "") -> None:
     if trigger.origin is Origin.CODE:
         raise WrongState(
             f"the trigger {trigger.rule.label!r:.120} is declared in code, and can't be {verb} here. "
             "Nothing was changed.",
-            fix="Change the code, and run: leasehold definitions sync app.py. It can be paused at any time.",
+            fix="Change the code, and run: leasehold definitions sync app.py. It can be paused at any time."
+            + or_else,
         )
 
 

@@ -21,13 +21,14 @@ OLDEST_SERVER = 14
 TOLERATED_SKEW = timedelta(seconds=1)
 TOLERATED_TRANSACTION = timedelta(minutes=10)
 COUNTED_RUNNING = 10_000
+COUNTED_SCHEDULES = 10_000
 SHOWN_DEFINITIONS = 5
 
 
 async def examine(url: str, schema: str, listen_url: str | None = None) -> AsyncIterator[Finding]:
     """Yields one finding for each check. Changes nothing. Raises Unreachable: then no finding is possible.
 
-    Without a schema that this code can use, clock, workers and snapshots are left out.
+    Without a schema that this code can use, clock, workers, schedules and snapshots are left out.
     """
     database = Database(url, schema, listen_url=listen_url)
     try:
@@ -40,6 +41,7 @@ async def examine(url: str, schema: str, listen_url: str | None = None) -> Async
         if schema_fits.verdict is Severity.OK:
             yield await _clock(database)
             yield await _workers(database)
+            yield await _schedules(database)
             yield await _snapshots(database)
     finally:
         await database.close()
@@ -156,6 +158,21 @@ async def _workers(database: Database) -> Finding:
     unserved = f"none of them serves {_list_names(fleet['unserved'])}" + (f"; {waiting} wait" if waiting else "")
     fix = f"{start}, with handlers for them. Unused ones: leasehold definitions deactivate KEY."
     return Finding("workers", Severity.WARNING, f"{text}; {unserved}", fix=fix)
+
+
+async def _schedules(database: Database) -> Finding:
+    (found,) = await database.fetch("doctor/schedules", most=COUNTED_SCHEDULES)
+    of_all = "1 schedule fires" if found["schedules"] == 1 else f"{found['schedules']:,} schedules fire"
+    if not found["unserved"]:
+        return Finding("schedules", Severity.OK, of_all)
+    return Finding(
+        "schedules",
+        Severity.WARNING,
+        f"{of_all}, {found['without_worker']:,} of them for jobs that no live worker serves: "
+        f"{_list_names(found['unserved'])}",
+        fix="Start a worker with handlers for them, or remove what is not needed: leasehold triggers ls, then "
+        "leasehold triggers rm ID; with --force for one of code that is gone.",
+    )
 
 
 async def _snapshots(database: Database) -> Finding:
