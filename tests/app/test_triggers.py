@@ -22,6 +22,7 @@ from leasehold import (
     every,
 )
 from leasehold.errors import BlockingCall, NoTenant, UnknownDefinition, UnusableHandler
+from leasehold.model.cron import Cron
 from leasehold.model.trigger import Origin
 from leasehold.store import TriggerChange
 
@@ -113,6 +114,16 @@ async def test_a_changed_schedule_begins_at_that_moment(
         changed = await triggers.aupdate(saved.id, schedule="@hourly", zone="Asia/Kolkata")
         assert changed.next_at is not None
         assert changed.next_at - changed.updated_at <= HOUR
+
+
+async def test_a_changed_cron_keeps_its_zone(app: Leasehold, triggers: TenantTriggers, sync: Sync) -> None:
+    async with app.open():
+        saved = await triggers.acreate(sync, schedule="@daily", zone="Asia/Kolkata")
+        changed = await triggers.aupdate(saved.id, schedule="@hourly")
+        assert changed.rule.schedule == Cron("@hourly", "Asia/Kolkata")
+        changed = await triggers.aupdate(saved.id, zone="Europe/Berlin")
+        assert changed.rule.schedule == Cron("@hourly", "Europe/Berlin")
+        assert (await triggers.aupdate(saved.id, schedule=Cron("@daily"))).rule.schedule == Cron("@daily", "UTC")
 
 
 async def test_another_change_keeps_the_place_of_a_schedule(

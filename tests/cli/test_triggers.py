@@ -95,6 +95,52 @@ async def test_an_edit_changes_what_is_named(leasehold: CommandLine) -> None:
     assert (off.document["enabled"], off.document["next_at"]) == (False, None)
 
 
+@pytest.mark.parametrize(
+    ("saved", "edit", "schedule"),
+    [
+        (
+            ["--cron", "0 2 * * *", "--zone", "Europe/Berlin"],
+            ["--cron", "0 3 * * *"],
+            {"cron": "0 3 * * *", "zone": "Europe/Berlin"},
+        ),
+        (
+            ["--cron", "0 2 * * *", "--zone", "Europe/Berlin"],
+            ["--zone", "Asia/Kolkata"],
+            {"cron": "0 2 * * *", "zone": "Asia/Kolkata"},
+        ),
+        (
+            ["--every", "90m", "--anchor", "2027-01-01T00:10Z"],
+            ["--every", "2h"],
+            {"every": 7200, "anchor": "2027-01-01T00:10:00+00:00"},
+        ),
+        (
+            ["--every", "90m", "--anchor", "2027-01-01T00:10Z"],
+            ["--anchor", "2027-01-01T00:20Z"],
+            {"every": 5400, "anchor": "2027-01-01T00:20:00+00:00"},
+        ),
+        (["--every", "90m"], ["--cron", "@daily"], {"cron": "@daily", "zone": "UTC"}),
+        (
+            ["--cron", "@daily", "--zone", "Europe/Berlin"],
+            ["--every", "2h"],
+            {"every": 7200, "anchor": "1970-01-01T00:00:00+00:00"},
+        ),
+    ],
+)
+async def test_an_edit_keeps_the_rest_of_a_schedule(
+    leasehold: CommandLine, saved: list[str], edit: list[str], schedule: dict[str, Any]
+) -> None:
+    trigger = await added(leasehold, *saved)
+    answer = await leasehold("triggers", "edit", trigger["id"], *edit, "--json")
+    assert answer.document["schedule"] == schedule
+
+
+@pytest.mark.parametrize("edit", [["--zone", "Europe/Berlin"], ["--every", "1h", "--zone", "Europe/Berlin"]])
+async def test_an_interval_gets_no_zone(leasehold: CommandLine, edit: list[str]) -> None:
+    trigger = await added(leasehold, "--every", "90m")
+    answer = await leasehold("triggers", "edit", trigger["id"], *edit)
+    assert (answer.code, "an interval has no local time" in answer.err) == (2, True)
+
+
 async def test_an_edit_without_options_is_refused(leasehold: CommandLine) -> None:
     trigger = await added(leasehold, "--cron", "@daily")
     answer = await leasehold("triggers", "edit", trigger["id"])

@@ -69,6 +69,7 @@ class TenantTriggers:
     def update(self, trigger: str | UUID, **changes: Any) -> Trigger:
         """Changes some of its options. A schedule that is changed or enabled begins now; others keep their place.
 
+        A cron that is given as text keeps its zone, unless `zone` is given; `zone` alone keeps the cron.
         Raises WrongState for a trigger that code declares, or that was changed at the same moment.
         """
         known, changed = trigger_id(trigger), read_changes(changes)
@@ -213,15 +214,8 @@ def new_trigger(
 
 
 def read_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a rule that these options change."""
+    """Returns the changes of these options, by the names of the model."""
     read = dict(changes)
-    zone = read.pop("zone", None)
-    if "schedule" in read:
-        read["schedule"] = read_schedule(read["schedule"], zone)
-    elif zone is not None:
-        raise InvalidInput(
-            f"zone={zone!r:.80} is changed with its schedule. Nothing was changed.", fix="Pass schedule=… as well."
-        )
     if isinstance(definition := read.get("definition"), TypedDefinition):
         read["definition"] = definition.key
     return read

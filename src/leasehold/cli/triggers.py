@@ -25,7 +25,7 @@ from leasehold.model.schedule import Schedule as AnySchedule
 from leasehold.model.trigger import ALL, Origin, Trigger
 from leasehold.operations import triggers as operations
 from leasehold.operations import views
-from leasehold.operations.triggers import Owner, described_owner, in_words, read_schedule
+from leasehold.operations.triggers import Owner, change_schedule, described_owner, in_words, read_schedule
 from leasehold.operations.views import format_count, printable
 
 Tenant = Annotated[
@@ -150,14 +150,16 @@ def edit(
 ) -> None:
     """Change a trigger. Options that are left out stay as they are."""
     with explain_errors(json):
-        schedule = _schedule(cron, interval, anchor, zone)
-        changes = _options(schedule, event, only_if, payload, label, catch_up, cap, spread, window, trailing, enabled)
-        if not changes:
+        changes = _options(None, event, only_if, payload, label, catch_up, cap, spread, window, trailing, enabled)
+        when = (cron, interval, anchor, zone)
+        if not changes and when == (None,) * 4:
             raise InvalidInput("no option says what to change. Nothing was changed.", fix="Pass --cron, --payload, …")
 
         async def changed(app: Leasehold) -> Trigger:
             found = await operations.find(app.store, trigger, read_tenant(tenant))
-            return await app.triggers_of(found.tenant).aupdate(found.id, **changes)
+            schedule = _schedule(*when, before=found.rule.schedule)
+            renewed = {} if schedule is None else {"schedule": schedule}
+            return await app.triggers_of(found.tenant).aupdate(found.id, **changes, **renewed)
 
         _confirm(ask(url, schema, changed), json, "is changed")
 
@@ -315,17 +317,26 @@ def _require_owner(tenant: str | None, all_tenants: bool) -> Owner:
     return owner
 
 
-def _schedule(cron: str | None, interval: str | None, anchor: str | None, zone: str | None) -> AnySchedule | None:
+def _schedule(
+    cron: str | None,
+    interval: str | None,
+    anchor: str | None,
+    zone: str | None,
+    before: AnySchedule | None = None,
+) -> AnySchedule | None:
+    """Returns the schedule that the options say, or None; an edit keeps what they leave out of the one before."""
     if cron is not None and interval is not None:
         raise InvalidInput("--cron and --every can't both be set. Nothing was changed.", fix="Leave one out.")
-    if interval is not None:
-        every = Every(read_duration(interval), EPOCH if anchor is None else read_moment(anchor))
-        return read_schedule(every, zone)
-    if anchor is not None or (zone is not None and cron is None):
+    known = before if isinstance(before, Every) and cron is None else None
+    if interval is not None or (anchor is not None and known is not None):
+        length = known.interval if known is not None and interval is None else read_duration(interval)
+        since = known.anchor if known is not None else EPOCH
+        return read_schedule(Every(length, since if anchor is None else read_moment(anchor)), zone)
+    if anchor is not None or (zone is not None and cron is None and before is None):
         raise InvalidInput(
             "--anchor goes with --every, and --zone with --cron. Nothing was changed.", fix="Pass both of them."
         )
-    return None if cron is None else read_schedule(cron, zone)
+    return None if cron is None and zone is None else change_schedule(before, cron, zone)
 
 
 def _options(

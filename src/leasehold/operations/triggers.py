@@ -42,6 +42,19 @@ def read_schedule(given: str | Schedule, zone: str | None) -> Schedule:
     return given
 
 
+def change_schedule(before: Schedule | None, given: str | Schedule | None, zone: str | None) -> Schedule:
+    """Returns a schedule in place of another one: text keeps the zone, and a zone alone keeps the cron."""
+    cron = before if isinstance(before, Cron) else None
+    changed = (cron.text if cron is not None else before) if given is None else given
+    if changed is None:
+        raise InvalidInput(
+            f"zone={zone!r:.80} is of a schedule, and this trigger has none. Nothing was changed.",
+            fix="Pass schedule=… as well.",
+        )
+    kept = cron.zone if cron is not None and isinstance(changed, str) else None
+    return read_schedule(changed, zone or kept)
+
+
 # ------------------------------------------------------------------------------------------------------------- read
 
 
@@ -129,9 +142,13 @@ async def create(owner: Owner, rule: NewTrigger, created_by: str | None, catalog
 
 
 async def update(owner: Owner, trigger: TriggerId, changes: Mapping[str, Any], catalog: Catalog) -> Trigger:
-    """Changes fields of a trigger. Raises WrongState for one of the code, or if it was changed meanwhile."""
+    """Changes fields of a trigger, and `zone`, which is of its schedule.
+
+    Raises WrongState for one of the code, or if it was changed meanwhile.
+    """
     seen = await get(catalog.store, owner, trigger)
     _require_editable(seen, "changed")
+    changes = _with_schedule(seen, changes)
     if unknown := changes.keys() - set(CHANGEABLE):
         raise InvalidInput(
             f"a trigger has no field {min(unknown)!r:.80}. Nothing was changed.",
@@ -146,6 +163,15 @@ async def update(owner: Owner, trigger: TriggerId, changes: Mapping[str, Any], c
             fix="Read it again, and repeat the change.",
         )
     return changed
+
+
+def _with_schedule(seen: Trigger, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the changes with the schedule that they make: what they leave out of it stays as it is."""
+    others = {name: value for name, value in changes.items() if name not in ("schedule", "zone")}
+    given, zone = changes.get("schedule"), changes.get("zone")
+    if given is None and zone is None:
+        return {**others, "schedule": None} if "schedule" in changes else others
+    return {**others, "schedule": change_schedule(seen.rule.schedule, given, zone)}
 
 
 async def pause(
