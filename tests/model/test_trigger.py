@@ -346,7 +346,21 @@ def test_a_decision_without_a_job_keeps_the_reason() -> None:
 
 def test_a_missed_decision_says_how_many() -> None:
     assert decision_missed(ID, ACME, AT, 3, more=False).why == "3 fires were missed while no scheduler ran"
+    assert decision_missed(ID, ACME, AT, 1, more=False).why == "1 fire was missed while no scheduler ran"
     assert decision_missed(ID, ACME, AT, 999, more=True).why.startswith("more than 999 fires")
+
+
+@pytest.mark.parametrize(
+    ("until", "reason", "why"),
+    [
+        (AT + SECOND, Reason.PAUSED, "3 fires were missed while the trigger was paused"),
+        (AT, Reason.DOWN, "3 fires were missed while no scheduler ran, or the trigger was paused"),
+    ],
+)
+def test_a_missed_decision_knows_the_pause(until: datetime, reason: Reason, why: str) -> None:
+    missed = decision_missed(ID, ACME, AT, 3, more=False, pause=Pause("holidays", until))
+
+    assert (missed.reason, missed.why) == (reason, why)
 
 
 def test_a_reason_of_a_newer_release_is_shown() -> None:

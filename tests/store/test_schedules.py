@@ -270,6 +270,22 @@ async def test_a_resumed_schedule_catches_up_by_its_policy(plans: Plans) -> None
     assert await plans.fired_at() == hours(3)
 
 
+async def test_fires_missed_by_a_pause_say_so(plans: Plans) -> None:
+    resumed = await plans.add(label="resumed")
+    ended = await plans.add(label="ended")
+    await plans.triggers.pause(resumed.id, Pause("holidays"))
+    await plans.triggers.pause(ended.id, Pause("holidays", until=NOON + 3 * HOUR))
+    await plans.move(3 * HOUR)
+    await plans.triggers.pause(resumed.id, None)
+    assert await plans.fire() == 2
+    for trigger in (resumed, ended):
+        missed, _ = await plans.decisions(trigger)
+        assert (missed.reason, missed.why) == (Reason.PAUSED, "2 fires were missed while the trigger was paused")
+        after = await plans.triggers.get(trigger.id)
+        assert after is not None
+        assert after.pause is None
+
+
 async def test_a_pause_ends_by_itself(plans: Plans) -> None:
     trigger = await plans.add(catch_up="skip")
     await plans.triggers.pause(trigger.id, Pause("holidays", until=NOON + 150 * MINUTE))

@@ -28,8 +28,8 @@ from leasehold.operations.triggers import Owner, read_schedule
 class TenantTriggers:
     """The triggers of one tenant, or those for all tenants. Each verb comes twice: blocking, and with an `a` first.
 
-    A trigger that code declares, by `@app.schedule` or `@app.on`, can be paused and resumed here, and not changed. It is
-    deleted by force only.
+    A trigger that code declares, by `@app.schedule` or `@app.on`, can be paused and resumed here, and not changed. It
+    is deleted by force only.
     """
 
     owner: Owner

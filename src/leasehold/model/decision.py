@@ -18,6 +18,7 @@ from leasehold.model.dedupe import Dedupe
 from leasehold.model.definition import Registered
 from leasehold.model.event import Event, EventId, matches
 from leasehold.model.job import JobId, TenantId
+from leasehold.model.limits import Pause
 from leasehold.model.schedule import fire_before
 from leasehold.model.template import TemplateProblem, moment_text, values_of_event, values_of_fire
 from leasehold.model.trigger import Trigger, TriggerId, TriggerKind, dedupe_of
@@ -214,15 +215,26 @@ def decision_without_job(
     )
 
 
-def decision_missed(trigger: TriggerId, tenant: TenantId, fire_at: datetime, count: int, more: bool) -> Decision:
-    """Returns the record of fires that were missed; `fire_at` is the latest of them."""
+def decision_missed(
+    trigger: TriggerId, tenant: TenantId, fire_at: datetime, count: int, more: bool, pause: Pause | None = None
+) -> Decision:
+    """Returns the record of fires that were missed; `fire_at` is the latest of them.
+
+    `pause` is one that is over. A fire after its end was missed because no scheduler ran.
+    """
     number = f"more than {count:,}" if more else f"{count:,}"
+    fires = "1 fire was" if count == 1 and not more else f"{number} fires were"
+    reason, why = Reason.DOWN, "no scheduler ran"
+    if pause is not None and pause.until is not None:
+        covered = fire_at < pause.until
+        reason = Reason.PAUSED if covered else Reason.DOWN
+        why = "the trigger was paused" if covered else "no scheduler ran, or the trigger was paused"
     return Decision(
         trigger=trigger,
         tenant=tenant,
         kind=DecisionKind.MISSED,
         fire_at=fire_at,
-        reason=Reason.DOWN,
-        why=f"{number} fires were missed while no scheduler ran",
+        reason=reason,
+        why=f"{fires} missed while {why}",
         count=count,
     )

@@ -22,7 +22,7 @@ from leasehold.model.decision import (
 from leasehold.model.definition import Registered
 from leasehold.model.job import NewJob, Source, TenantId
 from leasehold.model.limits import Pause
-from leasehold.model.schedule import Cursor, Schedule, catch_up, cursor_after, next_fire, spread_offset
+from leasehold.model.schedule import Cursor, DueFires, Schedule, catch_up, cursor_after, next_fire, spread_offset
 from leasehold.model.template import moment_text
 from leasehold.model.trigger import ALL, NewTrigger, Trigger, TriggerId
 
@@ -70,9 +70,10 @@ def plan_fires(trigger: Trigger, now: datetime, definition: Registered | None, m
     """Plans the due fires of a schedule of one tenant, at most so many; the rest stays due."""
     tenant = trigger.tenant
     assert tenant is not ALL
+    pause = trigger.pause
     trigger, schedule, cursor = _resumed(trigger)
     due = catch_up(schedule, trigger.rule.catch_up, cursor, now, trigger.rule.catch_up_cap)
-    fires = _missed(trigger, tenant, due.missed, due.missed_count, due.missed_more)
+    fires = _missed(trigger, tenant, due, pause)
     last = trigger.last_at
     taken = due.fires[:most]
     for fire_at in taken:
@@ -86,9 +87,10 @@ def plan_fires(trigger: Trigger, now: datetime, definition: Registered | None, m
 
 def plan_fan_out(trigger: Trigger, now: datetime) -> FirePlan:
     """Plans the next fire of a schedule for all tenants, without its jobs: `fan_out` is the fire to make."""
+    pause = trigger.pause
     trigger, schedule, cursor = _resumed(trigger)
     due = catch_up(schedule, trigger.rule.catch_up, cursor, now, trigger.rule.catch_up_cap)
-    missed = tuple(_missed(trigger, NO_TENANT, due.missed, due.missed_count, due.missed_more))
+    missed = tuple(_missed(trigger, NO_TENANT, due, pause))
     if not due.fires:
         return FirePlan(missed, due.cursor, trigger.last_at, due.next_at)
     return FirePlan(missed, cursor, trigger.last_at, due.fires[0], FanOut(due.fires[0]))
@@ -121,8 +123,10 @@ def _resumed(trigger: Trigger) -> tuple[Trigger, Schedule, Cursor]:
     return replace(trigger, pause=None), trigger.rule.schedule, trigger.cursor
 
 
-def _missed(trigger: Trigger, tenant: TenantId, missed: Sequence[datetime], count: int, more: bool) -> list[Fire]:
-    return [Fire(decision_missed(trigger.id, tenant, missed[-1], count, more))] if missed else []
+def _missed(trigger: Trigger, tenant: TenantId, due: DueFires, pause: Pause | None) -> list[Fire]:
+    if not due.missed:
+        return []
+    return [Fire(decision_missed(trigger.id, tenant, due.missed[-1], due.missed_count, due.missed_more, pause))]
 
 
 def _fire(

@@ -193,7 +193,7 @@ class Trigger:
 
     `cursor`, `last_at` and `next_at` belong to schedules: how far it has come, the last fire that made jobs, and when
     a scheduler looks at it next: at its next fire, or at the end of its pause. A change of `rule.schedule` starts a
-    new cursor; other changes keep it.
+    new cursor; other changes keep it. `pause` may be over, until the next fire removes it.
     """
 
     id: TriggerId

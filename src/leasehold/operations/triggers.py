@@ -184,7 +184,8 @@ async def pause(
 
 async def resume(store: Schedules, owner: Owner, trigger: TriggerId) -> Trigger:
     """Ends the pause of a trigger. Fires that it has missed are caught up by its policy."""
-    return await _set_pause(store, owner, trigger, None)
+    # The store may keep the pause, as one that is over, until the missed fires are decided.
+    return replace(await _set_pause(store, owner, trigger, None), pause=None)
 
 
 async def delete(store: Schedules, owner: Owner, trigger: TriggerId, *, force: bool = False) -> None:

@@ -75,18 +75,30 @@ class PostgresTriggers:
 
     async def pause(self, trigger: TriggerId, pause: Pause | None) -> Trigger | None:
         while (known := await self.get(trigger)) is not None:
+            stored = await self._ended(known) if pause is None else pause
             found = await self._fetch(
                 "pause",
                 trigger=trigger,
                 seen=known.version,
-                reason=pause and pause.why,
-                until=pause and pause.until,
-                next_fire_at=known.cursor and look_at(known.rule, known.cursor, pause),
+                reason=stored and stored.why,
+                until=stored and stored.until,
+                next_fire_at=known.cursor and look_at(known.rule, known.cursor, stored),
                 tzdata=tzdata_version(),
             )
             if found:
                 return trigger_rows.trigger(found[0])
         return None
+
+    async def _ended(self, known: Trigger) -> Pause | None:
+        """Returns the pause of a trigger as one that ends now, if it has missed fires: a scheduler tells why."""
+        if known.pause is None or known.cursor is None or not known.rule.enabled:
+            return None
+        ((now,),) = await self._database.fetch("doctor/clock")
+        look = look_at(known.rule, known.cursor, None)
+        if look is None or look > now:
+            return None
+        until = known.pause.until
+        return Pause(known.pause.why, now if until is None else min(now, until))
 
     async def delete(self, trigger: TriggerId) -> bool:
         return bool(await self._fetch("delete", trigger=trigger))
