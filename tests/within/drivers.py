@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 import django
-from leasehold import Enqueued, NewJob, Tenant
+from leasehold import Emitted, Enqueued, NewJob, Tenant
 
 T = TypeVar("T")
 
@@ -62,6 +62,9 @@ class Driver(ABC):
 
     async def enqueue(self, handle: Tenant, *jobs: NewJob, **how: Any) -> list[Enqueued[Any]]:
         return list(await handle.within(self.passed, **how).aenqueue_many(jobs))
+
+    async def emit(self, handle: Tenant, name: str, data: dict[str, Any]) -> Emitted:
+        return await handle.within(self.passed).aemit(name, data)
 
     async def enqueue_until(self, handle: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
         await handle.within(self.passed, atomic=False).aenqueue_many(failing(job, fails_at), chunk=chunk)
@@ -231,6 +234,9 @@ class _Blocking(Driver):
 
     def _enqueue(self, handle: Tenant, jobs: tuple[NewJob, ...], how: dict[str, Any]) -> list[Enqueued[Any]]:
         return list(handle.within(self.passed, **how).enqueue_many(jobs))
+
+    async def emit(self, handle: Tenant, name: str, data: dict[str, Any]) -> Emitted:
+        return await self.call(lambda: handle.within(self.passed).emit(name, data))
 
     async def enqueue_until(self, handle: Tenant, job: NewJob, *, fails_at: int, chunk: int) -> None:
         await self.call(handle.within(self.passed, atomic=False).enqueue_many, failing(job, fails_at), chunk=chunk)
