@@ -105,6 +105,13 @@ async def test_a_trigger_for_all_tenants_is_not_a_tenants(app: Leasehold, sync: 
         assert await app.tenant("acme").triggers.alist() == []
 
 
+async def test_triggers_are_listed_page_by_page(app: Leasehold, triggers: TenantTriggers, sync: Sync) -> None:
+    async with app.open():
+        saved = [await triggers.acreate(sync, schedule="@daily", label=f"number {number}") for number in range(3)]
+        first = await triggers.alist(2)
+        assert [*first, *await triggers.alist(2, after=first[-1].id)] == saved
+
+
 async def test_a_changed_schedule_begins_at_that_moment(
     app: Leasehold, triggers: TenantTriggers, sync: Sync, clock: Clock
 ) -> None:

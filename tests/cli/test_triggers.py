@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.cli.terminal import Answer, CommandLine
+from tests.conftest import Raw
 from tests.store.bench import Bench
 from tests.tenant_kit import HOUR
 
@@ -234,6 +235,48 @@ async def test_a_label_that_fits_several_names_them(leasehold: CommandLine) -> N
     answer = await leasehold("triggers", "rm", "report")
     assert answer.code == 2
     assert "2 triggers fit 'report'" in answer.err
+
+
+OLDER = """
+insert into leasehold.triggers
+select (jsonb_populate_record(t, jsonb_build_object(
+    'id', '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'label', 'number ' || n))).*
+from leasehold.triggers t, generate_series(1, 1000) n
+"""
+
+
+async def test_a_label_is_found_behind_a_thousand_others(leasehold: CommandLine, observer: Raw) -> None:
+    await added(leasehold, "--cron", "@daily", "--label", "third")
+    await observer.execute(OLDER)
+    for words in ([], ["--tenant", "acme"]):
+        shown = await leasehold("triggers", "show", "third", *words, "--json")
+        assert shown.document["label"] == "third"
+        by_end = await leasehold("triggers", "show", shown.document["id"][-12:], *words, "--json")
+        assert by_end.document == shown.document
+
+
+async def test_a_listing_says_that_there_are_more(leasehold: CommandLine) -> None:
+    for label in ("first", "second", "third"):
+        await added(leasehold, "--cron", "@daily", "--label", label)
+    listed = await leasehold("triggers", "ls", "--limit", "2")
+    assert (len(listed.rows), said(listed)) == (2, "2 triggers, and there are more: leasehold triggers ls --limit N")
+    assert said(await leasehold("triggers", "ls", "--limit", "3")) == "3 triggers"
+
+
+async def test_triggers_of_all_tenants_are_reached_beside_a_tenant(leasehold: CommandLine) -> None:
+    await leasehold("triggers", "add", "report", "--all-tenants", "--cron", "@daily")
+    assert (await leasehold("triggers", "show", "report", LEASEHOLD_TENANT="acme")).code == 3
+    for words in (
+        ["edit", "report", "--cron", "@hourly"],
+        ["pause", "report", "holidays"],
+        ["resume", "report"],
+        ["show", "report"],
+        ["preview", "report"],
+        ["decisions", "report"],
+        ["rm", "report"],
+    ):
+        answer = await leasehold("triggers", *words, "--all-tenants", LEASEHOLD_TENANT="acme")
+        assert answer.code == 0, answer.err
 
 
 # -------------------------------------------------------------------------------------------------------- of the code

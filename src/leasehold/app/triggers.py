@@ -50,12 +50,14 @@ class TenantTriggers:
         """Saves a rule that `new_trigger` made."""
         return await self._store.acall(partial(operations.create, self.owner, rule, created_by))
 
-    def list(self) -> Sequence[Trigger]:
-        """Returns the triggers, the oldest first, at most 1,000."""
-        return self._store.call(lambda opened: operations.list_all(opened.store, self.owner), "alist")
+    def list(self, limit: int = 1000, after: str | UUID | None = None) -> Sequence[Trigger]:
+        """Returns the triggers, the oldest first, at most so many; with `after`, those after that id."""
+        last = None if after is None else trigger_id(after)
+        return self._store.call(lambda opened: operations.list_all(opened.store, self.owner, limit, last), "alist")
 
-    async def alist(self) -> Sequence[Trigger]:
-        return await self._store.acall(lambda opened: operations.list_all(opened.store, self.owner))
+    async def alist(self, limit: int = 1000, after: str | UUID | None = None) -> Sequence[Trigger]:
+        last = None if after is None else trigger_id(after)
+        return await self._store.acall(lambda opened: operations.list_all(opened.store, self.owner, limit, last))
 
     def get(self, trigger: str | UUID) -> Trigger:
         """Returns the trigger as it stands. Raises UnknownTrigger."""

@@ -33,6 +33,8 @@ Tenant = Annotated[
     typer.Option("--tenant", "-t", envvar="LEASEHOLD_TENANT", show_envvar=False, help="Default: LEASEHOLD_TENANT."),
 ]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="For all tenants, new ones included.")]
+OfAll = Annotated[bool, typer.Option("--all-tenants", help="One for all tenants.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=100_000)]
 TheTrigger = Annotated[str, typer.Argument(metavar="ID", help="Its id, the last 4 or more characters, or its label.")]
 Cron = Annotated[str | None, typer.Option(help="When it fires: '0 2 * * *', @daily.")]
 Interval = Annotated[str | None, typer.Option("--every", help="Fire in an interval, as in 15m.")]
@@ -67,29 +69,36 @@ _STYLES = {
 def triggers(context: typer.Context, url: Url = None, schema: Schema = None, json: Json = False) -> None:
     """List the triggers; add, edit, pause, remove or preview them."""
     if context.invoked_subcommand is None:
-        _list(None, url, schema, json)
+        _list(None, operations.AT_MOST, url, schema, json)
     elif url or schema or json:
         raise typer.BadParameter(f"options belong after {context.invoked_subcommand}, not before it")
 
 
 @commands.command("ls", cls=Command)
 def list_all(
-    tenant: Tenant = None, all_tenants: AllTenants = False, url: Url = None, schema: Schema = None, json: Json = False
+    tenant: Tenant = None,
+    all_tenants: AllTenants = False,
+    limit: Limit = operations.AT_MOST,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
 ) -> None:
     """List triggers, of every tenant unless one is named."""
     with explain_errors(json):
-        _list(_owner(tenant, all_tenants), url, schema, json)
+        _list(_owner(tenant, all_tenants), limit, url, schema, json)
 
 
-def _list(owner: Owner | None, url: str | None, schema: str | None, json: bool) -> None:
+def _list(owner: Owner | None, limit: int, url: str | None, schema: str | None, json: bool) -> None:
     with explain_errors(json):
-        found = ask(url, schema, lambda app: operations.list_all(app.store, owner))
+        listed = ask(url, schema, lambda app: operations.list_all(app.store, owner, limit + 1))
+        found = listed[:limit]
         if json:
             print_json([views.trigger(trigger) for trigger in found])
         elif found:
             columns = ["ID", "TENANT", "DEFINITION", "STATE", "NEXT", "FROM", "LABEL", "WHEN"]
             show_table(stdout, columns, [_row(trigger) for trigger in found])
-        stderr.print(format_count(len(found), "trigger"))
+        more = ", and there are more: leasehold triggers ls --limit N" if len(listed) > limit else ""
+        stderr.print(f"{format_count(len(found), 'trigger')}{more}")
 
 
 @commands.command(cls=Command)
@@ -130,6 +139,7 @@ def add(
 def edit(
     trigger: TheTrigger,
     tenant: Tenant = None,
+    all_tenants: OfAll = False,
     cron: Cron = None,
     interval: Interval = None,
     anchor: Anchor = None,
@@ -156,7 +166,7 @@ def edit(
             raise InvalidInput("no option says what to change. Nothing was changed.", fix="Pass --cron, --payload, …")
 
         async def changed(app: Leasehold) -> Trigger:
-            found = await operations.find(app.store, trigger, read_tenant(tenant))
+            found = await operations.find(app.store, trigger, _owner(tenant, all_tenants))
             schedule = _schedule(*when, before=found.rule.schedule)
             renewed = {} if schedule is None else {"schedule": schedule}
             return await app.triggers_of(found.tenant).aupdate(found.id, **changes, **renewed)
@@ -166,11 +176,16 @@ def edit(
 
 @commands.command(cls=Command)
 def show(
-    trigger: TheTrigger, tenant: Tenant = None, url: Url = None, schema: Schema = None, json: Json = False
+    trigger: TheTrigger,
+    tenant: Tenant = None,
+    all_tenants: OfAll = False,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
 ) -> None:
     """Show a trigger as JSON."""
     with explain_errors(json):
-        found = ask(url, schema, lambda app: operations.find(app.store, trigger, read_tenant(tenant)))
+        found = ask(url, schema, lambda app: operations.find(app.store, trigger, _owner(tenant, all_tenants)))
         if json:
             print_json(views.trigger(found))
         else:
@@ -182,6 +197,7 @@ def rm(
     trigger: TheTrigger,
     force: Annotated[bool, typer.Option("--force", help="Remove one of code that is gone.")] = False,
     tenant: Tenant = None,
+    all_tenants: OfAll = False,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
@@ -190,7 +206,7 @@ def rm(
     with explain_errors(json):
 
         async def removed(app: Leasehold) -> Trigger:
-            found = await operations.find(app.store, trigger, read_tenant(tenant))
+            found = await operations.find(app.store, trigger, _owner(tenant, all_tenants))
             await operations.delete(app.store, found.tenant, found.id, force=force)
             return found
 
@@ -207,6 +223,7 @@ def pause(
     lasting: Annotated[str | None, typer.Option("--for", help="How long, as in 2h. Default: until resumed.")] = None,
     until: Annotated[str | None, typer.Option(help="Until when, as in 2030-01-31T09:00Z.")] = None,
     tenant: Tenant = None,
+    all_tenants: OfAll = False,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
@@ -218,7 +235,7 @@ def pause(
         end = read_duration(lasting) if lasting is not None else None if until is None else read_moment(until)
 
         async def paused(app: Leasehold) -> Trigger:
-            found = await operations.find(app.store, trigger, read_tenant(tenant))
+            found = await operations.find(app.store, trigger, _owner(tenant, all_tenants))
             return await operations.pause(app.store, found.tenant, found.id, why, end)
 
         _confirm(ask(url, schema, paused), json, "is paused")
@@ -226,13 +243,18 @@ def pause(
 
 @commands.command(cls=Command)
 def resume(
-    trigger: TheTrigger, tenant: Tenant = None, url: Url = None, schema: Schema = None, json: Json = False
+    trigger: TheTrigger,
+    tenant: Tenant = None,
+    all_tenants: OfAll = False,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
 ) -> None:
     """End the pause of a trigger."""
     with explain_errors(json):
 
         async def resumed(app: Leasehold) -> Trigger:
-            found = await operations.find(app.store, trigger, read_tenant(tenant))
+            found = await operations.find(app.store, trigger, _owner(tenant, all_tenants))
             return await operations.resume(app.store, found.tenant, found.id)
 
         _confirm(ask(url, schema, resumed), json, "is not paused")
@@ -242,6 +264,7 @@ def resume(
 def preview(
     trigger: Annotated[str | None, typer.Argument(metavar="[ID]", help="A trigger; or use --cron, --every.")] = None,
     tenant: Tenant = None,
+    all_tenants: OfAll = False,
     cron: Cron = None,
     interval: Interval = None,
     anchor: Anchor = None,
@@ -268,7 +291,7 @@ def preview(
             if wanted is not None:
                 shown = await operations.preview_schedule(app.store, wanted, count, viewer_zone)
                 return in_words(wanted), shown
-            found = await operations.find(app.store, str(trigger), read_tenant(tenant))
+            found = await operations.find(app.store, str(trigger), _owner(tenant, all_tenants))
             _, shown = await operations.preview_trigger(app.store, found.tenant, found.id, count, viewer_zone)
             return in_words(found.rule.schedule), shown
 
@@ -284,6 +307,7 @@ def decisions(
     trigger: TheTrigger,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=10_000)] = 50,
     tenant: Tenant = None,
+    all_tenants: OfAll = False,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
@@ -292,7 +316,7 @@ def decisions(
     with explain_errors(json):
 
         async def listed(app: Leasehold) -> list[Decision]:
-            found = await operations.find(app.store, trigger, read_tenant(tenant))
+            found = await operations.find(app.store, trigger, _owner(tenant, all_tenants))
             return list(await operations.decisions(app.store, found.tenant, found.id, limit))
 
         found = ask(url, schema, listed)

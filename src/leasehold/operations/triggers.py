@@ -25,6 +25,7 @@ Owner = TenantId | AllTenants
 """A tenant, or ALL for triggers of all tenants."""
 
 AT_MOST = 1000
+SHOWN = 10
 CHANGEABLE = tuple(each.name for each in fields(NewTrigger) if each.init)
 _END_OF_AN_ID = re.compile(r"[0-9a-f-]{4,35}")
 
@@ -69,9 +70,11 @@ async def get(store: Schedules, owner: Owner, trigger: TriggerId) -> Trigger:
     return found
 
 
-async def list_all(store: Schedules, owner: Owner | None, limit: int = AT_MOST) -> Sequence[Trigger]:
-    """Returns the triggers of an owner, or of all of them; the oldest first."""
-    return await (store.all_triggers(limit) if owner is None else store.triggers(owner).list(limit))
+async def list_all(
+    store: Schedules, owner: Owner | None, limit: int = AT_MOST, after: TriggerId | None = None
+) -> Sequence[Trigger]:
+    """Returns the triggers of an owner, or of all of them, after that one; the oldest first."""
+    return await (store.all_triggers(limit, after) if owner is None else store.triggers(owner).list(limit, after))
 
 
 async def find(store: Schedules, text: str, owner: Owner | None) -> Trigger:
@@ -85,15 +88,12 @@ async def find(store: Schedules, text: str, owner: Owner | None) -> Trigger:
             return await get(store, owner, whole)
         if (known := await store.find_trigger(whole)) is not None:
             return known
-    known_triggers = await list_all(store, owner)
-    end = text.strip().lower()
-    found = [each for each in known_triggers if each.rule.label == text]
-    if not found and _END_OF_AN_ID.fullmatch(end):
-        found = [each for each in known_triggers if each.id.endswith(end)]
+    found = await _search(store, text, owner)
     if len(found) > 1:
-        listed = ", ".join(f"{each.id} ({described_owner(each.tenant)})" for each in found[:10])
+        listed = ", ".join(f"{each.id} ({described_owner(each.tenant)})" for each in found[:SHOWN])
+        number = f"more than {SHOWN} triggers" if len(found) > SHOWN else format_count(len(found), "trigger")
         raise InvalidInput(
-            f"{format_count(len(found), 'trigger')} fit {text!r:.120}: {listed}.",
+            f"{number} fit {text!r:.120}: {listed}.",
             fix="Nothing was changed. Pass the whole id.",
         )
     if not found:
@@ -102,6 +102,17 @@ async def find(store: Schedules, text: str, owner: Owner | None) -> Trigger:
             fix="List them: leasehold triggers ls",
         )
     return found[0]
+
+
+async def _search(store: Schedules, text: str, owner: Owner | None) -> Sequence[Trigger]:
+    """Returns the triggers with this label, or else those whose id ends so: one more than are shown, at most."""
+    if "\0" in text:
+        return []
+    spelled = text.strip().lower()
+    end = spelled if _END_OF_AN_ID.fullmatch(spelled) else None
+    search = store.search_triggers if owner is None else store.triggers(owner).search
+    found = await search(text, end, SHOWN + 1)
+    return [each for each in found if each.rule.label == text] or found
 
 
 async def decisions(store: Schedules, owner: Owner, trigger: TriggerId, limit: int) -> Sequence[Decision]:

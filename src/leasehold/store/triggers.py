@@ -101,6 +101,9 @@ class Triggers(Protocol):
     async def delete(self, trigger: TriggerId) -> bool:
         """Deletes a trigger; jobs that it has made stay. Returns whether there was one."""
 
+    async def search(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
+        """Returns triggers with this label, then those whose id ends so, each the oldest first."""
+
     async def decisions(self, trigger: TriggerId, limit: int) -> Sequence[Decision]:
         """Returns the latest decisions of a trigger, the newest first."""
 
@@ -117,6 +120,9 @@ class Schedules(Protocol):
 
     async def find_trigger(self, trigger: TriggerId) -> Trigger | None:
         """Returns a trigger of any tenant."""
+
+    async def search_triggers(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
+        """Returns triggers of any tenant with this label, then those whose id ends so, each the oldest first."""
 
     async def sync_triggers(
         self, declared: Sequence[DeclaredTrigger], definitions: Sequence[str], *, dry_run: bool = False

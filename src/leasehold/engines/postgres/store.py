@@ -262,6 +262,10 @@ class PostgresStore(PostgresAdministration):
         found = await self._database.fetch("administration/trigger", trigger=trigger)
         return trigger_rows.trigger(found[0]) if found else None
 
+    async def search_triggers(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
+        found = await self._database.fetch("administration/search_triggers", label=label, end=end, limit=limit)
+        return readable(found)
+
     async def sync_triggers(
         self, declared: Sequence[DeclaredTrigger], definitions: Sequence[str], *, dry_run: bool = False
     ) -> Sequence[TriggerChange]:

@@ -59,6 +59,9 @@ class PostgresTriggers:
     async def list(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
         return readable(await self._fetch("list", after=after, limit=limit))
 
+    async def search(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
+        return readable(await self._fetch("search", label=label, end=end, limit=limit))
+
     async def change(self, seen: Trigger, rule: NewTrigger, *, restore: bool = False) -> Trigger | None:
         begins = rule.schedule != seen.rule.schedule or (rule.enabled and not seen.rule.enabled) or restore
         cursor = await self._begin(rule) if begins else None
