@@ -12,13 +12,14 @@ from tests.store.wake_listener import asleep, listening
 from tests.tenant_kit import ACME, DAY, HOUR
 
 from leasehold.engine import MovableClock
+from leasehold.errors import UnknownTenant
 from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision, DecisionKind, Reason
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobRecord, Source, TenantId, tenant_id
 from leasehold.model.limits import Pause
 from leasehold.model.schedule import Every, Schedule
-from leasehold.model.trigger import NewTrigger, Trigger
+from leasehold.model.trigger import ALL, NewTrigger, Trigger
 from leasehold.store import Filter, NextFire, Store, Triggers, Wake
 
 NOON = datetime(2027, 3, 10, 12, tzinfo=UTC)
@@ -382,6 +383,17 @@ async def test_a_tenant_that_strict_tenants_refuse_is_an_error(plans: Plans, sto
     assert await plans.fire() == 0
     (decision,) = await plans.decisions(trigger)
     assert (decision.kind, decision.reason) == (DecisionKind.ERROR, Reason.UNKNOWN_TENANT)
+
+
+async def test_strict_tenants_refuse_a_trigger_of_an_unknown_one(plans: Plans, store: Store) -> None:
+    await store.set_strict_tenants(True)
+    stranger = store.triggers(tenant_id("nobody"))
+    with pytest.raises(UnknownTenant, match=r"'nobody' was never registered.*Nothing was saved"):
+        await stranger.add(rule())
+    assert await stranger.list(10) == []
+    await store.add_tenant(ACME)
+    assert (await plans.add()).tenant == ACME
+    assert (await store.triggers(ALL).add(rule())).tenant is ALL
 
 
 # ------------------------------------------------------------------------------------------------------ many at once

@@ -79,7 +79,10 @@ class Triggers(Protocol):
     """
 
     async def add(self, rule: NewTrigger, created_by: str | None = None) -> Trigger:
-        """Saves a trigger. A schedule fires after this moment, by the engine's clock."""
+        """Saves a trigger. A schedule fires after this moment, by the engine's clock.
+
+        Raises UnknownTenant if strict tenants are on, and this one was never registered.
+        """
 
     async def get(self, trigger: TriggerId) -> Trigger | None: ...
 

@@ -9,7 +9,7 @@ from uuid_utils import uuid7
 
 from leasehold.engines.postgres import trigger_rows
 from leasehold.engines.postgres.database import Database
-from leasehold.errors import InvalidInput
+from leasehold.errors import InvalidInput, UnknownTenant
 from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision, decision_from_row
 from leasehold.model.fire_plan import look_at
@@ -32,8 +32,13 @@ class PostgresTriggers:
         return await self._database.fetch(f"triggers/{name}", tenant=self._tenant, **values)
 
     async def add(self, rule: NewTrigger, created_by: str | None = None) -> Trigger:
-        (row,) = await self._add(TriggerId(str(uuid7())), rule, Origin.DATA, created_by)
-        return trigger_rows.trigger(row)
+        found = await self._add(TriggerId(str(uuid7())), rule, Origin.DATA, created_by)
+        if not found:
+            raise UnknownTenant(
+                f"tenant {self._tenant!r} was never registered, and strict tenants are on. Nothing was saved.",
+                fix=f"Correct its name, or run: leasehold tenants --add {self._tenant}",
+            )
+        return trigger_rows.trigger(found[0])
 
     async def declare(self, trigger: TriggerId, rule: NewTrigger) -> bool:
         """Adds a trigger of the code. Returns whether it is new: another process may just have added it."""
