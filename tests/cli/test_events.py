@@ -49,6 +49,7 @@ async def test_events_are_listed(leasehold: CommandLine, trigger: dict[str, Any]
     emitted = (await leasehold("events", "emit", FOLDER, "--data", DATA, *TO_ACME, "--json")).document
     await leasehold("events", "emit", "list.created", *TO_ACME, "--correlation-id", "c", "--created-by", "ada")
     newest, oldest = (await leasehold("events", "ls", *TO_ACME, "--json")).document
+    assert (await leasehold("events", *TO_ACME, "--json")).document == [newest, oldest]
     assert (oldest["id"], oldest["data"]) == (emitted["id"], {"path": "/a"})
     assert (newest["correlation_id"], newest["created_by"]) == ("c", "ada")
     (row,) = (await leasehold("events", "ls", *TO_ACME, "--name", "list.created")).rows

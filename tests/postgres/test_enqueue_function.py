@@ -81,7 +81,7 @@ async def test_no_function_that_forbids_scans_compiles_its_statements(observer: 
         """
     )
     assert {row["proname"]: row["is_off"] for row in found} == dict.fromkeys(
-        [*SIGNATURES, "finish_within", "wake_held"], True
+        [*SIGNATURES, "finish_within", "wake_held", "write_event", "place_event"], True
     )
 
 
@@ -279,6 +279,6 @@ async def test_the_sql_on_the_page_runs(bench: Bench, observer: Raw) -> None:
     for block in blocks:
         await observer.execute(block)
     await observer.execute("insert into orders values ('acme', 7, gen_random_uuid())")
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     assert await observer.fetchval("select count(*) from leasehold.jobs") == 5
     await transaction.rollback()
