@@ -312,3 +312,12 @@ async def test_a_trigger_of_code_that_is_gone_is_removed(leasehold: CommandLine,
         "If code still declares it, the next sync brings it back.",
     ]
     assert (await leasehold("triggers", "ls", "--json")).document == []
+
+
+async def test_a_trigger_that_cannot_be_read_is_listed_and_removed(leasehold: CommandLine, observer: Raw) -> None:
+    trigger = await added(leasehold, "--cron", "0 2 * * *", "--label", "Nightly")
+    await observer.execute("update leasehold.triggers set cron = '61 * * * *' where id = $1::uuid", trigger["id"])
+    (row,) = (await leasehold("triggers", "ls")).rows
+    assert row[-1].startswith("can't be read: The cron '61 * * * *'")
+    assert "Nightly of acme is removed" in said(await leasehold("triggers", "rm", trigger["id"]))
+    assert (await leasehold("triggers", "ls", "--json")).document == []

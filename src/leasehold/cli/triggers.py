@@ -408,6 +408,9 @@ def _confirm(trigger: Trigger, json: bool, state: str) -> None:
 
 def _row(trigger: Trigger) -> list[Cell]:
     rule, now = trigger.rule, utc_now()
+    when = in_words(rule.schedule) if rule.schedule is not None else f"on {rule.event}"
+    if trigger.unreadable:
+        when = f"can't be read: {'; '.join(trigger.unreadable.values())}"
     return [
         short(trigger.id),
         described_owner(trigger.tenant),
@@ -416,7 +419,7 @@ def _row(trigger: Trigger) -> list[Cell]:
         "–" if trigger.next_at is None else relative(trigger.next_at, now),
         "code" if trigger.origin is Origin.CODE else "data",
         rule.label,
-        in_words(rule.schedule) if rule.schedule is not None else f"on {rule.event}",
+        when,
     ]
 
 

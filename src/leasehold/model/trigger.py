@@ -193,7 +193,9 @@ class Trigger:
 
     `cursor`, `last_at` and `next_at` belong to schedules: how far it has come, the last fire that made jobs, and when
     a scheduler looks at it next: at its next fire, or at the end of its pause. A change of `rule.schedule` starts a
-    new cursor; other changes keep it. `pause` may be over, until the next fire removes it.
+    new cursor; other changes keep it. `pause` may be over, until the next fire removes it. `unreadable` maps fields
+    of `rule` that this release can't read, for example because a newer one wrote them, to the reason; other values
+    stand for them. Normally it is empty.
     """
 
     id: TriggerId
@@ -209,6 +211,7 @@ class Trigger:
     cursor: Cursor | None = None
     last_at: datetime | None = None
     next_at: datetime | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def applies_to(self, tenant: TenantId) -> bool:
         return self.tenant is ALL or self.tenant == tenant

@@ -132,6 +132,11 @@ async def preview_trigger(
             "Nothing was changed.",
             fix="Preview a trigger with a schedule.",
         )
+    if why := found.unreadable.get("schedule"):
+        raise WrongState(
+            f"the schedule of the trigger {found.rule.label!r:.120} can't be read by this release: {why}",
+            fix="Preview it with a newer release, or give it another schedule.",
+        )
     after = await store.now()
     if found.pause is not None and found.pause.until is not None:
         after = max(after, found.pause.until)
@@ -164,6 +169,12 @@ async def update(owner: Owner, trigger: TriggerId, changes: Mapping[str, Any], c
         raise InvalidInput(
             f"a trigger has no field {min(unknown)!r:.80}. Nothing was changed.",
             fix=f"Its fields are: {', '.join(CHANGEABLE)}.",
+        )
+    if kept := seen.unreadable.keys() - changes.keys():
+        raise WrongState(
+            f"{min(kept)} of the trigger {seen.rule.label!r:.120} can't be read by this release: "
+            f"{seen.unreadable[min(kept)]} Nothing was changed.",
+            fix="Change it with a newer release, or pass a new value for it as well.",
         )
     rule = replace(seen.rule, **changes)
     await _check(owner, rule, catalog)

@@ -88,6 +88,7 @@ def change(changed: Change) -> dict[str, Any]:
 def trigger(record: Trigger) -> dict[str, Any]:
     """`schedule` is {"cron", "zone"} or {"every", "anchor"}; `next_at` is when a scheduler looks at it next."""
     rule, pause = record.rule, record.pause
+    schedule = None if "schedule" in record.unreadable else rule.schedule
     return {
         "id": record.id,
         "tenant": None if record.tenant is ALL else record.tenant,
@@ -97,7 +98,7 @@ def trigger(record: Trigger) -> dict[str, Any]:
         "kind": rule.kind.value,
         "event": rule.event,
         "filter": rule.filter.as_json() if rule.event is not None else None,
-        "schedule": None if rule.schedule is None else schedule_as_json(rule.schedule),
+        "schedule": None if schedule is None else schedule_as_json(schedule),
         "payload": rule.payload,
         "enabled": rule.enabled,
         "catch_up": rule.catch_up.value,
@@ -113,6 +114,7 @@ def trigger(record: Trigger) -> dict[str, Any]:
         "created_by": record.created_by,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
+        "unreadable": dict(record.unreadable),
     }
 
 

@@ -25,7 +25,7 @@ from leasehold.engines.postgres.links import Links
 from leasehold.engines.postgres.scheduling import Scheduling
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
 from leasehold.engines.postgres.trigger_sync import sync_triggers
-from leasehold.engines.postgres.triggers import PostgresTriggers, readable
+from leasehold.engines.postgres.triggers import PostgresTriggers
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
@@ -256,15 +256,16 @@ class PostgresStore(PostgresAdministration):
         return PostgresEvents(self._database, tenant, self.tenant(tenant), self._event_triggers)
 
     async def all_triggers(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
-        return readable(await self._database.fetch("administration/triggers", after=after, limit=limit))
+        found = await self._database.fetch("administration/triggers", after=after, limit=limit)
+        return [trigger_rows.shown(row) for row in found]
 
     async def find_trigger(self, trigger: TriggerId) -> Trigger | None:
         found = await self._database.fetch("administration/trigger", trigger=trigger)
-        return trigger_rows.trigger(found[0]) if found else None
+        return trigger_rows.shown(found[0]) if found else None
 
     async def search_triggers(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
         found = await self._database.fetch("administration/search_triggers", label=label, end=end, limit=limit)
-        return readable(found)
+        return [trigger_rows.shown(row) for row in found]
 
     async def sync_triggers(
         self, declared: Sequence[DeclaredTrigger], definitions: Sequence[str], *, dry_run: bool = False

@@ -1,11 +1,14 @@
 """Rows of triggers and their decisions to values of the model, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from asyncpg import Record
 
+from leasehold.errors import InvalidInput
+from leasehold.model.bounds import LONGEST
 from leasehold.model.cron import Cron
 from leasehold.model.event import NO_FILTER, read_filter
 from leasehold.model.fire_plan import FanOut
@@ -16,6 +19,8 @@ from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Origin, Trigger
 
 FOR_ALL = ""
 """The tenant that is stored for a trigger of all tenants; no tenant has an empty id."""
+UNREADABLE_LABEL, UNREADABLE_EVENT, UNREADABLE_SCHEDULE = "unreadable", "unreadable", Every(LONGEST)
+"""These stand for what this release can't read."""
 
 
 def stored_tenant(tenant: TenantId | AllTenants) -> str:
@@ -53,10 +58,23 @@ def _schedule_columns(rule: NewTrigger) -> dict[str, Any]:
 
 def trigger(row: Record) -> Trigger:
     """Reads a trigger. Raises InvalidInput for a rule that this release can't use."""
+    return _trigger(row, _rule(row), {})
+
+
+def shown(row: Record) -> Trigger:
+    """Reads a trigger, with stand-ins for what this release can't read, so that people can repair or remove it."""
+    try:
+        return trigger(row)
+    except InvalidInput as error:
+        rule, unreadable = _rule_with_stand_ins(row)
+        return _trigger(row, rule, unreadable or {"rule": error.happened})
+
+
+def _trigger(row: Record, rule: NewTrigger, unreadable: Mapping[str, str]) -> Trigger:
     return Trigger(
         id=TriggerId(str(row["id"])),
         tenant=tenant(row),
-        rule=_rule(row),
+        rule=rule,
         origin=Origin(row["origin"]),
         version=row["version"],
         created_by=row["created_by"],
@@ -67,6 +85,7 @@ def trigger(row: Record) -> Trigger:
         cursor=cursor(row),
         last_at=row["last_fire_at"],
         next_at=row["next_fire_at"],
+        unreadable=unreadable,
     )
 
 
@@ -83,27 +102,44 @@ def fan_out(row: Record) -> FanOut | None:
 
 
 def _rule(row: Record) -> NewTrigger:
-    shared: Mapping[str, Any] = {
-        "label": row["label"],
-        "definition": row["definition"],
-        "payload": orjson.loads(row["payload_template"]),
-        "enabled": row["enabled"],
+    return NewTrigger(**{name: read() for name, read in _fields(row).items()})
+
+
+def _rule_with_stand_ins(row: Record) -> tuple[NewTrigger, dict[str, str]]:
+    """Returns the rule with all fields that can be read, and why the others can't."""
+    is_event = row["kind"] == "event"
+    stand_in: dict[str, Any] = {"event": UNREADABLE_EVENT} if is_event else {"schedule": UNREADABLE_SCHEDULE}
+    rule, unreadable = NewTrigger(label=UNREADABLE_LABEL, definition=row["definition"], **stand_in), {}
+    for name, read in _fields(row).items():
+        try:
+            rule = replace(rule, **{name: read()})
+        except InvalidInput as error:
+            unreadable[name] = error.happened
+    return rule, unreadable
+
+
+def _fields(row: Record) -> dict[str, Callable[[], Any]]:
+    """Returns the fields of a rule by name, each as a function that reads it; `trailing` needs its window."""
+    shared: dict[str, Callable[[], Any]] = {
+        "label": lambda: row["label"],
+        "definition": lambda: row["definition"],
+        "enabled": lambda: row["enabled"],
     }
     if row["kind"] == "event":
-        return NewTrigger(
-            **shared,
-            event=row["event_name"],
-            filter=read_filter(orjson.loads(row["event_filter"])) if row["event_filter"] else NO_FILTER,
-            dedupe_window=row["dedupe_window"],
-            trailing=row["trailing_run"],
-        )
-    return NewTrigger(
-        **shared,
-        schedule=_schedule(row),
-        catch_up=row["catch_up"],
-        catch_up_cap=row["catch_up_cap"],
-        spread=row["spread"],
-    )
+        return shared | {
+            "event": lambda: row["event_name"],
+            "payload": lambda: orjson.loads(row["payload_template"]),
+            "filter": lambda: read_filter(orjson.loads(row["event_filter"])) if row["event_filter"] else NO_FILTER,
+            "dedupe_window": lambda: row["dedupe_window"],
+            "trailing": lambda: row["trailing_run"],
+        }
+    return shared | {
+        "schedule": lambda: _schedule(row),
+        "payload": lambda: orjson.loads(row["payload_template"]),
+        "catch_up": lambda: row["catch_up"],
+        "catch_up_cap": lambda: row["catch_up_cap"],
+        "spread": lambda: row["spread"],
+    }
 
 
 def _schedule(row: Record) -> Schedule:

@@ -5,8 +5,9 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+from leasehold.engines.postgres import trigger_rows
 from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.triggers import PostgresTriggers, readable
+from leasehold.engines.postgres.triggers import PostgresTriggers
 from leasehold.errors import InvalidInput
 from leasehold.model.trigger import NewTrigger, Trigger
 from leasehold.store import DeclaredTrigger, TriggerChange
@@ -23,7 +24,7 @@ async def sync_triggers(
             fix='Give one of them another: label="…".',
         )
     rows = await database.fetch("administration/triggers_of_code", triggers=list(by_id), definitions=definitions)
-    known = {trigger.id: trigger for trigger in readable(rows)}
+    known = {trigger.id: trigger for trigger in map(trigger_rows.shown, rows)}
     changes = [await _sync(database, each, known.get(each.id), dry_run=dry_run) for each in declared]
     gone = [trigger for trigger in known.values() if trigger.id not in by_id and trigger.deleted_at is None]
     return changes + [await _remove(database, trigger, dry_run=dry_run) for trigger in gone]
@@ -37,7 +38,8 @@ async def _sync(
     if known is None:
         created = dry_run or await triggers.declare(declared.id, rule)
         return change(1, created=created)
-    differing, restored = differences(known.rule, rule), known.deleted_at is not None
+    replaced = {name: (None, getattr(rule, name, None)) for name in known.unreadable}
+    differing, restored = {**differences(known.rule, rule), **replaced}, known.deleted_at is not None
     if not restored and not differing:
         return change(known.version)
     changed = None if dry_run else await triggers.change(known, rule, restore=restored)

@@ -1,7 +1,7 @@
 """The triggers of one tenant, or of all tenants, in Postgres. One method adds the tenant to every statement."""
 
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from asyncpg import Record
@@ -9,7 +9,7 @@ from uuid_utils import uuid7
 
 from leasehold.engines.postgres import trigger_rows
 from leasehold.engines.postgres.database import Database
-from leasehold.errors import InvalidInput, UnknownTenant
+from leasehold.errors import UnknownTenant
 from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision, decision_from_row
 from leasehold.model.fire_plan import look_at
@@ -18,8 +18,6 @@ from leasehold.model.limits import Pause
 from leasehold.model.schedule import Cursor, cursor_at
 from leasehold.model.trigger import AllTenants, NewTrigger, Origin, Trigger, TriggerId
 from leasehold.model.zone import tzdata_version
-
-log = logging.getLogger("leasehold")
 
 
 class PostgresTriggers:
@@ -38,7 +36,7 @@ class PostgresTriggers:
                 f"tenant {self._tenant!r} was never registered, and strict tenants are on. Nothing was saved.",
                 fix=f"Correct its name, or run: leasehold tenants --add {self._tenant}",
             )
-        return trigger_rows.trigger(found[0])
+        return trigger_rows.shown(found[0])
 
     async def declare(self, trigger: TriggerId, rule: NewTrigger) -> bool:
         """Adds a trigger of the code. Returns whether it is new: another process may just have added it."""
@@ -59,13 +57,13 @@ class PostgresTriggers:
 
     async def get(self, trigger: TriggerId) -> Trigger | None:
         found = await self._fetch("get", trigger=trigger)
-        return trigger_rows.trigger(found[0]) if found else None
+        return trigger_rows.shown(found[0]) if found else None
 
     async def list(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
-        return readable(await self._fetch("list", after=after, limit=limit))
+        return [trigger_rows.shown(row) for row in await self._fetch("list", after=after, limit=limit)]
 
     async def search(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
-        return readable(await self._fetch("search", label=label, end=end, limit=limit))
+        return [trigger_rows.shown(row) for row in await self._fetch("search", label=label, end=end, limit=limit)]
 
     async def change(self, seen: Trigger, rule: NewTrigger, *, restore: bool = False) -> Trigger | None:
         begins = rule.schedule != seen.rule.schedule or (rule.enabled and not seen.rule.enabled) or restore
@@ -79,7 +77,7 @@ class PostgresTriggers:
             **trigger_rows.columns(rule),
             **_place(rule, cursor),
         )
-        return trigger_rows.trigger(found[0]) if found else None
+        return trigger_rows.shown(found[0]) if found else None
 
     async def pause(self, trigger: TriggerId, pause: Pause | None) -> Trigger | None:
         while (known := await self.get(trigger)) is not None:
@@ -90,19 +88,18 @@ class PostgresTriggers:
                 seen=known.version,
                 reason=stored and stored.why,
                 until=stored and stored.until,
-                next_fire_at=known.cursor and look_at(known.rule, known.cursor, stored),
+                next_fire_at=await self._look_at(known, stored),
                 tzdata=tzdata_version(),
             )
             if found:
-                return trigger_rows.trigger(found[0])
+                return trigger_rows.shown(found[0])
         return None
 
     async def _ended(self, known: Trigger) -> Pause | None:
         """Returns the pause of a trigger as one that ends now, if it has missed fires: a scheduler tells why."""
         if known.pause is None or known.cursor is None or not known.rule.enabled:
             return None
-        ((now,),) = await self._database.fetch("doctor/clock")
-        look = look_at(known.rule, known.cursor, None)
+        now, look = await self._now(), await self._look_at(known, None)
         if look is None or look > now:
             return None
         until = known.pause.until
@@ -114,23 +111,24 @@ class PostgresTriggers:
     async def decisions(self, trigger: TriggerId, limit: int) -> Sequence[Decision]:
         return [decision_from_row(dict(row)) for row in await self._fetch("decisions", trigger=trigger, limit=limit)]
 
+    async def _look_at(self, known: Trigger, pause: Pause | None) -> datetime | None:
+        """Returns when schedulers look at the trigger. One whose schedule can't be read here is left to them."""
+        if known.cursor is None:
+            return None
+        if "schedule" not in known.unreadable:
+            return look_at(known.rule, known.cursor, pause)
+        return await self._now() if pause is None else pause.until
+
     async def _begin(self, rule: NewTrigger) -> Cursor | None:
         """Returns the cursor of a schedule that begins now, by the database's clock."""
         if rule.schedule is None:
             return None
+        return cursor_at(rule.schedule, await self._now())
+
+    async def _now(self) -> datetime:
         ((now,),) = await self._database.fetch("doctor/clock")
-        return cursor_at(rule.schedule, now)
-
-
-def readable(rows: Iterable[Record]) -> list[Trigger]:
-    """Reads triggers, and leaves out those that this release can't use: a newer one may have written them."""
-    found = []
-    for row in rows:
-        try:
-            found.append(trigger_rows.trigger(row))
-        except InvalidInput as error:
-            log.warning("trigger %s is left out: %s", row["id"], error.happened)
-    return found
+        assert isinstance(now, datetime)
+        return now
 
 
 def _place(rule: NewTrigger, cursor: Cursor | None) -> dict[str, Any]:
