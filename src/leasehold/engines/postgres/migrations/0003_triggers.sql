@@ -48,7 +48,7 @@ create table leasehold.triggers (
     paused_at         timestamptz,
     paused_until      timestamptz check (isfinite(paused_until)),
     pause_reason      text,
-    origin            text not null check (origin in ('code', 'data')), -- one of the code has an id made of its label
+    origin            text not null check (origin in ('code', 'data')), -- an id of 'code' is made of tenant, definition, label
     version           integer not null default 1 check (version >= 1),
     created_by        text,
     created_at        timestamptz not null,
