@@ -20,7 +20,7 @@ from leasehold.store import Emission, KeyHolder, Schedules
 
 @dataclass(frozen=True, slots=True)
 class TriggerTest:
-    """What a trigger would do with an event.
+    """Describes what a trigger would do with an event.
 
     `result` is a Match with the payload, or says why there would be no job. `holder` is the job that holds the dedupe
     key: then the event would be dropped, or run after the window with `trailing`.

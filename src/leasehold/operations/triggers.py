@@ -134,7 +134,8 @@ async def preview_trigger(
         )
     if why := found.unreadable.get("schedule"):
         raise WrongState(
-            f"the schedule of the trigger {found.rule.label!r:.120} can't be read by this release: {why}",
+            f"the schedule of the trigger {found.rule.label!r:.120} can't be read by this release. "
+            f"Nothing was changed. {why}",
             fix="Preview it with a newer release, or give it another schedule.",
         )
     after = await store.now()

@@ -97,7 +97,7 @@ class PostgresTriggers:
 
     async def _ended(self, known: Trigger) -> Pause | None:
         """Returns the pause of a trigger as one that ends now, if it has missed fires: a scheduler tells why."""
-        if known.pause is None or known.cursor is None or not known.rule.enabled:
+        if known.pause is None or known.cursor is None or not known.rule.enabled or known.unreadable:
             return None
         now, look = await self._now(), await self._look_at(known, None)
         if look is None or look > now:

@@ -48,7 +48,7 @@ create table leasehold.triggers (
     paused_at         timestamptz,
     paused_until      timestamptz check (isfinite(paused_until)),
     pause_reason      text,
-    origin            text not null check (origin in ('code', 'data')), -- an id of 'code' is made of tenant, definition, label
+    origin            text not null check (origin in ('code', 'data')), -- see declared_id for that of code
     version           integer not null default 1 check (version >= 1),
     created_by        text,
     created_at        timestamptz not null,
@@ -280,7 +280,8 @@ begin
             where h.tenant_id = tenant and h.dedupe_hash between key.hash and key.hash
             order by h.dedupe_hash limit 1
         ) h
-        where h.job_id = p.job_id and not p.created and p.code is null and (decisions -> (p.number - 1)::integer ->> 'trailing')::boolean
+        where h.job_id = p.job_id and not p.created and p.code is null
+          and (decisions -> (p.number - 1)::integer ->> 'trailing')::boolean
           and h.expires_at > now), wakes);
     return query select null::uuid, 'event'::text, null::uuid, null::text, null::text;
     return query

@@ -1,4 +1,4 @@
--- Finds triggers of all tenants by their label, or by the end of their id if it is given; those with the label come first.
+-- Finds triggers of all tenants by their label, or by the end of their id if it is given; labels come first.
 --
 -- No index has labels, so that this reads all triggers: it is for people, who name a tenant or the whole id to avoid it.
 select include(trigger_columns) from leasehold.triggers t
