@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.conftest import Raw, eventually
+from tests.conftest import PATIENCE, Raw, eventually
 from tests.scheduler.conftest import NOON
 from tests.scheduler.timetable import ACME, HOUR, Timetable
 
@@ -26,3 +26,15 @@ async def test_a_resume_uses_the_cron_of_a_change_under_way(timetable: Timetable
 
 async def _someone_waits(observer: Raw) -> bool:
     return bool(await observer.fetchval("select exists (select from pg_locks where not granted)"))
+
+
+async def test_a_schedule_that_another_scheduler_fires_is_passed_over(timetable: Timetable, observer: Raw) -> None:
+    """Its row is locked for as long as the other scheduler's transaction runs."""
+    held = await timetable.add()
+    await timetable.add(label="free")
+    await timetable.clock.move(HOUR)
+    async with observer.transaction():
+        await observer.execute("select from leasehold.triggers where id = $1::uuid for update", held.id)
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            assert (await timetable.store.fire_due()).fired == 1
+    assert await timetable.fire() == 1
