@@ -149,7 +149,7 @@ async def test_decisions_tell_what_became_of_fires(
     async with app.open():
         saved = await triggers.acreate(sync, schedule="@hourly")
         await clock.move(3 * HOUR)
-        await app.store.fire_due()
+        await app.store.schedules.fire_due()
         fired, missed = await triggers.adecisions(saved.id)
         assert (fired.kind, missed.kind, missed.count) == (DecisionKind.FIRED, DecisionKind.MISSED, 2)
         assert fired.job is not None
@@ -223,7 +223,7 @@ async def synced(app: Leasehold) -> list[TriggerChange]:
 
 async def listed(app: Leasehold) -> list[Trigger]:
     async with app.open():
-        return list(await app.store.all_triggers(100))
+        return list(await app.store.all_triggers.list(100))
 
 
 @pytest.fixture

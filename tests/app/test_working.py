@@ -14,7 +14,7 @@ from tests.conftest import PATIENCE, eventually
 import leasehold
 from leasehold import Fail, Job, Leasehold, Snooze, Status, Steps, WorkerSettings
 from leasehold.app import in_process_worker
-from leasehold.app.client import combine_settings
+from leasehold.app.in_process_worker import combine_settings
 from leasehold.errors import InvalidInput
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob

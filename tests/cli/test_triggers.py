@@ -168,7 +168,7 @@ async def test_a_removed_trigger_is_gone(leasehold: CommandLine) -> None:
 async def test_decisions_are_listed_with_their_jobs(leasehold: CommandLine, bench: Bench) -> None:
     trigger = await added(leasehold, "--every", "1h")
     await bench.move_clock(3 * HOUR)
-    await bench.store.fire_due()
+    await bench.store.schedules.fire_due()
     fired, missed = (await leasehold("triggers", "decisions", trigger["id"], "--json")).document
     assert (fired["kind"], missed["kind"], missed["count"]) == ("fired", "missed", 2)
     assert (await leasehold("job", fired["job"], "--json")).document["source"] == "schedule"

@@ -86,7 +86,7 @@ async def test_a_producer_emits_events_in_all_ways(roles: Roles) -> None:
             assert len((await acme.within(connection).aemit("list.created")).jobs) == 1
         assert not await connection.fetchval("select expanded from rented.emit('acme', 'list.created')")
     async with with_jobs(roles.app("worker")).open() as app:
-        assert (await app.store.fire_due()).fired == 1
+        assert (await app.store.schedules.fire_due()).fired == 1
     assert await statuses(roles) == ["queued"] * 3
 
 

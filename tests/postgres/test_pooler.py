@@ -76,7 +76,7 @@ async def a_schedule_fires(url: str) -> None:
         rule = NewTrigger(label="hourly", definition="report", schedule=Every("1h"))
         await store.triggers(ACME).add(rule)
         await DatabaseClock(url).move(HOUR)
-        assert [(await store.fire_due()).fired for _ in range(2)] == [1, 0]
+        assert [(await store.schedules.fire_due()).fired for _ in range(2)] == [1, 0]
     finally:
         await store.close()
 

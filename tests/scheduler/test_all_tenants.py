@@ -67,7 +67,7 @@ async def test_many_tenants_take_several_rounds_of_fifty(timetable: Timetable, s
     await timetable.add(ALL)
     await add_tenants(store, 120)
     await timetable.clock.move(HOUR)
-    rounds = [await store.fire_due() for _ in range(4)]
+    rounds = [await store.schedules.fire_due() for _ in range(4)]
     assert [done.fired for done in rounds] == [50, 50, 20, 0]
     assert [done.more for done in rounds] == [True, True, False, False]
 
@@ -78,7 +78,7 @@ async def test_fan_outs_leave_room_for_other_schedules(timetable: Timetable, sto
         await timetable.add(ALL, label=label)
     await timetable.add(schedule=Cron("1 13 * * *"))
     await timetable.clock.move(HOUR + 2 * MINUTE)
-    rounds = [await store.fire_due() for _ in range(2)]
+    rounds = [await store.schedules.fire_due() for _ in range(2)]
     assert [done.fired for done in rounds] == [50, 50]
     assert NOON + HOUR + MINUTE in await timetable.fired_at()
     await timetable.fire()
@@ -91,7 +91,7 @@ async def test_another_scheduler_goes_on_where_one_stopped(
     tenants = await add_tenants(store, 70)
     await timetable.add(ALL)
     await timetable.clock.move(HOUR)
-    await store.fire_due()
+    await store.schedules.fire_due()
     await timetable.clock.move(10 * MINUTE)
     assert await timetable.fire() == 20
     assert [len(await timetable.jobs(tenant)) for tenant in tenants] == [1] * 70
@@ -101,7 +101,7 @@ async def test_a_pause_stops_a_fire_halfway_until_it_ends(timetable: Timetable, 
     await add_tenants(store, 70)
     trigger = await timetable.add(ALL)
     await timetable.clock.move(HOUR)
-    await store.fire_due()
+    await store.schedules.fire_due()
     await store.triggers(ALL).pause(trigger.id, Pause("too much"))
     assert await timetable.fire() == 0
     await store.triggers(ALL).pause(trigger.id, None)

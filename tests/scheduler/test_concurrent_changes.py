@@ -36,5 +36,5 @@ async def test_a_schedule_that_another_scheduler_fires_is_passed_over(timetable:
     async with observer.transaction():
         await observer.execute("select from leasehold.triggers where id = $1::uuid for update", held.id)
         async with asyncio.timeout(PATIENCE.total_seconds()):
-            assert (await timetable.store.fire_due()).fired == 1
+            assert (await timetable.store.schedules.fire_due()).fired == 1
     assert await timetable.fire() == 1

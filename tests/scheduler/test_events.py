@@ -96,7 +96,7 @@ async def test_many_schedulers_expand_each_event_once(outbox: Outbox, database_u
     stores = [await engine_for(database_url).open() for _ in range(4)]
     try:
         while await outbox.waiting():
-            await asyncio.gather(*(store.fire_due() for store in stores))
+            await asyncio.gather(*(store.schedules.fire_due() for store in stores))
     finally:
         for store in stores:
             await store.close()
@@ -151,7 +151,7 @@ async def test_an_expansion_costs_a_bounded_number_of_statements(outbox: Outbox,
     store = await kit.open()
     try:
         before = len(kit.statements())
-        assert (await store.fire_due()).fired == 40
+        assert (await store.schedules.fire_due()).fired == 40
         assert list(kit.statements())[before:] == [
             "scheduler/due",
             "scheduler/next",

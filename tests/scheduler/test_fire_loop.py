@@ -27,6 +27,10 @@ class Rounds:
         self.looks = 0
         self.looked = asyncio.Event()
 
+    @property
+    def schedules(self) -> "Rounds":
+        return self
+
     async def fire_due(self) -> FireRound:
         self.looks += 1
         self.looked.set()
@@ -233,7 +237,7 @@ async def test_a_fire_costs_a_bounded_number_of_statements(timetable: Timetable,
             await timetable.add(label=f"number {number}")
         await timetable.clock.move(HOUR)
         before = len(kit.statements())
-        assert (await store.fire_due()).fired == 40
+        assert (await store.schedules.fire_due()).fired == 40
         assert list(kit.statements())[before:] == [
             "scheduler/due",
             "fleet/definition_versions",
@@ -252,7 +256,7 @@ async def test_of_two_loops_one_fires_and_the_other_hears(
     """Both know the fire; the deputy is told that it was made, and sends no statement."""
     kit = engine_for(database_url).test_kit()
     other = await kit.open()
-    deputy, news = FireLoop(other), other.fire_times()
+    deputy, news = FireLoop(other), other.schedules.fire_times()
     assert await anext(news) == NextFire(None)
     try:
         await timetable.add()
@@ -278,9 +282,9 @@ async def test_a_broken_schedule_stops_no_other_one(timetable: Timetable, store:
     await timetable.add(label="sound")
     await _make_unreadable(observer, broken.id)
     await timetable.clock.move(HOUR)
-    assert await store.fire_due() == FireRound(1, False, HOUR)
+    assert await store.schedules.fire_due() == FireRound(1, False, HOUR)
     await timetable.clock.move(HOUR)
-    assert await store.fire_due() == FireRound(1, False, HOUR)
+    assert await store.schedules.fire_due() == FireRound(1, False, HOUR)
 
 
 async def test_an_unreadable_schedule_is_left_to_other_processes(
@@ -295,7 +299,7 @@ async def test_an_unreadable_schedule_is_left_to_other_processes(
     assert await timetable.fire() == 0
     other = await engine_for(database_url).test_kit().open()
     try:
-        assert (await other.fire_due()).fired == 1
+        assert (await other.schedules.fire_due()).fired == 1
     finally:
         await other.close()
 
@@ -365,14 +369,14 @@ async def test_fires_that_are_made_one_by_one_are_summed(timetable: Timetable, s
     for number in range(4):
         await timetable.add(label=f"number {number}", payload={"n": number})
     await timetable.clock.move(HOUR)
-    assert await store.fire_due() == FireRound(4, False, HOUR)
+    assert await store.schedules.fire_due() == FireRound(4, False, HOUR)
 
 
 async def test_after_refusals_alone_the_next_fire_is_known(timetable: Timetable, store: Store, observer: Raw) -> None:
     refused = await timetable.add()
     await _refuse_fires(observer, refused.id)
     await timetable.clock.move(HOUR)
-    assert await store.fire_due() == FireRound(0, False, HOUR)
+    assert await store.schedules.fire_due() == FireRound(0, False, HOUR)
 
 
 async def test_a_refused_fan_out_goes_on_where_it_stopped(timetable: Timetable, store: Store, observer: Raw) -> None:
@@ -380,7 +384,7 @@ async def test_a_refused_fan_out_goes_on_where_it_stopped(timetable: Timetable, 
     for number in range(60):
         await store.add_tenant(tenant_id(f"t{number:02}"))
     await timetable.clock.move(HOUR)
-    assert (await store.fire_due()).fired == 50
+    assert (await store.schedules.fire_due()).fired == 50
     await _refuse_fires(observer, trigger.id)
     assert await timetable.fire() == 0
     await observer.execute("drop trigger refused on leasehold.trigger_decisions")

@@ -30,7 +30,7 @@ async def current(timetable: Timetable, trigger: Trigger) -> Trigger:
 async def test_a_fire_that_is_now_earlier_is_made_in_time(timetable: Timetable, store: Store, observer: Raw) -> None:
     await timetable.add(catch_up="skip")
     await computed_by_an_old_tzdata(observer)
-    assert await store.renew_fire_times() == 1
+    assert await store.schedules.renew_fire_times() == 1
     await timetable.clock.move(HOUR)
     assert await timetable.fire() == 1
 
@@ -53,7 +53,7 @@ async def test_a_pause_still_holds_under_a_new_tzdata(timetable: Timetable, stor
     until = NOON + 90 * MINUTE
     await store.triggers(ACME).pause(trigger.id, Pause("holidays", until))
     await computed_by_an_old_tzdata(observer)
-    await store.renew_fire_times()
+    await store.schedules.renew_fire_times()
     assert (await current(timetable, trigger)).next_at == until
 
 
@@ -61,17 +61,17 @@ async def test_fires_of_a_newer_tzdata_are_left_alone(timetable: Timetable, stor
     """A worker that was not restarted yet does not undo what newer ones have computed."""
     await timetable.add()
     await computed_by_an_old_tzdata(observer, "9999z")
-    assert await store.renew_fire_times() == 0
+    assert await store.schedules.renew_fire_times() == 0
 
 
 async def test_every_fire_of_a_process_is_of_its_tzdata(timetable: Timetable, store: Store) -> None:
     trigger = await timetable.add()
     await timetable.add(label="interval", schedule=every("1h"))
-    assert await store.renew_fire_times() == 0
+    assert await store.schedules.renew_fire_times() == 0
     await timetable.clock.move(HOUR)
     await timetable.fire()
     await store.triggers(ACME).pause(trigger.id, None)
-    assert await store.renew_fire_times() == 0
+    assert await store.schedules.renew_fire_times() == 0
 
 
 async def test_many_fires_are_moved_in_bounded_transactions(
@@ -82,5 +82,5 @@ async def test_many_fires_are_moved_in_bounded_transactions(
     triggers = [await timetable.add(label=f"number {number}") for number in range(5)]
     await computed_by_an_old_tzdata(observer)
     await observer.execute("update leasehold.triggers set cron = '61 * * * *' where id = $1::uuid", triggers[1].id)
-    assert await store.renew_fire_times() == 4
-    assert await store.renew_fire_times() == 0
+    assert await store.schedules.renew_fire_times() == 4
+    assert await store.schedules.renew_fire_times() == 0

@@ -31,9 +31,9 @@ async def make_unreadable(observer: Raw) -> None:
 
 async def test_an_unreadable_trigger_is_listed_with_the_reason(broken: Trigger, store: Store) -> None:
     for found in (
-        *await store.all_triggers(10),
+        *await store.all_triggers.list(10),
         *await store.triggers(ACME).list(10),
-        await store.find_trigger(broken.id),
+        await store.all_triggers.get(broken.id),
         await store.triggers(ACME).get(broken.id),
     ):
         assert found is not None
@@ -46,13 +46,13 @@ async def test_an_unreadable_trigger_is_listed_with_the_reason(broken: Trigger, 
 
 async def test_a_trigger_that_can_be_read_hides_nothing(timetable: Timetable, store: Store) -> None:
     await timetable.add()
-    (found,) = await store.all_triggers(10)
+    (found,) = await store.all_triggers.list(10)
     assert found.unreadable == {}
 
 
 async def test_an_unreadable_trigger_is_removed_by_its_id(broken: Trigger, store: Store) -> None:
     await operations.delete(store, ACME, broken.id)
-    assert await store.all_triggers(10) == []
+    assert await store.all_triggers.list(10) == []
 
 
 async def test_an_unreadable_trigger_is_paused_and_resumed(broken: Trigger, store: Store) -> None:
@@ -84,17 +84,17 @@ async def test_an_unreadable_schedule_has_no_preview(broken: Trigger, store: Sto
 
 
 async def test_a_sync_replaces_an_unreadable_trigger(timetable: Timetable, store: Store, observer: Raw) -> None:
-    await store.sync_triggers([CODE], ["report"])
+    await store.all_triggers.sync([CODE], ["report"])
     await make_unreadable(observer)
-    (change,) = await store.sync_triggers([CODE], ["report"])
+    (change,) = await store.all_triggers.sync([CODE], ["report"])
     assert change.fields.keys() == {"schedule"}
     await timetable.clock.move(HOUR)
     assert await timetable.fire() == 1
 
 
 async def test_a_sync_removes_an_unreadable_trigger(timetable: Timetable, store: Store, observer: Raw) -> None:
-    await store.sync_triggers([CODE], ["report"])
+    await store.all_triggers.sync([CODE], ["report"])
     await make_unreadable(observer)
-    (change,) = await store.sync_triggers([], ["report"])
+    (change,) = await store.all_triggers.sync([], ["report"])
     assert change.removed
-    assert await store.all_triggers(10) == []
+    assert await store.all_triggers.list(10) == []

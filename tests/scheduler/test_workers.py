@@ -48,7 +48,7 @@ async def test_a_worker_that_was_down_catches_up(
 
 
 async def _decided(timetable: Timetable, count: int) -> bool:
-    (trigger,) = await timetable.store.all_triggers(10)
+    (trigger,) = await timetable.store.all_triggers.list(10)
     return len(await timetable.decisions(trigger)) >= count
 
 

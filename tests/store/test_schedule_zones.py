@@ -58,7 +58,7 @@ async def test_fires_around_a_clock_change_are_those_of_the_rules(
         await engine.store.triggers(ACME).add(rule)
     for _ in range(24):
         await clock.move(2 * HOUR)
-        while (await engine.store.fire_due()).more:
+        while (await engine.store.schedules.fire_due()).more:
             continue
     jobs = await all_jobs(engine.store.tenant(ACME), Filter(source=Source.SCHEDULE))
     for cron in CRONS:
@@ -79,7 +79,7 @@ async def test_a_fixed_time_runs_once_on_the_days_of_a_change(engine: EngineUnde
             NewTrigger(label=cron, definition="report", schedule=schedule)
         )
         await clock.move(timedelta(hours=20))
-        await engine.store.fire_due()
+        await engine.store.schedules.fire_due()
         decisions = await engine.store.triggers(ACME).decisions(trigger.id, 10)
         assert [decision.fire_at for decision in decisions] == [fire]
         await engine.store.triggers(ACME).delete(trigger.id)

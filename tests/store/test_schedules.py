@@ -55,7 +55,7 @@ class Plans:
         """Fires like a scheduler does: again while there may be more."""
         fired = 0
         while True:
-            done = await (store or self.store).fire_due()
+            done = await (store or self.store).schedules.fire_due()
             fired += done.fired
             if not done.more:
                 return fired
@@ -139,14 +139,14 @@ async def test_an_interval_counts_from_its_anchor(plans: Plans) -> None:
 async def test_the_answer_says_when_the_next_one_fires(plans: Plans) -> None:
     await plans.add(label="daily", schedule=Cron("0 15 * * *"))
     await plans.add()
-    assert (await plans.store.fire_due()).next_fire == HOUR
+    assert (await plans.store.schedules.fire_due()).next_fire == HOUR
     await plans.move(HOUR + 10 * MINUTE)
-    done = await plans.store.fire_due()
+    done = await plans.store.schedules.fire_due()
     assert (done.fired, done.next_fire) == (1, 50 * MINUTE)
 
 
 async def test_no_schedule_means_no_next_fire(plans: Plans) -> None:
-    assert (await plans.store.fire_due()).next_fire is None
+    assert (await plans.store.schedules.fire_due()).next_fire is None
 
 
 async def test_the_job_pins_the_version_of_the_fire(plans: Plans) -> None:

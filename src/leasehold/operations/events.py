@@ -15,7 +15,7 @@ from leasehold.model.payload import decode
 from leasehold.model.trigger import ALL, Trigger, TriggerKind
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.triggers import AT_MOST
-from leasehold.store import Emission, KeyHolder, Schedules
+from leasehold.store import Emission, KeyHolder, TriggerStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ async def prepare(tenant: TenantId, event: NewEvent, wakes: bool, catalog: Catal
     return await catalog.store.events(tenant).prepare(event, wakes=wakes)
 
 
-async def list_latest(store: Schedules, tenant: TenantId, limit: int, name: str | None = None) -> Sequence[Event]:
+async def list_latest(store: TriggerStore, tenant: TenantId, limit: int, name: str | None = None) -> Sequence[Event]:
     """Returns the latest events of a tenant, the newest first."""
     return await store.events(tenant).list(limit, name=name)
 

@@ -19,7 +19,7 @@ from leasehold.model.schedule import Every, Schedule
 from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Origin, Trigger, TriggerId, trigger_id
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.views import format_count, visible
-from leasehold.store import Administration, Schedules, Store
+from leasehold.store import Administration, AllTriggers, Store, Triggers, TriggerStore
 
 Owner = TenantId | AllTenants
 """A tenant, or ALL for triggers of all tenants."""
@@ -59,7 +59,7 @@ def change_schedule(before: Schedule | None, given: str | Schedule | None, zone:
 # ------------------------------------------------------------------------------------------------------------- read
 
 
-async def get(store: Schedules, owner: Owner, trigger: TriggerId) -> Trigger:
+async def get(store: TriggerStore, owner: Owner, trigger: TriggerId) -> Trigger:
     """Returns a trigger of this owner. Raises UnknownTrigger."""
     found = await store.triggers(owner).get(trigger)
     if found is None:
@@ -71,13 +71,17 @@ async def get(store: Schedules, owner: Owner, trigger: TriggerId) -> Trigger:
 
 
 async def list_all(
-    store: Schedules, owner: Owner | None, limit: int = AT_MOST, after: TriggerId | None = None
+    store: TriggerStore, owner: Owner | None, limit: int = AT_MOST, after: TriggerId | None = None
 ) -> Sequence[Trigger]:
     """Returns the triggers of an owner, or of all of them, after that one; the oldest first."""
-    return await (store.all_triggers(limit, after) if owner is None else store.triggers(owner).list(limit, after))
+    return await _triggers_of(store, owner).list(limit, after)
 
 
-async def find(store: Schedules, text: str, owner: Owner | None) -> Trigger:
+def _triggers_of(store: TriggerStore, owner: Owner | None) -> AllTriggers | Triggers:
+    return store.all_triggers if owner is None else store.triggers(owner)
+
+
+async def find(store: TriggerStore, text: str, owner: Owner | None) -> Trigger:
     """Finds a trigger by its id, the end of it, or its label. Changes nothing.
 
     Raises UnknownTrigger, or InvalidInput if several triggers fit.
@@ -86,7 +90,7 @@ async def find(store: Schedules, text: str, owner: Owner | None) -> Trigger:
     if whole is not None:
         if owner is not None:
             return await get(store, owner, whole)
-        if (known := await store.find_trigger(whole)) is not None:
+        if (known := await store.all_triggers.get(whole)) is not None:
             return known
     found = await _search(store, text, owner)
     if len(found) > 1:
@@ -104,18 +108,17 @@ async def find(store: Schedules, text: str, owner: Owner | None) -> Trigger:
     return found[0]
 
 
-async def _search(store: Schedules, text: str, owner: Owner | None) -> Sequence[Trigger]:
+async def _search(store: TriggerStore, text: str, owner: Owner | None) -> Sequence[Trigger]:
     """Returns the triggers with this label, or else those whose id ends so: one more than are shown, at most."""
     if "\0" in text:
         return []
     spelled = text.strip().lower()
     end = spelled if _END_OF_AN_ID.fullmatch(spelled) else None
-    search = store.search_triggers if owner is None else store.triggers(owner).search
-    found = await search(text, end, SHOWN + 1)
+    found = await _triggers_of(store, owner).search(text, end, SHOWN + 1)
     return [each for each in found if each.rule.label == text] or found
 
 
-async def decisions(store: Schedules, owner: Owner, trigger: TriggerId, limit: int) -> Sequence[Decision]:
+async def decisions(store: TriggerStore, owner: Owner, trigger: TriggerId, limit: int) -> Sequence[Decision]:
     """Returns the latest decisions of a trigger, the newest first. Raises UnknownTrigger."""
     await get(store, owner, trigger)
     return await store.triggers(owner).decisions(trigger, limit)
@@ -205,13 +208,13 @@ async def pause(
     return await _set_pause(store, owner, trigger, Pause(why, until))
 
 
-async def resume(store: Schedules, owner: Owner, trigger: TriggerId) -> Trigger:
+async def resume(store: TriggerStore, owner: Owner, trigger: TriggerId) -> Trigger:
     """Ends the pause of a trigger. Fires that it has missed are caught up by its policy."""
     # The store may keep the pause, as one that is over, until the missed fires are decided.
     return replace(await _set_pause(store, owner, trigger, None), pause=None)
 
 
-async def delete(store: Schedules, owner: Owner, trigger: TriggerId, *, force: bool = False) -> None:
+async def delete(store: TriggerStore, owner: Owner, trigger: TriggerId, *, force: bool = False) -> None:
     """Deletes a trigger; its jobs stay. Raises WrongState for one of the code, unless forced: its code may be gone.
 
     The next sync of code that still declares the trigger brings it back.
@@ -222,7 +225,7 @@ async def delete(store: Schedules, owner: Owner, trigger: TriggerId, *, force: b
     await store.triggers(owner).delete(trigger)
 
 
-async def _set_pause(store: Schedules, owner: Owner, trigger: TriggerId, pause: Pause | None) -> Trigger:
+async def _set_pause(store: TriggerStore, owner: Owner, trigger: TriggerId, pause: Pause | None) -> Trigger:
     changed = await store.triggers(owner).pause(trigger, pause)
     return changed if changed is not None else await get(store, owner, trigger)
 

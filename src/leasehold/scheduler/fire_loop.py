@@ -18,7 +18,7 @@ from datetime import timedelta
 from random import uniform
 
 from leasehold.scheduler.step import fire_due_schedules, is_due
-from leasehold.store import FireRound, NextFire, Schedules
+from leasehold.store import FireRound, NextFire, TriggerStore
 
 # How many seconds after a fire time a deputy looks: late enough for the loop that looks exactly then.
 EARLIEST_DEPUTY, LATEST_DEPUTY = 0.2, 0.9
@@ -40,7 +40,7 @@ class FireLoop:
     when no other loop runs, too.
     """
 
-    def __init__(self, store: Schedules, on_fired: Callable[[int], None] = lambda _jobs: None) -> None:
+    def __init__(self, store: TriggerStore, on_fired: Callable[[int], None] = lambda _jobs: None) -> None:
         """Calls `on_fired` with the number of jobs that a look has made."""
         self._store = store
         self._on_fired = on_fired
@@ -86,7 +86,7 @@ class FireLoop:
     async def run(self) -> None:
         while True:
             if self._now() >= self._renew_at:
-                await self._store.renew_fire_times()
+                await self._store.schedules.renew_fire_times()
                 self._renew_at = self._now() + RENEW_EVERY
             await self._wait()
             await self._fire()

@@ -98,7 +98,7 @@ class Scheduler:
         """Passes news to the loop. If the database refuses, it polls, and tries again once a minute."""
         while True:
             try:
-                async with aclosing(store.fire_times()) as heard:
+                async with aclosing(store.schedules.fire_times()) as heard:
                     async for news in heard:
                         self._listens = True
                         loop.hear(news)

@@ -32,11 +32,20 @@ from leasehold.store.transactions import (
     FinishingTransaction,
     Prepared,
 )
-from leasehold.store.triggers import DeclaredTrigger, FireRound, Schedules, TriggerChange, Triggers
+from leasehold.store.triggers import (
+    AllTriggers,
+    DeclaredTrigger,
+    FireRound,
+    Schedules,
+    TriggerChange,
+    Triggers,
+    TriggerStore,
+)
 
 __all__ = [
     "Abilities",
     "Administration",
+    "AllTriggers",
     "AsyncFinishingTransaction",
     "BlockingFinishingTransaction",
     "BulkTransaction",
@@ -67,6 +76,7 @@ __all__ = [
     "TenantEvents",
     "TenantJobs",
     "TriggerChange",
+    "TriggerStore",
     "Triggers",
     "Wake",
     "WorkerFacts",
@@ -74,7 +84,7 @@ __all__ = [
 ]
 
 
-class Store(Fleet, Administration, Schedules, Protocol):
+class Store(Fleet, Administration, TriggerStore, Protocol):
     """An open engine."""
 
     async def close(self) -> None: ...

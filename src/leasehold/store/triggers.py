@@ -111,26 +111,25 @@ class Triggers(Protocol):
         """Returns the latest decisions of a trigger, the newest first."""
 
 
-class Schedules(Protocol):
-    """Everything that a scheduler needs, and the triggers that code declares. Any number of schedulers may run."""
+class AllTriggers(Protocol):
+    """The triggers of all owners, for administrators and for the sync of code."""
 
-    def triggers(self, tenant: TenantId | AllTenants) -> Triggers: ...
+    async def list(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
+        """Returns triggers after that one, the oldest first."""
 
-    def events(self, tenant: TenantId) -> TenantEvents: ...
+    async def get(self, trigger: TriggerId) -> Trigger | None: ...
 
-    async def all_triggers(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
-        """Returns triggers of all tenants after that one, the oldest first."""
+    async def search(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
+        """Returns triggers with this label, then those whose id ends so, each the oldest first."""
 
-    async def find_trigger(self, trigger: TriggerId) -> Trigger | None:
-        """Returns a trigger of any tenant."""
-
-    async def search_triggers(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
-        """Returns triggers of any tenant with this label, then those whose id ends so, each the oldest first."""
-
-    async def sync_triggers(
+    async def sync(
         self, declared: Sequence[DeclaredTrigger], definitions: Sequence[str], *, dry_run: bool = False
     ) -> Sequence[TriggerChange]:
         """Saves the triggers that code declares, and removes those of its definitions that it declares no longer."""
+
+
+class Schedules(Protocol):
+    """Everything that a scheduler needs. Any number of schedulers may run."""
 
     async def fire_due(self) -> FireRound:
         """Fires schedules that are due, a bounded number: jobs, decisions and cursors in one transaction.
@@ -151,3 +150,17 @@ class Schedules(Protocol):
 
         Raises CannotListen where nothing would ever arrive.
         """
+
+
+class TriggerStore(Protocol):
+    """Triggers, their events, and the schedules that fire."""
+
+    def triggers(self, tenant: TenantId | AllTenants) -> Triggers: ...
+
+    def events(self, tenant: TenantId) -> TenantEvents: ...
+
+    @property
+    def all_triggers(self) -> AllTriggers: ...
+
+    @property
+    def schedules(self) -> Schedules: ...

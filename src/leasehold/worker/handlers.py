@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from leasehold.errors import InvalidInput
 from leasehold.model.definition import Definition
-from leasehold.store import DeclaredTrigger, Schedules, TriggerChange
+from leasehold.store import DeclaredTrigger, TriggerChange, TriggerStore
 from leasehold.worker.job import Job
 
 Call = Callable[[Job, Any], Any]
@@ -65,9 +65,9 @@ class Handlers:
             )
         self.triggers.append(trigger)
 
-    async def sync_triggers(self, store: Schedules, *, dry_run: bool = False) -> Sequence[TriggerChange]:
+    async def sync_triggers(self, store: TriggerStore, *, dry_run: bool = False) -> Sequence[TriggerChange]:
         """Saves the triggers of the code, and removes those of its definitions that it declares no longer."""
-        return await store.sync_triggers(self.triggers, self.keys, dry_run=dry_run)
+        return await store.all_triggers.sync(self.triggers, self.keys, dry_run=dry_run)
 
     def replace(self, handler: Handler) -> Handler:
         """Replaces the handler of a definition, as a test does. Returns the one that was registered."""

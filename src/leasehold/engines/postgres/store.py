@@ -11,8 +11,9 @@ from uuid import uuid4
 import orjson
 from asyncpg import Record
 
-from leasehold.engines.postgres import listen, results, rows, trigger_rows
+from leasehold.engines.postgres import listen, results, rows
 from leasehold.engines.postgres.administration import PostgresAdministration
+from leasehold.engines.postgres.all_triggers import PostgresAllTriggers
 from leasehold.engines.postgres.claim.claim import Claiming
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
 from leasehold.engines.postgres.claim.reader import ClaimReader
@@ -22,29 +23,25 @@ from leasehold.engines.postgres.event_triggers import EventTriggers
 from leasehold.engines.postgres.events import PostgresEvents
 from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
 from leasehold.engines.postgres.links import Links
-from leasehold.engines.postgres.scheduling import Scheduling
+from leasehold.engines.postgres.schedules import PostgresSchedules
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
-from leasehold.engines.postgres.trigger_sync import sync_triggers
 from leasehold.engines.postgres.triggers import PostgresTriggers
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
 from leasehold.model.payload import make_storable
 from leasehold.model.status import Status
-from leasehold.model.trigger import AllTenants, Trigger, TriggerId
+from leasehold.model.trigger import AllTenants
 from leasehold.store import (
     Abilities,
     AsyncFinishingTransaction,
     Claimed,
-    DeclaredTrigger,
     DueWork,
     FinishingTransaction,
-    FireRound,
     NextFire,
     Registration,
     Renewal,
     Subscription,
-    TriggerChange,
     Wake,
     WorkerFacts,
     WorkerRecord,
@@ -78,7 +75,8 @@ class PostgresStore(PostgresAdministration):
         super().__init__(database)
         self._links = links or Links.of(database)
         self._event_triggers = EventTriggers()
-        self._scheduling = Scheduling(database, self._event_triggers)
+        self.schedules = PostgresSchedules(database, self._event_triggers)
+        self.all_triggers = PostgresAllTriggers(database)
         self._results = results.Results(database)
         self._lent = LentConnections(database)
         self._known_tenants = KnownTenants(monotonic)
@@ -91,7 +89,7 @@ class PostgresStore(PostgresAdministration):
         return PostgresTenantJobs(self._database, tenant, self._results, self._known_tenants)
 
     async def close(self) -> None:
-        parts = (self._results, self._lent, self._links, self._scheduling, self._database)
+        parts = (self._results, self._lent, self._links, self.schedules, self._database)
         await asyncio.gather(*(part.close() for part in parts))
 
     # ------------------------------------------------------------------------------------------------------
@@ -254,32 +252,6 @@ class PostgresStore(PostgresAdministration):
 
     def events(self, tenant: TenantId) -> PostgresEvents:
         return PostgresEvents(self._database, tenant, self.tenant(tenant), self._event_triggers)
-
-    async def all_triggers(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
-        found = await self._database.fetch("administration/triggers", after=after, limit=limit)
-        return [trigger_rows.shown(row) for row in found]
-
-    async def find_trigger(self, trigger: TriggerId) -> Trigger | None:
-        found = await self._database.fetch("administration/trigger", trigger=trigger)
-        return trigger_rows.shown(found[0]) if found else None
-
-    async def search_triggers(self, label: str, end: str | None, limit: int) -> Sequence[Trigger]:
-        found = await self._database.fetch("administration/search_triggers", label=label, end=end, limit=limit)
-        return [trigger_rows.shown(row) for row in found]
-
-    async def sync_triggers(
-        self, declared: Sequence[DeclaredTrigger], definitions: Sequence[str], *, dry_run: bool = False
-    ) -> Sequence[TriggerChange]:
-        return await sync_triggers(self._database, declared, definitions, dry_run=dry_run)
-
-    async def fire_due(self) -> FireRound:
-        return await self._scheduling.fire_due()
-
-    async def renew_fire_times(self) -> int:
-        return await self._scheduling.renew_fire_times()
-
-    def fire_times(self) -> AsyncGenerator[NextFire, None]:
-        return listen.fire_times(self._database)
 
 
 async def _requeue(link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:

@@ -6,14 +6,14 @@ decisions keeps a fire time from being made twice. Locks end with the transactio
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from asyncpg import Record
 
-from leasehold.engines.postgres import trigger_rows
+from leasehold.engines.postgres import listen, trigger_rows
 from leasehold.engines.postgres.database import Database, IdleLink
 from leasehold.engines.postgres.enqueue_call import enqueue_call
 from leasehold.engines.postgres.event_triggers import EventTriggers
@@ -31,7 +31,7 @@ from leasehold.model.fire_plan import (
 from leasehold.model.job import TenantId
 from leasehold.model.trigger import ALL, TriggerId
 from leasehold.model.zone import tzdata_version
-from leasehold.store import FireRound
+from leasehold.store import FireRound, NextFire
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
@@ -114,7 +114,7 @@ class _Round:
         }
 
 
-class Scheduling:
+class PostgresSchedules:
     def __init__(self, database: Database, triggers: EventTriggers) -> None:
         self._database = database
         self._link = IdleLink(database, IDLE)
@@ -124,6 +124,9 @@ class Scheduling:
 
     async def close(self) -> None:
         await self._link.close()
+
+    def fire_times(self) -> AsyncGenerator[NextFire, None]:
+        return listen.fire_times(self._database)
 
     async def renew_fire_times(self) -> int:
         return await renew_fire_times(self._database, self._link)
