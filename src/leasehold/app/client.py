@@ -16,10 +16,10 @@ from leasehold.app.app_store import AppStore, EnqueueStrategy, has_running_loop
 from leasehold.app.database_settings import DatabaseSettings, SettingValue
 from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of_function
 from leasehold.app.enqueued import Enqueued
-from leasehold.app.in_process_worker import run_in_process
+from leasehold.app.in_process_worker import combine_settings, run_in_process
 from leasehold.app.registry import Registry, definition_of
 from leasehold.app.tenant import Tenant
-from leasehold.app.triggers import TenantTriggers, new_trigger
+from leasehold.app.triggers import TenantTriggers, declared_trigger, read_owner
 from leasehold.config import VERSION, Settings
 from leasehold.errors import BlockingCall, NoTenant, UnusableHandler
 from leasehold.model.backoff import Backoff, Preset
@@ -30,7 +30,7 @@ from leasehold.model.job import TenantId, tenant_id
 from leasehold.model.schedule import DEFAULT_CAP, Schedule
 from leasehold.model.trigger import ALL, AllTenants
 from leasehold.scheduler import FireLoop, Scheduler, SchedulerSettings, fire_due_schedules
-from leasehold.store import DeclaredTrigger, Store
+from leasehold.store import Store
 from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Job, Ticked, Worker, WorkerSettings, tick
 from leasehold.worker.handlers import Call
@@ -244,17 +244,7 @@ class Leasehold:
         return partial(self._declare, "on", owner, options)
 
     def _declare(self, verb: str, owner: TenantId | AllTenants, options: Mapping[str, Any], definition: D) -> D:
-        if not isinstance(definition, TypedDefinition):
-            raise UnusableHandler(
-                f"{definition!r:.120} is not a job yet. Nothing was registered.",
-                fix=f"Write @app.{verb}(…) above @app.job.",
-            )
-        if verb == "on" and options["label"] is None:
-            options = {**options, "label": f"{definition.key} on {options['event']}"}
-        rule = new_trigger(definition, **options)
-        rule.check_tenant(owner)
-        rule.check_fits(definition.definition)
-        self.handlers.declare(DeclaredTrigger(owner, rule))
+        self.handlers.declare(declared_trigger(verb, owner, options, definition))
         return definition
 
     def definition(self, key: str) -> TypedDefinition[..., Any] | None:
@@ -392,15 +382,3 @@ class Leasehold:
         settings = self.settings
         own = SchedulerSettings(settings.notify, settings.fallback)
         return Scheduler(partial(self._database.open_at, url), own, observe)
-
-
-def read_owner(tenant: str | UUID | AllTenants) -> TenantId | AllTenants:
-    return tenant if isinstance(tenant, AllTenants) else tenant_id(tenant)
-
-
-def combine_settings(given: bool | WorkerSettings, own: WorkerSettings) -> WorkerSettings:
-    """Combines the settings of a worker with those of the environment."""
-    if not isinstance(given, WorkerSettings):
-        return own
-    notify, fallback = given.notify and own.notify, given.fallback or own.fallback
-    return replace(given, notify=notify, fallback=fallback, version=given.version or own.version)

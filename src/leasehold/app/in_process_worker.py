@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from leasehold.runtime.supervise import wait_at_most
-from leasehold.worker import Worker
+from leasehold.worker import Worker, WorkerSettings
 from leasehold.worker.stuck import TooManyStuck
 
 log = logging.getLogger("leasehold")
@@ -65,3 +66,11 @@ class _InProcessWorker:
                 log.exception("the worker in this process died; it is begun again in %g s", PAUSE)
                 await wait_at_most(self._stopping, PAUSE)
                 self._worker = self._make()
+
+
+def combine_settings(given: bool | WorkerSettings, own: WorkerSettings) -> WorkerSettings:
+    """Combines the settings of a worker with those of the environment."""
+    if not isinstance(given, WorkerSettings):
+        return own
+    notify, fallback = given.notify and own.notify, given.fallback or own.fallback
+    return replace(given, notify=notify, fallback=fallback, version=given.version or own.version)

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
-from itertools import islice
 from typing import Any, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -14,12 +13,13 @@ from leasehold.app.bulk import BulkRequest, LoopChunks, Progress, ThreadChunks
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.enqueued import Enqueued
 from leasehold.app.enqueued_many import EnqueuedMany
+from leasehold.app.options import event_fields, job_fields, merge_options, require_at_most_one_with_an_id
 from leasehold.app.triggers import TenantTriggers
 from leasehold.app.within import CallerTransaction
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import describe
-from leasehold.model.dedupe import Always, Dedupe, Mode, OnConflict, WhileActive, Within
-from leasehold.model.duration import Duration, read_duration
+from leasehold.model.dedupe import Mode
+from leasehold.model.duration import Duration
 from leasehold.model.event import NewEvent
 from leasehold.model.event_plan import Emitted
 from leasehold.model.job import EnqueueResult, JobRecord, NewJob, TenantId, job_id
@@ -30,24 +30,6 @@ from leasehold.store import CancelAnswer, TenantJobs
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "delay": (str, timedelta, int, float),
-    "at": (datetime,),
-    "priority": (int,),
-    "max_attempts": (int,),
-    "deadline": (datetime,),
-    "dedupe_key": (str,),
-    "dedupe": (WhileActive, Within, Always),
-    "on_conflict": (str,),
-    "correlation_id": (str,),
-    "created_by": (str,),
-    "id": (str, UUID),
-}
-# Options that a later one replaces.
-_OTHER = {"delay": ("at",), "at": ("delay",)}
-_OF_EVENTS = frozenset({"correlation_id", "created_by"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +103,8 @@ class Tenant:
             "created_by": created_by,
             "id": id,
         }
-        chosen = {name: value for name, value in given.items() if value is not None}
-        _require_types(chosen)
-        if delay is not None and at is not None:
-            raise InvalidInput(
-                f"delay={delay} and at={at} can't both be when it is due. Nothing was enqueued.", fix="Leave one out."
-            )
-        before = {
-            name: value for name, value in self._options.items() if chosen.keys().isdisjoint(_OTHER.get(name, ()))
-        }
-        options = {**before, **chosen}
-        try:
-            return replace(self, _options=options, _fields=_fields_of(options))
-        except InvalidInput as error:
-            why = error.happened.partition("can't be enqueued: ")[2] or error.happened
-            raise InvalidInput(
-                f"these options can't be used: {why}", fix="Nothing was enqueued. Correct the values."
-            ) from error
+        options = merge_options(self._options, {name: value for name, value in given.items() if value is not None})
+        return replace(self, _options=options, _fields=job_fields(options))
 
     # ------------------------------------------------------------------------------------------------------- enqueue
 
@@ -206,7 +173,7 @@ class Tenant:
 
         For a slow generator use atomic=False: a transaction would stay open for as long as the generator takes.
         """
-        request = BulkRequest(_at_most_one_with_an_id(jobs, self._options), chunk, atomic, progress)
+        request = BulkRequest(require_at_most_one_with_an_id(jobs, self._options), chunk, atomic, progress)
         answer = EnqueuedMany(self._make_enqueued)
         if self._within is not None:
             bulk.enqueue_within(request, self._within, self._store, self._target(), answer)
@@ -226,7 +193,7 @@ class Tenant:
         atomic: bool = True,
         progress: Progress | None = None,
     ) -> EnqueuedMany:
-        request = BulkRequest(_at_most_one_with_an_id(jobs, self._options), chunk, atomic, progress)
+        request = BulkRequest(require_at_most_one_with_an_id(jobs, self._options), chunk, atomic, progress)
         answer = EnqueuedMany(self._make_enqueued)
         if self._within is not None:
             await bulk.aenqueue_within(request, self._within, self._store, self._target(), answer)
@@ -271,12 +238,7 @@ class Tenant:
         return emitted
 
     def _event(self, name: str, data: Mapping[str, Any] | None) -> NewEvent:
-        if unfit := sorted(self._options.keys() - _OF_EVENTS):
-            raise InvalidInput(
-                f"{unfit[0]}=… is an option of jobs, and this is an event. Nothing was emitted.",
-                fix="Leave it out. Triggers decide about the jobs of an event.",
-            )
-        return NewEvent(name, {} if data is None else data, **self._options)
+        return NewEvent(name, {} if data is None else data, **event_fields(self._options))
 
     def _made(self, emitted: Emitted) -> list[Enqueued[Any]]:
         return [
@@ -353,55 +315,6 @@ async def _act_after_awaited(
     strategy: EnqueueStrategy, store: AppStore, jobs: Sequence[Enqueued[Any]], within: CallerTransaction | None
 ) -> None:
     await strategy.aafter(store, jobs, None if within is None else within.caller)
-
-
-def _at_most_one_with_an_id(jobs: Iterable[NewJob], options: Mapping[str, Any]) -> Iterable[NewJob]:
-    if "id" in options and len(jobs := list(islice(jobs, 2))) > 1:
-        raise InvalidInput(
-            f"several jobs can't all have the id {options['id']}. Nothing was enqueued.",
-            fix="Enqueue them one by one, or leave the id out.",
-        )
-    return jobs
-
-
-def _fields_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options as fields of a job."""
-    fields = dict(options)
-    key, mode = fields.pop("dedupe_key", None), fields.pop("dedupe", None)
-    on_conflict = _on_conflict(fields.pop("on_conflict", None), deduped=key is not None or mode is not None)
-    if key is not None or mode is not None:
-        fields["dedupe"] = Dedupe(key, mode or WhileActive(), on_conflict)
-    if "delay" in fields:
-        fields["delay"] = read_duration(fields["delay"])
-    if "id" in fields:
-        fields["id"] = job_id(fields["id"])
-    NewJob(definition="", **fields)
-    return fields
-
-
-def _on_conflict(choice: str | None, *, deduped: bool) -> OnConflict:
-    if choice is None:
-        return OnConflict.RETURN
-    if choice not in set(OnConflict):
-        raise InvalidInput(
-            f"on_conflict={choice!r:.80} is none of {', '.join(OnConflict)}.",
-            fix="Nothing was enqueued. Correct the value.",
-        )
-    if not deduped:
-        raise InvalidInput(
-            f"on_conflict={choice!r} says what to do when a dedupe key is held, and there is none.",
-            fix="Nothing was enqueued. Say dedupe_key=… or dedupe=… with it, or before it.",
-        )
-    return OnConflict(choice)
-
-
-def _require_types(options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        if not isinstance(value, _TYPES[name]):
-            raise InvalidInput(
-                f"{name}={value!r:.80} is a {type(value).__name__}. Nothing was enqueued.",
-                fix=f"{name} is {' or '.join(kind.__name__ for kind in _TYPES[name])}.",
-            )
 
 
 def _bind(definition: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:

@@ -9,19 +9,20 @@ from uuid import UUID
 
 from leasehold.app.app_store import AppStore
 from leasehold.app.definition import TypedDefinition
-from leasehold.errors import InvalidInput, NoTenant
+from leasehold.errors import InvalidInput, NoTenant, UnusableHandler
 from leasehold.model.bounds import describe
 from leasehold.model.decision import Decision
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.event import NewEvent
-from leasehold.model.job import TenantId
+from leasehold.model.job import TenantId, tenant_id
 from leasehold.model.preview import Preview
 from leasehold.model.schedule import DEFAULT_CAP, CatchUp, Schedule
-from leasehold.model.trigger import ALL, NewTrigger, Trigger, trigger_id
+from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Trigger, trigger_id
 from leasehold.operations import events
 from leasehold.operations import triggers as operations
 from leasehold.operations.events import TriggerTest
 from leasehold.operations.triggers import Owner, read_schedule
+from leasehold.store import DeclaredTrigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +230,22 @@ def _rule_and_author(
     given = dict(options)
     author: str | None = given.pop("created_by", None)
     return new_trigger(definition, **given), author
+
+
+def declared_trigger(verb: str, owner: Owner, options: Mapping[str, Any], definition: object) -> DeclaredTrigger:
+    """Returns the trigger that a decorator declares. Raises an error, with the reason, for one that never works."""
+    if not isinstance(definition, TypedDefinition):
+        raise UnusableHandler(
+            f"{definition!r:.120} is not a job yet. Nothing was registered.",
+            fix=f"Write @app.{verb}(…) above @app.job.",
+        )
+    if verb == "on" and options["label"] is None:
+        options = {**options, "label": f"{definition.key} on {options['event']}"}
+    rule = new_trigger(definition, **options)
+    rule.check_tenant(owner)
+    rule.check_fits(definition.definition)
+    return DeclaredTrigger(owner, rule)
+
+
+def read_owner(tenant: str | UUID | AllTenants) -> Owner:
+    return tenant if isinstance(tenant, AllTenants) else tenant_id(tenant)

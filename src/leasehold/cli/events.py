@@ -11,7 +11,7 @@ from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, read_tenant
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.payload import read_document
 from leasehold.cli.tables import Cell, show_line, show_table
-from leasehold.cli.triggers import decision_style
+from leasehold.cli.trigger_tables import decision_style
 from leasehold.errors import NoTenant
 from leasehold.model.decision import Decision, Match
 from leasehold.model.event import Event, event_name
