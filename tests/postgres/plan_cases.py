@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 from tests.postgres.plan_database import (
@@ -94,7 +94,8 @@ def _few(definitions: Sequence[str]) -> dict[str, Any]:
 
 def _fires(count: int) -> dict[str, Any]:
     """Decisions about the first schedules, each with a job."""
-    jobs = orjson.dumps([{"definition": DEEP, "payload": {}, "source": "schedule"}]).decode()
+    job = {"definition": DEEP, "version": 1, "payload": {}, "source": "schedule", "at": "2027-01-01T00:00:00Z"}
+    jobs = orjson.dumps([job]).decode()
     return {
         "triggers": [trigger_uuid(number) for number in range(1, count + 1)],
         "tenants": [BIG] * count,
@@ -104,6 +105,7 @@ def _fires(count: int) -> dict[str, Any]:
         "reasons": [None] * count,
         "whys": [None] * count,
         "jobs": [jobs] * count,
+        "ids": [uuid4() for _ in range(count)],
     }
 
 
@@ -349,7 +351,7 @@ ON_LINKS: tuple[Case, ...] = (
     Case(
         "find due schedules", "scheduler/due", {"only": None, "limit": 50, "left": []}, {"triggers": {"triggers_due"}}
     ),
-    Case("fire fifty", "scheduler/fire", _fires(50), {"trigger_decisions": {"trigger_decisions_fire"}}),
+    Case("fire two hundred", "scheduler/fire", _fires(200), {"trigger_decisions": {"trigger_decisions_fire"}}),
     Case("move fifty schedules on", "scheduler/advance", _places(50), {"triggers": {"triggers_pkey"}}),
     Case(
         "find the next fire",

@@ -12,6 +12,7 @@ from tests.worker.conftest import shop as shop
 
 from leasehold.engine import MovableClock
 from leasehold.engines import engine_for
+from leasehold.engines.postgres import schedules
 from leasehold.model.definition import Definition
 from leasehold.store import Store
 
@@ -29,6 +30,13 @@ async def timetable(store: Store, engine_clock: MovableClock) -> Timetable:
     await engine_clock.freeze(NOON)
     await store.sync_definitions([Definition("report")])
     return Timetable(store, engine_clock)
+
+
+@pytest.fixture
+def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedulers fire at most 50 at once, and 25 of one fan-out if other schedules are due."""
+    monkeypatch.setattr(schedules, "FIRES_AT_ONCE", 50)
+    monkeypatch.setattr(schedules, "LARGEST_SHARE", 25)
 
 
 @pytest.fixture

@@ -379,6 +379,7 @@ async def test_after_refusals_alone_the_next_fire_is_known(timetable: Timetable,
     assert await store.schedules.fire_due() == FireRound(0, False, HOUR)
 
 
+@pytest.mark.usefixtures("small_rounds")
 async def test_a_refused_fan_out_goes_on_where_it_stopped(timetable: Timetable, store: Store, observer: Raw) -> None:
     trigger = await timetable.add(ALL)
     for number in range(60):

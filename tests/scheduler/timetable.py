@@ -46,3 +46,10 @@ class Timetable:
             return len(await self.jobs(tenant)) >= count
 
         await eventually(fired, what=f"{count} jobs of schedules")
+
+
+async def add_tenants(store: Store, count: int, first: int = 0) -> list[TenantId]:
+    tenants = [tenant_id(f"t{number:04}") for number in range(first, first + count)]
+    for tenant in tenants:
+        await store.add_tenant(tenant)
+    return tenants

@@ -1,26 +1,38 @@
-"""Schedules for all tenants: a job for each, in bounded rounds, spread over time if asked for."""
+"""Schedules for all tenants: a job for each, those of the future included, spread over time if asked for."""
 
 from datetime import timedelta
 
 import pytest
 from tests.scheduler.conftest import NOON
-from tests.scheduler.timetable import HOUR, MINUTE, Timetable
+from tests.scheduler.timetable import HOUR, MINUTE, Timetable, add_tenants
 
+from leasehold.engine import MovableClock
 from leasehold.errors import InvalidInput
-from leasehold.model.cron import Cron
 from leasehold.model.decision import DecisionKind
-from leasehold.model.job import TenantId, tenant_id
-from leasehold.model.limits import Pause
+from leasehold.model.definition import Definition
+from leasehold.model.job import tenant_id
 from leasehold.model.template import moment_text
 from leasehold.model.trigger import ALL
 from leasehold.store import Store
 
 
-async def add_tenants(store: Store, count: int, first: int = 0) -> list[TenantId]:
-    tenants = [tenant_id(f"t{number:04}") for number in range(first, first + count)]
-    for tenant in tenants:
-        await store.add_tenant(tenant)
-    return tenants
+@pytest.fixture(autouse=True)
+def with_schedules(store: Store) -> None:
+    if not store.abilities.schedules:
+        pytest.skip("this engine fires no schedules")
+
+
+@pytest.fixture(autouse=True)
+def bystanders() -> None:
+    """There is none: a schedule for all tenants concerns each of them."""
+
+
+@pytest.fixture
+async def timetable(store: Store, clock: MovableClock) -> Timetable:
+    """Schedules of kind `report`. The clock stands still at noon, and is moved by the test."""
+    await clock.freeze(NOON)
+    await store.sync_definitions([Definition("report")])
+    return Timetable(store, clock)
 
 
 async def test_every_tenant_gets_a_job_of_its_own(timetable: Timetable, store: Store) -> None:
@@ -61,51 +73,6 @@ async def test_without_tenants_a_fire_passes(timetable: Timetable, store: Store)
     await add_tenants(store, 1)
     assert await timetable.fire() == 0
     assert await timetable.decisions(trigger) == []
-
-
-async def test_many_tenants_take_several_rounds_of_fifty(timetable: Timetable, store: Store) -> None:
-    await timetable.add(ALL)
-    await add_tenants(store, 120)
-    await timetable.clock.move(HOUR)
-    rounds = [await store.schedules.fire_due() for _ in range(4)]
-    assert [done.fired for done in rounds] == [50, 50, 20, 0]
-    assert [done.more for done in rounds] == [True, True, False, False]
-
-
-async def test_fan_outs_leave_room_for_other_schedules(timetable: Timetable, store: Store) -> None:
-    tenants = await add_tenants(store, 120)
-    for label in ("first", "second"):
-        await timetable.add(ALL, label=label)
-    await timetable.add(schedule=Cron("1 13 * * *"))
-    await timetable.clock.move(HOUR + 2 * MINUTE)
-    rounds = [await store.schedules.fire_due() for _ in range(2)]
-    assert [done.fired for done in rounds] == [50, 50]
-    assert NOON + HOUR + MINUTE in await timetable.fired_at()
-    await timetable.fire()
-    assert [len(await timetable.jobs(tenant)) for tenant in tenants] == [2] * 120
-
-
-async def test_another_scheduler_goes_on_where_one_stopped(
-    timetable: Timetable, store: Store, database_url: str
-) -> None:
-    tenants = await add_tenants(store, 70)
-    await timetable.add(ALL)
-    await timetable.clock.move(HOUR)
-    await store.schedules.fire_due()
-    await timetable.clock.move(10 * MINUTE)
-    assert await timetable.fire() == 20
-    assert [len(await timetable.jobs(tenant)) for tenant in tenants] == [1] * 70
-
-
-async def test_a_pause_stops_a_fire_halfway_until_it_ends(timetable: Timetable, store: Store) -> None:
-    await add_tenants(store, 70)
-    trigger = await timetable.add(ALL)
-    await timetable.clock.move(HOUR)
-    await store.schedules.fire_due()
-    await store.triggers(ALL).pause(trigger.id, Pause("too much"))
-    assert await timetable.fire() == 0
-    await store.triggers(ALL).pause(trigger.id, None)
-    assert await timetable.fire() == 20
 
 
 @pytest.mark.parametrize(("catch_up", "ran"), [("skip", 0), ("latest", 1), ("all", 3)])
