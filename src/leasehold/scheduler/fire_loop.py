@@ -63,7 +63,7 @@ class FireLoop:
         self._set(self._now())
 
     def check(self) -> None:
-        """Looks for fires that no news has told; a deputy does it as late as it looks at fire times."""
+        """Looks for fires that were not announced; a deputy does it as late as it looks at fire times."""
         if self._fire_at is None or self._fire_at > self._now():
             self._set(self._now())
 
@@ -72,16 +72,16 @@ class FireLoop:
         if next_fire is not None:
             self._advance(self._now() + max(0.0, next_fire.total_seconds()))
 
-    def hear(self, news: NextFire) -> None:
+    def hear(self, announced: NextFire) -> None:
         """Notes an announced fire. After `fired`, a deputy need not look at fires that were due before."""
-        if news.fired and not self._is_first and self._fire_at is not None and self._fire_at <= self._now():
+        if announced.fired and not self._is_first and self._fire_at is not None and self._fire_at <= self._now():
             self._set(None)
-        if news.event and not self._is_first:
+        if announced.event and not self._is_first:
             self._advance(self._now() + uniform(EARLIEST_FOR_EVENT, LATEST_FOR_EVENT) - self._lag)
-        elif news.wait is None and not news.fired:
+        elif announced.wait is None and not announced.fired:
             self.check()
         else:
-            self.expect(news.wait)
+            self.expect(announced.wait)
 
     async def run(self) -> None:
         while True:

@@ -95,13 +95,13 @@ class Scheduler:
         return None
 
     async def _listen(self, store: Store, loop: FireLoop) -> None:
-        """Passes news to the loop. If the database refuses, it polls, and tries again once a minute."""
+        """Passes announcements to the loop. If the database refuses, it polls, and tries again once a minute."""
         while True:
             try:
-                async with aclosing(store.schedules.fire_times()) as heard:
-                    async for news in heard:
+                async with aclosing(store.schedules.fire_times()) as announcements:
+                    async for announced in announcements:
                         self._listens = True
-                        loop.hear(news)
+                        loop.hear(announced)
             except CannotListen as error:
                 log.log(logging.WARNING if self._listens else logging.DEBUG, "%s", error)
                 self._listens = False

@@ -142,6 +142,8 @@ def _read(payload: str) -> News:
                 return NextFire(timedelta(seconds=float(seconds)), fired=True)
             case ["event"]:
                 return NextFire(timedelta(), event=True)
+            case ["schedules"]:
+                return NextFire(None)
             case ["fired"]:
                 return NextFire(None, fired=True)
         return Wake(payload)

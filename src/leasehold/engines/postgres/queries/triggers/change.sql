@@ -23,4 +23,4 @@ with t as (
       and (t.deleted_at is null or :restore::boolean)
     returning t.*
 )
-select include(trigger_columns), include(announce_fire) as announced from t
+select include(trigger_columns), include(announce_change) as announced from t

@@ -1,5 +1,5 @@
--- Pauses a trigger, or resumes it if the reason is null, and tells schedulers when to look at it. The time is that of a
--- rule: if that was changed since it was read, nothing is written.
+-- Pauses a trigger, or resumes it if the reason is null, and tells schedulers. The time is that of a rule: if that was
+-- changed since it was read, nothing is written.
 with t as (
     update leasehold.triggers t
     set paused_at = case when :reason::text is not null then leasehold.clock() end,
@@ -9,4 +9,4 @@ with t as (
     where t.tenant_id = :tenant::text and t.id = :trigger::uuid and t.version = :seen and t.deleted_at is null
     returning t.*
 )
-select include(trigger_columns), include(announce_fire) as announced from t
+select include(trigger_columns), include(announce_change) as announced from t
