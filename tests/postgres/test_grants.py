@@ -299,6 +299,9 @@ async def test_a_reader_uses_all_commands_that_look(roles: Roles) -> None:
             ["workers"],
             ["definitions"],
             ["definitions", "show", "greet"],
+            ["triggers"],
+            ["events", "ls", "--tenant", "acme"],
+            ["events", "test", "greeting.wanted", "--tenant", "acme"],
             ["migrate", "--check"],
         ):
             shown = await roles.command("reader", *words)

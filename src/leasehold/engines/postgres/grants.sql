@@ -32,6 +32,8 @@ grant select on leasehold.jobs, leasehold.jobs_done, leasehold.job_attempts, lea
     leasehold.job_records, leasehold.limits, leasehold.workers, leasehold.triggers, leasehold.trigger_decisions,
     leasehold.events
     to :"worker", :"reader";
+-- Which job holds a dedupe key, for a dry run of an event.
+grant select (tenant_id, dedupe_hash, job_id, expires_at) on leasehold.dedupe_holds to :"reader";
 
 -- Producing: a producer adds jobs that wait. It can't read payloads, and can't claim: it may not write worker_id, and a
 -- running job must have one. Keys and ids are looked up by functions that run as the owner.
