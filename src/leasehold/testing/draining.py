@@ -9,6 +9,7 @@ from typing import Any, cast
 from leasehold.app import Leasehold
 from leasehold.engines import engine_for
 from leasehold.runtime.supervise import wait_for_first
+from leasehold.scheduler import fire_due_schedules
 from leasehold.store import Claimed, Registration, Store
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, ignore_events
 from leasehold.worker import Worker, WorkerSettings
@@ -47,6 +48,7 @@ class Drain:
     async def _round(self) -> timedelta | None:
         """Returns the time until this app can run a job; None if there is none."""
         await reclaim_orphans(self._app.store)  # as a worker would a heartbeat later
+        await fire_due_schedules(self._app.store)
         quiet: asyncio.Future[timedelta | None] = asyncio.get_running_loop().create_future()
         worker = self._worker(quiet)
         working = asyncio.create_task(worker.run(), name="leasehold drain")

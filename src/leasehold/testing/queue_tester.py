@@ -71,10 +71,12 @@ class QueueTester(JobRecords):
         return inline(self.app)
 
     def drain(self, *, advance: bool = False, max_jobs: int = 10_000, slots: int = 1) -> int:
-        """Runs all due jobs, and those that they enqueue, by a real worker. Returns how many handlers ran.
+        """Fires due schedules, then runs all due jobs, and those that they enqueue, by a real worker. Returns how
+        many handlers ran.
 
-        With `advance`, the clock is moved over delays and backoffs until nothing is left. Errors of handlers are in
-        the jobs' records, as in production. With one slot, one job runs after the other.
+        The first drain also saves the triggers that the app declares, as a worker does. With `advance`, the clock is
+        moved over delays and backoffs until nothing is left; it is not moved to the next fire of a schedule. Errors
+        of handlers are in the jobs' records, as in production. With one slot, one job runs after the other.
         """
         refuse_to_block("adrain")
         return run_in_thread(self.adrain(advance=advance, max_jobs=max_jobs, slots=slots))
