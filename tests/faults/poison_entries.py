@@ -15,6 +15,7 @@ from tests.faults import poison_app
 from tests.faults.poison_app import DEEDS, NUMBERS, OBJECTS, TEXTS
 from tests.faults.poison_run import VILLAIN, Call, Entry, Run, require_answered
 from tests.faults.poison_tables import LIMITED, TablesByHand, ended_job, lift_limits
+from tests.faults.poison_triggers import TriggerEntries
 from tests.faults.poison_values import (
     ARGUMENTS,
     BAD_JOBS,
@@ -56,6 +57,7 @@ class Entries:
 
     @property
     def all(self) -> dict[str, Entry]:
+        of_triggers = TriggerEntries(self.run, self.url, self.connection)
         return {
             "verdicts": self.verdicts,
             "python": self.python,
@@ -71,6 +73,9 @@ class Entries:
             "commands": self.commands,
             "verbs": self.verbs,
             "workers": self.workers,
+            "triggers": of_triggers.triggers,
+            "events": of_triggers.events,
+            "trigger rows": of_triggers.trigger_rows,
         }
 
     # --------------------------------------------------------------------------------------------------------- Python
