@@ -9,6 +9,7 @@ from uuid import UUID
 from leasehold.errors import InvalidInput
 from leasehold.model.dedupe import Always, Dedupe, OnConflict, WhileActive, Within
 from leasehold.model.duration import read_duration
+from leasehold.model.event import event_id
 from leasehold.model.job import NewJob, job_id
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -26,7 +27,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 # Options that a later one replaces.
 _OTHER = {"delay": ("at",), "at": ("delay",)}
-_OF_EVENTS = frozenset({"correlation_id", "created_by"})
+_OF_EVENTS = frozenset({"correlation_id", "created_by", "id"})
 
 
 def merge_options(before: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def event_fields(options: Mapping[str, Any]) -> Mapping[str, Any]:
             f"{unfit[0]}=… is an option of jobs, and this is an event. Nothing was emitted.",
             fix="Leave it out. Triggers decide about the jobs of an event.",
         )
-    return options
+    return {**options, "id": event_id(options["id"])} if "id" in options else options
 
 
 def require_at_most_one_with_an_id(jobs: Iterable[NewJob], options: Mapping[str, Any]) -> Iterable[NewJob]:

@@ -214,7 +214,8 @@ class Tenant:
         the triggers that match, all or nothing.
 
         A trigger that can't make its job records an error, and concerns neither the event nor other triggers. Of the
-        options, `correlation_id` and `created_by` apply: jobs get the first.
+        options, `correlation_id`, which its jobs get, `created_by` and `id` apply: the same emit repeated with its id
+        returns the first answer, and makes no job.
         """
         event = self._event(name, data)
         if self._within is None:
@@ -222,7 +223,7 @@ class Tenant:
         else:
             self._within.require_blocking("emit")
             emitted = self._within.emit(self._store, self.id, event)
-        if self._store.strategy is not None:
+        if self._store.strategy is not None and emitted.created:
             _act_after(self._store.strategy, self._store, self._made(emitted), self._within, "aemit")
         return emitted
 
@@ -233,7 +234,7 @@ class Tenant:
         else:
             await self._within.require_awaited("aemit")
             emitted = await self._within.aemit(self._store, self.id, event)
-        if self._store.strategy is not None:
+        if self._store.strategy is not None and emitted.created:
             await _act_after_awaited(self._store.strategy, self._store, self._made(emitted), self._within)
         return emitted
 

@@ -27,6 +27,7 @@ Name = Annotated[str, typer.Argument(help="Dotted words, as in provider.folder.u
 Data = Annotated[str | None, typer.Option("--data", help="JSON, @file, or - for stdin. Default: {}.")]
 CorrelationId = Annotated[str | None, typer.Option(help="Yours; its jobs get it, too.")]
 CreatedBy = Annotated[str | None, typer.Option(help="Its author, for people.")]
+OwnId = Annotated[str | None, typer.Option("--id", help="A UUID: emit it once, however often you call.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=10_000)]
 OfName = Annotated[str | None, typer.Option("--name", help="Only events of this name.")]
 
@@ -58,6 +59,7 @@ def emit(
     tenant: ForTenant = None,
     correlation_id: CorrelationId = None,
     created_by: CreatedBy = None,
+    own_id: OwnId = None,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
@@ -65,12 +67,11 @@ def emit(
     """Emit an event: triggers that match enqueue their jobs."""
     with explain_errors(json):
         owner, document = _require_tenant(tenant), _read(data)
+        given: dict[str, Any] = {"correlation_id": correlation_id, "created_by": created_by, "id": own_id}
         emitted = ask(
             url,
             schema,
-            lambda app: (
-                app.tenant(owner).options(correlation_id=correlation_id, created_by=created_by).aemit(name, document)
-            ),
+            lambda app: app.tenant(owner).options(**given).aemit(name, document),
         )
         if json:
             print_json(views.emitted(emitted))
@@ -139,7 +140,8 @@ def _read(data: str | None) -> dict[str, Any]:
 
 def _show_emitted(emitted: Emitted) -> None:
     made = format_count(len(emitted.jobs), "job")
-    stderr.print(printable(f"✓ event {emitted.name} of {emitted.tenant} is emitted, {made}"), markup=False)
+    state = "is emitted" if emitted.created else "was emitted before"
+    stderr.print(printable(f"✓ event {emitted.name} of {emitted.tenant} {state}, {made}"), markup=False)
     show_line(stdout, emitted.id)
     if emitted.decisions:
         show_table(stdout, ["TRIGGER", "DECISION", "JOB", "WHY"], map(_decision_row, emitted.decisions))

@@ -100,13 +100,15 @@ def _problem_of_name(text: Any) -> str | None:
 class NewEvent:
     """An event to emit. It has no tenant: the tenant handle that emits it has one. Data is bounded like a payload.
 
-    `text` is the data as JSON. Jobs that the event makes get its `correlation_id`.
+    With an `id`, a repeated emit writes it once. `text` is the data as JSON. Jobs that the event makes get its
+    `correlation_id`.
     """
 
     name: str
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
     correlation_id: str | None = None
     created_by: str | None = None
+    id: EventId | None = None
     text: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

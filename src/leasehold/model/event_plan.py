@@ -47,14 +47,16 @@ class Emitted:
     """The answer to an emit.
 
     `expanded`: all triggers have decided about the event, in the transaction that wrote it. Otherwise a worker lets
-    them do so after the commit. `decisions` has one entry for each trigger that matched, and `definitions` the
-    definition of each job that was made.
+    them do so after the commit. `created`: false if the event was there, because the call was repeated with its id;
+    then decisions and jobs are those of the first call. `decisions` has one entry for each trigger that matched, and
+    `definitions` the definition of each job that was made.
     """
 
     id: EventId
     tenant: TenantId
     name: str
     expanded: bool
+    created: bool = True
     decisions: tuple[Decision, ...] = ()
     definitions: Mapping[JobId, str] = field(default_factory=dict, hash=False)
 
@@ -64,7 +66,9 @@ class Emitted:
         return tuple(self.definitions)
 
 
-def emitted(event: Event, plan: Sequence[EventDecision], decisions: Sequence[Decision]) -> Emitted:
+def emitted(
+    event: Event, plan: Sequence[EventDecision], decisions: Sequence[Decision], *, created: bool = True
+) -> Emitted:
     """Returns the answer for a plan that was written with these decisions."""
     wanted = {each.decision.trigger: each.job.definition for each in plan if each.job is not None}
     made = {
@@ -72,7 +76,7 @@ def emitted(event: Event, plan: Sequence[EventDecision], decisions: Sequence[Dec
         for each in decisions
         if each.job is not None and each.kind is DecisionKind.FIRED
     }
-    return Emitted(event.id, event.tenant, event.name, expanded=True, decisions=tuple(decisions), definitions=made)
+    return Emitted(event.id, event.tenant, event.name, True, created, tuple(decisions), made)
 
 
 def plan_event(event: Event, candidates: Sequence[Candidate]) -> tuple[EventDecision, ...]:

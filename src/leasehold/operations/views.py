@@ -133,6 +133,7 @@ def emitted(answer: Emitted) -> dict[str, Any]:
         "tenant": answer.tenant,
         "name": answer.name,
         "expanded": answer.expanded,
+        "created": answer.created,
         "jobs": answer.jobs,
         "decisions": [decision(each) for each in answer.decisions],
     }

@@ -15,6 +15,7 @@ from leasehold.engines.postgres.definition_versions import DefinitionVersions
 from leasehold.engines.postgres.enqueue import PostgresEnqueue
 from leasehold.engines.postgres.enqueue_call import fields_of
 from leasehold.engines.postgres.event_triggers import EventTriggers
+from leasehold.errors import IdReused
 from leasehold.faults import reach
 from leasehold.model import payload as payloads
 from leasehold.model.decision import Decision, decision_from_row
@@ -44,7 +45,8 @@ class WriteCall(CallerStatement):
     def read_answer(self, rows: Sequence[Row]) -> Emitted | MatchingTriggers:
         (row,) = rows
         if row[1] is None:
-            return Emitted(self.id, self.tenant, self.event.name, expanded=True)
+            created = _is_created(row[2], self.id)
+            return Emitted(self.id, self.tenant, self.event.name, expanded=True, created=created)
         return MatchingTriggers(datetime.fromisoformat(row[0]), self.triggers.read(row[1]))
 
 
@@ -72,8 +74,9 @@ class PlaceCall(CallerStatement):
         )
 
     def read_answer(self, rows: Sequence[Row]) -> Emitted:
-        decisions = [_decision(self.event, row) for row in rows if row[0] is not None]
-        return emitted(self.event, self.plan, decisions)
+        created = _is_created(rows[0][1], self.event.id)
+        decisions = [_decision(self.event, row) for row in rows[1:]]
+        return emitted(self.event, self.plan, decisions, created=created)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ class PostgresEvents:
     async def prepare(self, event: NewEvent, *, wakes: bool = True) -> PostgresEmission:
         await self._enqueue.admit()
         statement, schema = self._database.statement("events/write"), self._database.schema
-        write = WriteCall(statement, schema, self._tenant, EventId(str(uuid7())), event, self._triggers)
+        write = WriteCall(statement, schema, self._tenant, event.id or EventId(str(uuid7())), event, self._triggers)
         return PostgresEmission(self._database, write, wakes)
 
     async def _send(self, connection: "Connection", name: str, call: CallerStatement) -> list[Record]:
@@ -190,6 +193,16 @@ def written_plan(plan: Sequence[EventDecision]) -> str:
             for each in plan
         ]
     ).decode()
+
+
+def _is_created(answer: str, event: EventId) -> bool:
+    """Returns whether the event is new. Raises IdReused if another event has its id."""
+    if answer == "refused":
+        raise IdReused(
+            f"the id {event} was used before, for another event. Nothing was emitted.",
+            fix="Bring a new id for a new event; repeat an old one unchanged.",
+        )
+    return answer == "created"
 
 
 def _decision(event: Event, row: Row) -> Decision:

@@ -185,11 +185,32 @@ begin
     );
 end $$;
 
--- Writes an event that no trigger matches; otherwise writes nothing, and returns the triggers. The driver has checked
--- the name, and the tenant is known.
+-- Inserts an event. Returns `created`; `repeated` if it is there already, because the call was repeated with its id; or
+-- `refused` if another event has the id.
+create function leasehold.insert_event(
+    tenant text, id uuid, name text, data jsonb, correlation_id text, created_by text, emitted_at timestamptz,
+    expanded_at timestamptz
+) returns text language plpgsql volatile as $$
+#variable_conflict use_variable
+begin
+    insert into leasehold.events (tenant_id, id, name, data, correlation_id, created_by, emitted_at, expanded_at)
+    values (tenant, id, name, data, correlation_id, created_by, emitted_at, expanded_at)
+    on conflict do nothing;
+    if found then
+        return 'created';
+    elsif exists (select from leasehold.events e
+                  where e.tenant_id = tenant and e.id = insert_event.id and e.name = insert_event.name
+                    and e.data = insert_event.data) then
+        return 'repeated';
+    end if;
+    return 'refused';
+end $$;
+
+-- Writes an event that no trigger matches; otherwise writes nothing, and returns the triggers. `answer` is that of
+-- insert_event. The driver has checked the name, and the tenant is known.
 create function leasehold.write_event(
     tenant text, id uuid, name text, data jsonb, correlation_id text, created_by text,
-    out emitted_at timestamptz, out triggers text
+    out emitted_at timestamptz, out triggers text, out answer text
 ) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -198,9 +219,8 @@ begin
     triggers := leasehold.triggers_of(tenant, name, emitted_at);
     if triggers is null then
         perform leasehold.force_sync_commit();
-        insert into leasehold.events (tenant_id, id, name, data, correlation_id, created_by, emitted_at, expanded_at)
-        values (tenant, write_event.id, write_event.name, write_event.data, write_event.correlation_id,
-                write_event.created_by, write_event.emitted_at, write_event.emitted_at);
+        answer := leasehold.insert_event(
+            tenant, id, name, data, correlation_id, created_by, emitted_at, emitted_at);
     end if;
 end $$;
 
@@ -233,8 +253,8 @@ begin
 end $$;
 
 -- Writes the jobs and the decisions of an event, and the event itself; without a name, the event is one that waits to be
--- expanded. Returns a row for the event, and one for each decision; no row if another worker expands it. `decisions` is
--- an array of objects: trigger, kind, reason, why, job (as in enqueue_jobs) and trailing. A job that is refused becomes
+-- expanded. Returns a row with the answer of insert_event, and one for each decision; no row if another worker expands it.
+-- `decisions` is an array of objects: trigger, kind, reason, why, job (as in enqueue_jobs) and trailing. A job that is refused becomes
 -- an error of its own decision.
 create function leasehold.place_event(
     tenant text, event uuid, name text, data jsonb, correlation_id text, created_by text, emitted_at timestamptz,
@@ -248,6 +268,7 @@ declare
     now constant timestamptz := leasehold.clock();
     placed leasehold.placed_job[];
     late leasehold.placed_job[];
+    answer text := 'created';
 begin
     perform leasehold.force_sync_commit();
     if name is null then
@@ -258,8 +279,20 @@ begin
         end if;
         update leasehold.events e set expanded_at = now where e.tenant_id = tenant and e.id = event;
     else
-        insert into leasehold.events (tenant_id, id, name, data, correlation_id, created_by, emitted_at, expanded_at)
-        values (tenant, event, name, data, correlation_id, created_by, emitted_at, now);
+        answer := leasehold.insert_event(tenant, event, name, data, correlation_id, created_by, emitted_at, now);
+    end if;
+    return query select null::uuid, answer, null::uuid, null::text, null::text;
+    if answer <> 'created' then
+        return query
+            select d.trigger_id, d.kind, d.job_id, d.reason, d.why
+            from jsonb_array_elements(decisions) with ordinality g
+            cross join lateral (
+                select * from leasehold.trigger_decisions d
+                where d.trigger_id = (g.value ->> 'trigger')::uuid and d.event_id = event limit 1
+            ) d
+            where answer = 'repeated'
+            order by g.ordinality;
+        return;
     end if;
     placed := leasehold.place_each(tenant, array(
         select row (d.ordinality, d.value -> 'job', null, null, null, null)::leasehold.placed_job
@@ -283,7 +316,6 @@ begin
         where h.job_id = p.job_id and not p.created and p.code is null
           and (decisions -> (p.number - 1)::integer ->> 'trailing')::boolean
           and h.expires_at > now), wakes);
-    return query select null::uuid, 'event'::text, null::uuid, null::text, null::text;
     return query
         insert into leasehold.trigger_decisions as d (
             trigger_id, tenant_id, event_id, kind, reason, why, job_id, decided_at)
@@ -357,13 +389,15 @@ exception
 end $$;
 
 -- Emits an event from SQL: `select * from leasehold.emit('acme', 'list.created', '{"id": 7}')`. `expanded` tells
--- whether all is done: no trigger matches. Otherwise a worker makes the jobs after the commit.
+-- whether all is done: no trigger matches. Otherwise a worker makes the jobs after the commit. With an id of yours, the
+-- same call repeated writes one event.
 create function leasehold.emit(
     tenant          text,
     name            text,
     data            jsonb default '{}',
     correlation_id  text default null,
     created_by      text default null,
+    id              uuid default null,
     out event_id    uuid,
     out expanded    boolean
 ) language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -375,14 +409,22 @@ begin
     perform leasehold.force_sync_commit();
     perform leasehold.require_event(tenant, name, data, correlation_id, created_by);
     perform leasehold.require_known_tenant(tenant);
-    event_id := leasehold.uuid7();
+    event_id := coalesce(id, leasehold.uuid7());
     expanded := leasehold.triggers_of(tenant, name, now) is null;
-    insert into leasehold.events (tenant_id, id, name, data, correlation_id, created_by, emitted_at, expanded_at)
-    values (tenant, emit.event_id, emit.name, emit.data, emit.correlation_id, emit.created_by, now,
-            case when emit.expanded then now end);
-    if not expanded then
-        perform pg_notify(leasehold.channel_for_all(), 'event');
-    end if;
+    case leasehold.insert_event(tenant, event_id, name, data, correlation_id, created_by, now,
+                                case when expanded then now end)
+        when 'refused' then
+            perform leasehold.refuse(
+                'LH-1013', format('the id %s was used before, for another event. Nothing was emitted.', event_id),
+                'Bring a new id for a new event; repeat an old one unchanged.');
+        when 'repeated' then
+            expanded := (select e.expanded_at is not null from leasehold.events e
+                         where e.tenant_id = emit.tenant and e.id = emit.event_id);
+        else
+            if not expanded then
+                perform pg_notify(leasehold.channel_for_all(), 'event');
+            end if;
+    end case;
 end $$;
 
 revoke execute on function leasehold.write_event, leasehold.place_event, leasehold.emit from public;

@@ -1,5 +1,5 @@
 -- Writes an event that no trigger matches; otherwise writes nothing, and returns the triggers as JSON.
-select cast(emitted_at as text) as emitted_at, triggers
+select cast(emitted_at as text) as emitted_at, triggers, answer
 from leasehold.write_event(cast(:tenant as text), cast(:id as uuid), cast(:name as text),
                            cast(cast(:data as text) as jsonb), cast(:correlation_id as text),
                            cast(:created_by as text))
