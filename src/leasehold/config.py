@@ -2,17 +2,22 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from leasehold.errors import EmbeddedError, InvalidInput
 from leasehold.model.duration import read_duration
+from leasehold.model.keyring import Keyring
+from leasehold.model.redaction import Redactor, environment_values
 
 VERSION = version("leasehold")
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = timedelta(milliseconds=100), timedelta(days=1)
+
+MOST_LOG_LINES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,11 @@ class Settings:
 
     listen_url         a direct URL of the same database, only for the listener, if url leads through a pooler
     statement_timeout  how long one statement may take before a call raises Unreachable; default 30s
+    log_lines          how many lines of one job wait in a worker to be written; further ones are dropped and counted
     embedded           whether the embedded Postgres may be used if url is not set; off: raises EmbeddedError
+    secret_key         encrypts secret fields; with several, which have commas between them, the first encrypts
+    redact_patterns    whether texts that look like keys and tokens are redacted; known secrets always are
+    redact             regular expressions of texts to redact as well, with spaces between them
     """
 
     url: str | None = None
@@ -38,10 +47,14 @@ class Settings:
     listen_url: str | None = None
     statement_timeout: timedelta = timedelta(seconds=30)
     embedded: bool = True
+    log_lines: int = 1000
+    secret_key: str | None = field(default=None, repr=False)
+    redact_patterns: bool = True
+    redact: tuple[str, ...] = ()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
-        given = {field.name: environment.get(f"LEASEHOLD_{field.name.upper()}") for field in fields(cls)}
+        given = {each.name: environment.get(f"LEASEHOLD_{each.name.upper()}") for each in fields(cls)}
         return cls(**{name: _read(name, text) for name, text in given.items() if text})
 
     def require_embedded(self, missing: str = "LEASEHOLD_URL") -> None:
@@ -52,6 +65,21 @@ class Settings:
                 "Nothing was started.",
                 fix=f"Set {missing}, or unset LEASEHOLD_EMBEDDED to use a database of this folder.",
             )
+
+
+@cache
+def process_redactor() -> Redactor:
+    """Returns the redactor of this process. It knows the secrets of the environment as it was at the first call."""
+    settings = Settings.from_environment()
+    return Redactor(environment_values(os.environ), patterns=settings.redact_patterns, own_patterns=settings.redact)
+
+
+def keyring() -> Keyring:
+    """Returns the keys of LEASEHOLD_SECRET_KEY, as it is now. Raises InvalidInput for a text that is not keys."""
+    return _read_keyring(os.environ.get("LEASEHOLD_SECRET_KEY", ""))
+
+
+_read_keyring = lru_cache(8)(Keyring.read)
 
 
 def _read(name: str, text: str) -> Any:
@@ -73,6 +101,22 @@ def read_timeout(text: str) -> timedelta:
     return timeout
 
 
+def read_patterns(text: str) -> tuple[str, ...]:
+    """Returns regular expressions, which have spaces between them. Raises InvalidInput for one that is none."""
+    patterns = tuple(text.split())
+    Redactor(patterns=False, own_patterns=patterns)
+    return patterns
+
+
+def read_count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:10]) <= MOST_LOG_LINES:
+        raise InvalidInput(
+            f"{text[:60]!r} is not a number from 1 to {MOST_LOG_LINES:,}.",
+            fix="Write such a number. Nothing was changed.",
+        )
+    return int(text)
+
+
 def read_switch(text: str) -> bool:
     if text.strip().lower() not in _SWITCH:
         raise InvalidInput(f"{text!r} is neither on nor off.", fix="Write on or off. Nothing was changed.")
@@ -88,5 +132,9 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "fallback": read_duration,
     "listen_url": str,
     "statement_timeout": read_timeout,
+    "log_lines": read_count,
     "embedded": read_switch,
+    "secret_key": str,
+    "redact_patterns": read_switch,
+    "redact": read_patterns,
 }
