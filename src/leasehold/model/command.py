@@ -3,11 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeAlias
 
 from leasehold.model.definition import Definition
+from leasehold.model.duration import Duration, as_duration
+
+Token: TypeAlias = str | tuple[str, ...]
+"""One argument of a template, or a group of arguments that are left out together."""
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""PATH of every command, unless its `env` sets another: the worker's own PATH differs from machine to machine."""
+GRACE = timedelta(seconds=5)
+CLEANUP = 5.0
+"""Seconds that a stopped command has in addition to its grace, before its attempt ends without it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class ResourceLimits:
     """Limits of a command's processes; None: as the worker has them."""
 
@@ -17,6 +28,17 @@ class ResourceLimits:
     """Processor time of each process. Default: 1.2 times the timeout."""
     open_files: int = 1024
     file_size: int | None = None
+
+    def __init__(
+        self,
+        memory: int | None = None,
+        cpu: Duration | None = None,
+        open_files: int = 1024,
+        file_size: int | None = None,
+    ) -> None:
+        given = {"memory": memory, "cpu": as_duration(cpu), "open_files": open_files, "file_size": file_size}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +53,9 @@ class Invocation:
 class Command:
     """A definition whose jobs run a program. It is declared where workers run, and never stored in a database.
 
-    template      the program and its arguments, with slots such as `{provider_id}` and `--flag={x}`
+    template      the program and its arguments, with slots such as `{provider_id}` and `--flag={x}`; a tuple is a
+                  group that is left out if its fields are missing
+    executable    the absolute path of the program on this machine; None before a worker has looked for it
     payload_file  an environment name that gets the path of a 0600 file with the payload fields that have no slot
     env           environment values, in addition to PATH, LANG, TZ and JOB_*
     pass_env      names that are passed on from the worker's environment
@@ -42,12 +66,29 @@ class Command:
     """
 
     definition: Definition
-    template: tuple[str, ...]
+    template: tuple[Token, ...]
     payload_file: str | None = None
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     pass_env: tuple[str, ...] = ()
     fail_on: frozenset[int] = frozenset()
     snooze_on: Mapping[int, timedelta] = field(default_factory=dict, hash=False)
-    grace: timedelta = timedelta(seconds=5)
+    grace: timedelta = GRACE
     limits: ResourceLimits = ResourceLimits()
     progress: bool = True
+    executable: str | None = None
+
+    @property
+    def program(self) -> str:
+        """The program as it was declared: a name, or an absolute path."""
+        first = self.template[0]
+        assert isinstance(first, str)
+        return first
+
+    @property
+    def search_path(self) -> str:
+        return self.env.get("PATH", SEARCH_PATH)
+
+    @property
+    def cleanup(self) -> float:
+        """How many seconds a run may take to end after it was stopped."""
+        return self.grace.total_seconds() + CLEANUP
