@@ -12,6 +12,7 @@ LeaseholdError
 │   ├── UnknownJob            LH-1008  the tenant has no such job
 │   ├── ValueRefused          LH-1014  the database can't hold one of the values
 │   ├── UnknownTrigger        LH-1030  the tenant has no such trigger
+│   ├── NoSecretKey           LH-1040  secret fields of a payload need a key, or the package cryptography
 │   └── CannotLoad            LH-5001  the file or module that holds the handlers can't be imported
 ├── Conflict                           the state of the job does not allow it; nothing was changed
 │   ├── WrongState            LH-1009  the job is not in a state for this
@@ -19,6 +20,7 @@ LeaseholdError
 │   └── IdReused              LH-1013  the id was used before, for another request
 ├── JobFailed                 LH-1011  the job whose result you wait for failed, became a dead letter, or was canceled
 ├── ResultTimeout             LH-1012  the job did not end within the timeout; a TimeoutError, too
+├── SecretUnreadable          LH-1041  secret fields of a job were encrypted by a key that this worker does not have
 ├── SchemaMismatch            LH-2000  the database schema changed after the store was opened
 │                             LH-2001  … is missing or older than this code
 │                             LH-2002  … is newer than this code can work with
@@ -30,7 +32,8 @@ LeaseholdError
 ├── EmbeddedError             LH-3010  the embedded Postgres can't be started
 ├── RegistrationLost          LH-4001  this worker was evicted: stop its runs, join again
 ├── TransactionConflict       LH-4002  your transaction lost a race: run it again
-└── PartlyEnqueued            LH-4003  some chunks of a call with atomic=False are enqueued, the rest is not
+├── PartlyEnqueued            LH-4003  some chunks of a call with atomic=False are enqueued, the rest is not
+└── LifespanFailed            LH-5002  the lifespan of the app failed when a worker started; it has claimed nothing
 
 Every message contains the event with its values, the cause, the fix, and whether anything was changed.
 """
@@ -111,6 +114,10 @@ class UnknownTrigger(InvalidInput):
     code = "LH-1030"
 
 
+class NoSecretKey(InvalidInput):
+    code = "LH-1040"
+
+
 class CannotLoad(InvalidInput):
     code = "LH-5001"
 
@@ -160,6 +167,10 @@ class ResultTimeout(LeaseholdError, TimeoutError):
     code = "LH-1012"
 
 
+class SecretUnreadable(LeaseholdError):
+    code = "LH-1041"
+
+
 class SchemaMismatch(LeaseholdError):
     code = "LH-2000"
 
@@ -199,3 +210,9 @@ class PartlyEnqueued(LeaseholdError):
 
 class RegistrationLost(LeaseholdError):
     code = "LH-4001"
+
+
+class LifespanFailed(LeaseholdError):
+    """Raised by a worker or a tick before its first claim. The error of the lifespan is its `__cause__`."""
+
+    code = "LH-5002"

@@ -123,6 +123,9 @@ def _rendered(trigger: Trigger, values: Mapping[str, Any], definition: Registere
     payload = trigger.rule.template.render(values)
     if isinstance(payload, TemplateProblem):
         return Problem(Reason.TEMPLATE, payload.why)
+    if secret := sorted(definition.definition.secret_fields & payload.keys()):
+        why = f"payload.{secret[0]} is a secret field, which a trigger can't fill"
+        return Problem(Reason.INVALID_PAYLOAD, why, {name: payload[name] for name in payload.keys() - set(secret)})
     try:
         payloads.encode(payload)
         definition.definition.check(payload)

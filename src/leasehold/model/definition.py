@@ -27,6 +27,7 @@ from leasehold.model.bounds import (
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.hidden import escape_hidden, problem_of_name
 from leasehold.model.payload import require_schema
+from leasehold.model.secret_fields import SHOWN, problem_of_marks, secret_fields, secret_values
 from leasehold.model.status import Status
 
 MAX_KEY = 100
@@ -98,6 +99,7 @@ class Definition:
     durable_claims: bool = False
     """A claim is on disk before its worker starts the job; else a database crash may undo it."""
     _made: jsonschema_rs.Draft202012Validator | None = field(default=None, init=False, repr=False, compare=False)
+    _secret_fields: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "timeout", as_duration(self.timeout))
@@ -134,6 +136,19 @@ class Definition:
         if self.schema is not None:
             require_schema(dict(self.schema) if isinstance(self.schema, Mapping) else self.schema)
             self._validator()
+            if problem := problem_of_marks(self.schema):
+                raise InvalidInput(
+                    f"The definition {self.key!r:.120} can't be used: {problem}.",
+                    fix="Nothing was registered. Mark fields of the payload.",
+                )
+
+    @property
+    def secret_fields(self) -> frozenset[str]:
+        """The fields of its payloads that are stored encrypted."""
+        if self._secret_fields is None:
+            object.__setattr__(self, "_secret_fields", secret_fields(self.schema))
+        assert self._secret_fields is not None
+        return self._secret_fields
 
     def _validator(self) -> jsonschema_rs.Draft202012Validator:
         """Returns the validator, created once: a lookup by the schema's text took as long as the check itself."""
@@ -156,7 +171,8 @@ class Definition:
             if validator.is_valid(payload):
                 return
             errors = filter(counts, validator.iter_errors(payload)) if counts else validator.iter_errors(payload)
-            found = (line for error in errors for line in _describe_problem(error, self.schema))
+            described = (line for error in errors for line in _describe_problem(error, self.schema))
+            found = self._hide_secrets(described, payload) if self.secret_fields else described
             problems = [_shorten(line) for line in islice(found, SHOWN_PROBLEMS)]
             problems += ["and more"] if next(found, None) else []
         except ValueError as error:  # not JSON, or nested infinitely
@@ -166,6 +182,15 @@ class Definition:
                 f"{self.key}: {'; '.join(problems)}.",
                 fix=f"Nothing was enqueued. Its schema: leasehold definitions show {self.key}",
             )
+
+    def _hide_secrets(self, lines: Iterator[str], payload: Mapping[str, Any]) -> Iterator[str]:
+        """Removes secret values from messages, which quote the values that do not fit."""
+        values = sorted(secret_values(self.schema, payload), key=len, reverse=True)
+        for line in lines:
+            for value in filter(None, values):
+                for form in (value, _as_text(value)):
+                    line = line.replace(form, SHOWN)
+            yield line
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -250,6 +275,11 @@ def _not_among(key: str, known: Sequence[str]) -> str:
     hint = f' Did you mean "{near[0]}"?' if near else ""
     more = f" (+{len(known) - 5})" if len(known) > 5 else ""
     return f'no definition has the key "{escape_hidden(key)}".{hint} Known: {", ".join(known[:5]) or "none"}{more}.'
+
+
+def _as_text(value: str) -> str:
+    """Returns the text as JSON shows it, without its quotes."""
+    return orjson.dumps(value).decode()[1:-1]
 
 
 def _as_json(schema: Mapping[str, Any]) -> bytes:

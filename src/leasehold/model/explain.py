@@ -19,11 +19,14 @@ class ScopeState:
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """A definition for one tenant. `workers` counts the live workers that serve it."""
+    """A definition for one tenant. `workers` counts the live workers that serve it, `elsewhere` those that serve the
+    definition for other tenants only.
+    """
 
     active: bool
     workers: int
     scopes: tuple[ScopeState, ...] = ()
+    elsewhere: int = 0
 
 
 def waiting_reasons(lane: LaneState) -> list[str]:
@@ -42,4 +45,4 @@ def _reasons(lane: LaneState) -> Iterator[str]:
             jobs = "1 job" if state.reached_cap == 1 else f"{state.reached_cap} jobs"
             yield f"its {state.scope.kind} runs {jobs}, which is its limit"
     if not lane.workers:
-        yield "no live worker serves it"
+        yield f"no live worker serves it{' for this tenant' if lane.elsewhere else ''}"

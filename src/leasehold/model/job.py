@@ -233,6 +233,11 @@ class Claim:
         return hash(self.job)
 
     @property
+    def fence(self) -> str:
+        """One text for all parts of the fence: no other claim of this job has the same. Its form may change."""
+        return f"{self.attempt}-{self.batch}-{self.worker}"
+
+    @property
     def queued_at(self) -> datetime:
         return _moment(self.queued)
 
@@ -299,7 +304,10 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One run of a job, by its claim number. `worker` is None only if the job ended before it ran."""
+    """One run of a job, by its claim number. `worker` is None only if the job ended before it ran.
+
+    `host` and `pid` are those of the worker's process; None if its name is kept no longer.
+    """
 
     number: int
     status: AttemptStatus
@@ -310,6 +318,13 @@ class Attempt:
     error_code: str | None = None
     exit_code: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    host: str | None = None
+    pid: int | None = None
+
+    @property
+    def worker_name(self) -> str | None:
+        """`host:pid:boot id`, which can be read after the worker has gone; the boot id is the worker's own."""
+        return self.worker if self.host is None else f"{self.host}:{self.pid}:{self.worker}"
 
 
 class LineKind(StrEnum):

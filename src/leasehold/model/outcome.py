@@ -10,6 +10,7 @@ from leasehold.model.bounds import LONGEST
 from leasehold.model.definition import OnExhausted
 from leasehold.model.job import Claim
 from leasehold.model.payload import make_storable, require_json
+from leasehold.model.process import ProcessEnd
 from leasehold.model.status import AttemptStatus, Status
 
 SHOWN_ERROR = 10_000
@@ -102,7 +103,7 @@ class Verdict:
     """The values to write for an ended attempt. Holds delays, never instants: the engine owns the clock.
 
     `free_attempts` counts attempts that use no try; the attempt number, part of the fence, only goes up. `details` is
-    JSON text from `Trace.as_json`.
+    JSON text from `Trace.as_json` or `ProcessEnd.as_json`.
     """
 
     status: Status
@@ -155,6 +156,11 @@ def decide_safely(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
         return decide(outcome, claim, jitter)
     except Exception as error:
         return reject_verdict(f"the outcome of the attempt can't be judged: {type(error).__name__}: {error!s:.300}")
+
+
+def with_process(verdict: Verdict, end: ProcessEnd) -> Verdict:
+    """Returns the verdict with the end of the command's process, whatever became of the attempt."""
+    return replace(verdict, exit_code=end.exit_code, details=end.as_json())
 
 
 def reject_verdict(why: str) -> Verdict:

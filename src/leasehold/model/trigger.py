@@ -135,7 +135,16 @@ class NewTrigger:
         return self.dedupe_window or _OFF
 
     def check_fits(self, definition: Definition) -> None:
-        """Raises InvalidInput for a template that can never give a payload that the definition accepts."""
+        """Raises InvalidInput for a template that can never give a payload that the definition accepts.
+
+        Templates and events are stored in plain, so a template can't fill a secret field.
+        """
+        if secret := sorted(definition.secret_fields & self.payload.keys()):
+            raise InvalidInput(
+                f"The trigger {self.label!r:.120} can't be used: payload.{secret[0]} is a secret field of "
+                f"{definition.key}, and triggers and events are stored in plain.",
+                fix="Nothing was changed. Leave the field out, and pass the name of a secret that the handler reads.",
+            )
         self.template.check_fits(definition)
 
     def check_tenant(self, tenant: TenantId | AllTenants) -> None:
