@@ -349,6 +349,12 @@ ON_LINKS: tuple[Case, ...] = (
     ),
     Case("prune events", "fleet/prune_events", {"limit": 10}, {"events": {"events_prune", "Tid Scan"}}),
     Case(
+        "prune worker names",
+        "fleet/prune_worker_names",
+        {"limit": 10},
+        {"worker_names": {"worker_names_prune", "Tid Scan"}},
+    ),
+    Case(
         "find due schedules", "scheduler/due", {"only": None, "limit": 50, "left": []}, {"triggers": {"triggers_due"}}
     ),
     Case("fire two hundred", "scheduler/fire", _fires(200), {"trigger_decisions": {"trigger_decisions_fire"}}),
@@ -458,7 +464,7 @@ _POOLED = (
         "attempts",
         "tenant/attempts",
         {"tenant": BIG, "job": ended_id(1)},
-        {**_BY_ID, "job_attempts": {"job_attempts_pkey"}},
+        {**_BY_ID, "job_attempts": {"job_attempts_pkey"}, "worker_names": {"worker_names_pkey"}},
     ),
     Case(
         "lines",

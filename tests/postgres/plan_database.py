@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Tables that grow: no hot statement may walk over these.
 GROWING = (
     *("jobs", "jobs_done", "job_attempts", "job_lines", "dedupe_holds"),
-    *("triggers", "trigger_decisions", "events"),
+    *("triggers", "trigger_decisions", "events", "worker_names"),
 )
 # Tables of which a hot statement may read a batch of rows: a scan of 5,000 limits took few buffers, and went unseen.
 READ_IN_BATCHES = (*GROWING, "limits")
@@ -170,6 +170,13 @@ _DECISIONS = """
            now() - case when n % 10 = 0 then interval '31 days' else interval '1 day' end
     from leasehold.triggers t, generate_series(1, $1) n
 """
+# Of workers that have gone. The first ended job ran on the first one; a tenth may be pruned.
+_WORKER_NAMES = """
+    insert into leasehold.worker_names (id, host, pid, started_at)
+    select lpad(n::text, 32, '0')::uuid, 'here', n,
+           now() - case when n % 10 = 0 then interval '401 days' else interval '1 day' end
+    from generate_series(1, $1) n
+"""
 _EVENTS = """
     insert into leasehold.events (tenant_id, id, name, data, emitted_at, expanded_at)
     select 'big', ('01900008-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'a.b', '{}', now(),
@@ -254,6 +261,7 @@ async def fill(connection: "Connection", size: Size) -> None:
     await connection.execute(_DECISIONS, size.decisions)
     await connection.execute(_EVENTS, size.schedules * size.decisions)
     await connection.execute(_EVENT_TRIGGERS, size.schedules)
+    await connection.execute(_WORKER_NAMES, size.ended)
 
 
 async def run_more(connection: "Connection", size: Size, more: int) -> None:

@@ -12,7 +12,7 @@ from tests.conftest import Clock, Raw
 from tests.lossy_proxies import through_a_pooler, without_notifications
 from tests.postgres.race_tools import Connections
 from tests.store.bench import LEASE, Bench
-from tests.tenant_kit import HOUR
+from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold import embedded
 from leasehold.engine import Finding, Severity
@@ -21,11 +21,13 @@ from leasehold.engines.postgres.doctor import examine
 from leasehold.engines.postgres.migrate import migrations
 from leasehold.errors import Unreachable
 from leasehold.model.definition import Definition
+from leasehold.model.job import NewJob, tenant_id
 from leasehold.model.schedule import Every
 from leasehold.model.trigger import NewTrigger
 from leasehold.store import Store
 
 LATEST = migrations("leasehold")[-1].version
+ANOTHER = tenant_id("another")
 Find = Callable[[str], Awaitable[Finding]]
 
 
@@ -221,6 +223,40 @@ async def test_definitions_without_jobs_that_no_worker_serves_are_named(find: Fi
         "1 live, 1 slot, 0 running; none of them serves email",
     )
     assert "leasehold definitions deactivate KEY" in (finding.fix or "")
+
+
+async def test_ready_jobs_of_a_tenant_that_no_worker_serves_are_named(find: Find, bench: Bench) -> None:
+    await bench.join(tenants=(ACME,))
+    for tenant in (ACME, OTHER, ANOTHER):
+        await bench.store.tenant(tenant).enqueue([NewJob(definition="report")])
+    finding = await find("workers")
+    assert (finding.verdict, finding.text) == (
+        Severity.WARNING,
+        f"1 live, 1 slot, 0 running; ready jobs wait that none of them serves: report for {min(OTHER, ANOTHER)}",
+    )
+    assert "--tenants" in (finding.fix or "")
+
+
+async def test_workers_may_share_tenants_out(find: Find, bench: Bench) -> None:
+    await bench.join(tenants=(ACME,))
+    await bench.join(tenants=(OTHER,))
+    for tenant in (ACME, OTHER):
+        await bench.store.tenant(tenant).enqueue([NewJob(definition="report")])
+    assert (await find("workers")).verdict is Severity.OK
+
+
+async def test_one_worker_for_all_tenants_leaves_none_out(find: Find, bench: Bench) -> None:
+    await bench.join(tenants=(ACME,))
+    await bench.join(tenants=None)
+    await bench.store.tenant(OTHER).enqueue([NewJob(definition="report")])
+    assert (await find("workers")).verdict is Severity.OK
+
+
+async def test_schedules_of_a_tenant_that_no_worker_serves_are_named(find: Find, bench: Bench) -> None:
+    await bench.join(tenants=(ACME,))
+    for tenant in (ACME, OTHER):
+        await bench.store.triggers(tenant).add(NewTrigger(label="hourly", definition="report", schedule=Every("1h")))
+    assert "1 of them for jobs that no live worker serves: report" in (await find("schedules")).text
 
 
 async def test_schedules_that_no_worker_serves_are_named(find: Find, bench: Bench) -> None:

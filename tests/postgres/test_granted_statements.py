@@ -46,6 +46,7 @@ ONLY_THE_OWNER = {
     "administration/activate",
     "administration/limit",
     "administration/pause",
+    "administration/replace_payloads",
     "administration/set_strict_tenants",
     "ledger/record",
 }
@@ -72,6 +73,8 @@ READING = {
     "triggers/get",
     "triggers/list",
     "triggers/search",
+    "administration/encrypted_jobs",
+    "administration/encrypted_jobs_done",
     "administration/find_all_tenants",
     "administration/jobs_with_id",
     "administration/lanes",

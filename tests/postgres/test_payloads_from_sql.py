@@ -224,3 +224,23 @@ async def test_sql_refuses_nothing_that_the_schema_allows(judge: Raw, payload: d
 @pytest.fixture
 async def judge(database_url: str, connections: Connections) -> Raw:
     return await connections.open()
+
+
+async def test_sql_can_not_enqueue_a_definition_with_secret_fields(bench: Bench, sql: Raw) -> None:
+    nested = {"$defs": {"L": {"properties": {"p": {"type": "string", "x-secret": True}}}}, "type": "object"}
+    schema = {**nested, "properties": {"login": {"$ref": "#/$defs/L"}, "path": {"type": "string"}}}
+    await bench.store.sync_definitions([Definition("sign_in", schema=schema)])
+    said = await refusal(sql, {"path": "/"}, "sign_in")
+    assert "sign_in has secret fields, which SQL can't encrypt. Nothing was enqueued." in said
+    (answer,) = await sql.fetch(
+        """select * from leasehold.enqueue_jobs('acme', '[{"definition": "sign_in", "payload": {}}]')"""
+    )
+    assert answer["code"] == "L1001"
+    assert await all_jobs(bench.jobs) == []
+
+
+async def test_a_mark_that_is_false_is_not_a_secret(bench: Bench, sql: Raw) -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "string", "x-secret": False}}}
+    await bench.store.sync_definitions([Definition("open", schema=schema)])
+    await enqueue(sql, {"path": "/"}, "open")
+    assert len(await all_jobs(bench.jobs)) == 1

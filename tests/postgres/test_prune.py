@@ -46,6 +46,26 @@ async def test_a_job_stays_while_any_of_its_lines_stays(bench: Bench, observer: 
     assert await bench.texts(claim) == ["said"]
 
 
+async def test_names_of_workers_that_have_gone_are_pruned_later(bench: Bench, observer: Raw) -> None:
+    gone, living = await bench.join(), await bench.join(lease=500 * DAY)
+    await bench.store.leave(gone)
+    await bench.move_clock(399 * DAY)
+    await bench.store.prune(10)
+    names = "select array_agg(id::text) from leasehold.worker_names where id = any ($1::uuid[])"
+    both = [gone.worker, living.worker]
+    assert set(await observer.fetchval(names, both)) == set(both)
+    await bench.move_clock(2 * DAY)
+    await bench.store.prune(10)
+    assert await observer.fetchval(names, both) == [living.worker]
+
+
+async def test_an_attempt_without_a_name_shows_the_workers_id(bench: Bench, observer: Raw) -> None:
+    await bench.succeed(claim := await bench.running())
+    await observer.execute("delete from leasehold.worker_names")
+    (attempt,) = await bench.jobs.attempts(claim.job)
+    assert (attempt.worker_name, attempt.host) == (claim.worker, None)
+
+
 COUNT_DELETED_LINES = """
     create table public.test_deleted_lines (lines bigint);
     create function note_deleted_lines() returns trigger language plpgsql as $$

@@ -7,7 +7,8 @@ from tests.store.bench import UNKNOWN_ID, Bench, EngineUnderTest
 from tests.tenant_kit import HOUR, OTHER, SECOND
 
 from leasehold.model.job import Claim, LineKind, LogLine
-from leasehold.model.outcome import Raised, Released, Snoozed, Trace
+from leasehold.model.outcome import Raised, Released, Snoozed, Succeeded, Trace, decide, with_process
+from leasehold.model.process import KeptOutput, ProcessEnd
 from leasehold.model.status import AttemptStatus
 
 
@@ -46,6 +47,28 @@ async def test_the_attempt_of_a_clean_success_is_there(bench: Bench) -> None:
     assert (attempt.number, attempt.status, attempt.worker) == (1, AttemptStatus.SUCCEEDED, claim.worker)
     assert attempt.started_at == claim.started_at
     assert attempt.finished_at == (await bench.job(claim.job)).finished_at
+
+
+async def test_the_name_of_a_worker_outlives_it(bench: Bench) -> None:
+    registration = await bench.join()
+    await bench.fail(claim := await bench.running(registration=registration), final=True)
+    await bench.succeed(other := await bench.running(registration=registration))
+    await bench.store.leave(registration)
+    for ended in (claim, other):
+        (attempt,) = await bench.jobs.attempts(ended.job)
+        assert (attempt.host, attempt.pid) == ("bench", 1)
+        assert attempt.worker_name == f"bench:1:{registration.worker}"
+
+
+async def test_the_end_of_a_process_stays_with_its_attempt(bench: Bench) -> None:
+    output = KeptOutput(3, "", "hi\n")
+    for exit_code, outcome in ((0, Succeeded()), (3, Raised("exit_3", "exited with 3", final=True))):
+        claim = await bench.running()
+        end = ProcessEnd(("/bin/echo", "hi"), 42, exit_code, stdout=output)
+        await bench.store.finish([(claim, with_process(decide(outcome, claim, jitter=0), end))])
+        (attempt,) = await bench.jobs.attempts(claim.job)
+        assert attempt.exit_code == exit_code
+        assert (attempt.details["pid"], attempt.details["stdout_tail"]) == (42, "hi\n")
 
 
 async def test_attempts_are_listed_in_their_order_with_their_own_workers(bench: Bench) -> None:

@@ -26,10 +26,15 @@ async def test_a_lane_that_a_worker_serves_is_held_by_nothing(bench: Bench) -> N
     assert await reasons(bench) == []
 
 
-async def test_a_lane_that_no_worker_serves_says_so(bench: Bench) -> None:
+async def test_a_lane_that_is_served_for_other_tenants_says_so(bench: Bench) -> None:
     await bench.join("report")
     await bench.join("email", tenants=(OTHER,))
     assert (await lane(bench)).workers == 0
+    assert await reasons(bench) == ["no live worker serves it for this tenant"]
+
+
+async def test_a_definition_that_no_worker_serves_says_so(bench: Bench) -> None:
+    await bench.join("report")
     assert await reasons(bench) == ["no live worker serves it"]
 
 

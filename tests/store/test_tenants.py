@@ -7,7 +7,7 @@ that the tests use here, and keys of every mode. Their fixture fails a test that
 from datetime import timedelta
 
 import pytest
-from tests.store.bench import BROUGHT_ID, KEY, Bench, keyed
+from tests.store.bench import BROUGHT_ID, KEY, LEASE, Bench, keyed
 from tests.store.bystander import BYSTANDERS_IDS, DEAD_ID, FAR, RUNNING_ID
 from tests.store.wake_listener import asleep
 from tests.tenant_kit import ACME, DAY, HOUR
@@ -195,6 +195,14 @@ async def test_work_of_others_does_not_wake_a_tenants_worker(bench: Bench) -> No
         await bench.store.limit(Scope(ScopeKind.TENANT, ACME), Limits(max_running=5))
         await bench.jobs.cancel([running.job])
         assert await listener.next() is Wake.CANCEL
+
+
+async def test_a_heartbeat_sees_no_work_of_other_tenants(bench: Bench) -> None:
+    """The bystanders have ready jobs of the same definitions."""
+    registration = await bench.worker()
+    assert not (await bench.store.renew(registration, [], LEASE, look=True)).work_waits
+    await bench.enqueue()
+    assert (await bench.store.renew(registration, [], LEASE, look=True)).work_waits
 
 
 # Strict tenants

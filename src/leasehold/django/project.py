@@ -76,6 +76,7 @@ class Project(Leasehold):
     """
 
     uses_callers_connections = True
+    process_target = "leasehold.django.loaded"
 
     def __init__(self) -> None:
         super().__init__(url=lambda: ProjectSettings.read().url, schema=lambda: ProjectSettings.read().schema)

@@ -8,7 +8,7 @@ still match. Only the engine's clock judges whether a job is due, a lease has ru
 from typing import Protocol
 
 from leasehold.store.abilities import Abilities
-from leasehold.store.administration import Administration, ScopeRecord
+from leasehold.store.administration import Administration, PayloadPage, ScopeRecord, StoredPayload
 from leasehold.store.events import Emission, KeyHolder, MatchingTriggers, TenantEvents
 from leasehold.store.fleet import (
     Claimed,
@@ -64,6 +64,7 @@ __all__ = [
     "MatchingTriggers",
     "NextFire",
     "Page",
+    "PayloadPage",
     "Prepared",
     "Registration",
     "Renewal",
@@ -72,6 +73,7 @@ __all__ = [
     "Schedules",
     "ScopeRecord",
     "Store",
+    "StoredPayload",
     "Subscription",
     "TenantEvents",
     "TenantJobs",

@@ -22,6 +22,24 @@ class ScopeRecord:
     paused_until: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """A job's payload as it is stored, JSON text, with encrypted fields."""
+
+    tenant: TenantId
+    job: JobId
+    definition: str
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadPage:
+    """The payloads with encrypted fields among the next jobs. `next` is None after the last job."""
+
+    payloads: Sequence[StoredPayload]
+    next: str | None
+
+
 class Administration(Protocol):
     """Everything that no tenant may do."""
 
@@ -57,6 +75,12 @@ class Administration(Protocol):
 
     async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
         """Returns the jobs of all tenants with this id, by tenant. More than one only if callers supplied the id."""
+
+    async def encrypted_payloads(self, cursor: str | None, limit: int) -> PayloadPage:
+        """Looks at the next `limit` jobs of all tenants, ended ones last, for payloads with encrypted fields."""
+
+    async def replace_payloads(self, changes: Sequence[tuple[StoredPayload, str]]) -> int:
+        """Replaces payloads that are still as they were read. Returns how many; passes over locked rows."""
 
     async def scopes(self, limit: int = 1000) -> Sequence[ScopeRecord]:
         """Returns the first `limit` tenants and definitions that have a limit or a pause now."""

@@ -3,13 +3,18 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+import orjson
+
 from leasehold.engines.postgres import pages, rows
 from leasehold.engines.postgres.definitions import PostgresDefinitions
 from leasehold.model.explain import LaneState
 from leasehold.model.job import JobId, JobRecord, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.status import Status
-from leasehold.store import Filter, Page, ScopeRecord
+from leasehold.store import Filter, Page, PayloadPage, ScopeRecord, StoredPayload
+
+# Less than the key of any job.
+BEFORE_ALL = ("", "00000000-0000-0000-0000-000000000000")
 
 
 class PostgresAdministration(PostgresDefinitions):
@@ -39,6 +44,38 @@ class PostgresAdministration(PostgresDefinitions):
     async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
         found = await self._database.fetch("administration/jobs_with_id", job=job_id(job))
         return [rows.job(row) for row in found]
+
+    async def encrypted_payloads(self, cursor: str | None, limit: int) -> PayloadPage:
+        ended, tenant, after = orjson.loads(cursor) if cursor else (False, *BEFORE_ALL)
+        name = "administration/encrypted_jobs_done" if ended else "administration/encrypted_jobs"
+        found = await self._database.fetch(name, tenant=tenant, after=after, limit=limit)
+        payloads = [
+            StoredPayload(TenantId(row["tenant_id"]), JobId(row["id"]), row["definition"], row["payload"])
+            for row in found
+            if row["payload"] is not None
+        ]
+        if len(found) == limit:
+            following = [ended, found[-1]["tenant_id"], found[-1]["id"]]
+        elif not ended:
+            following = [True, *BEFORE_ALL]
+        else:
+            return PayloadPage(payloads, None)
+        return PayloadPage(payloads, orjson.dumps(following).decode())
+
+    async def replace_payloads(self, changes: Sequence[tuple[StoredPayload, str]]) -> int:
+        document = [
+            {
+                "tenant": stored.tenant,
+                "id": stored.job,
+                "before": orjson.Fragment(stored.payload),
+                "after": orjson.Fragment(payload),
+            }
+            for stored, payload in changes
+        ]
+        ((replaced,),) = await self._database.fetch(
+            "administration/replace_payloads", changes=orjson.dumps(document).decode()
+        )
+        return int(replaced)
 
     async def scopes(self, limit: int = 1000) -> Sequence[ScopeRecord]:
         return [rows.scope(row) for row in await self._database.fetch("administration/scopes", limit=limit)]

@@ -153,11 +153,19 @@ async def _workers(database: Database) -> Finding:
         return Finding("workers", Severity.WARNING, text, fix=f"{start}.")
     slots = "1 slot" if fleet["slots"] == 1 else f"{fleet['slots']} slots"
     text = f"{fleet['workers']} live, {slots}, {fleet['running']} running"
-    if not fleet["unserved"]:
+    if fleet["unserved"]:
+        text += f"; none of them serves {_list_names(fleet['unserved'])}" + (f"; {waiting} wait" if waiting else "")
+        fix = f"{start}, with handlers for them. Unused ones: leasehold definitions deactivate KEY."
+    else:
+        fix = f"{start}, for these tenants or without --tenants."
+    if fleet["left_out"]:
+        lanes = [
+            f"{key} for {tenant}" for key, tenant in zip(fleet["left_out"], fleet["left_out_tenants"], strict=True)
+        ]
+        text += f"; ready jobs wait that none of them serves: {_list_names(lanes)}"
+    elif not fleet["unserved"]:
         return Finding("workers", Severity.OK, text)
-    unserved = f"none of them serves {_list_names(fleet['unserved'])}" + (f"; {waiting} wait" if waiting else "")
-    fix = f"{start}, with handlers for them. Unused ones: leasehold definitions deactivate KEY."
-    return Finding("workers", Severity.WARNING, f"{text}; {unserved}", fix=fix)
+    return Finding("workers", Severity.WARNING, text, fix=fix)
 
 
 async def _schedules(database: Database) -> Finding:

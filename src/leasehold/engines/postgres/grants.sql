@@ -30,7 +30,7 @@ grant select on leasehold.migrations, leasehold.settings, leasehold.tenants, lea
 -- Reading: everything about jobs, workers, limits, definitions and triggers. No write at all.
 grant select on leasehold.jobs, leasehold.jobs_done, leasehold.job_attempts, leasehold.job_lines,
     leasehold.job_records, leasehold.limits, leasehold.workers, leasehold.triggers, leasehold.trigger_decisions,
-    leasehold.events
+    leasehold.events, leasehold.worker_names
     to :"worker", :"reader";
 -- Which job holds a dedupe key, for a dry run of an event.
 grant select (tenant_id, dedupe_hash, job_id, expires_at) on leasehold.dedupe_holds to :"reader";
@@ -68,6 +68,7 @@ grant insert, delete, update (prune_after) on leasehold.jobs_done to :"worker"; 
 grant insert, delete on leasehold.job_attempts, leasehold.job_lines to :"worker";
 grant select, delete, update (expires_at) on leasehold.dedupe_holds to :"worker"; -- UPDATE only for its locks
 grant insert, delete, update (last_seen_at, lease_expires_at) on leasehold.workers to :"worker";
+grant insert, delete, update (started_at) on leasehold.worker_names to :"worker"; -- UPDATE only for its locks
 grant insert, update (wakes_at) on leasehold.sleepers to :"worker";
 grant usage on
     leasehold.sleeps_begun_0, leasehold.sleeps_begun_1, leasehold.sleeps_begun_2, leasehold.sleeps_begun_3,

@@ -166,6 +166,8 @@ def attempt(row: Record) -> Attempt:
         error_code=row["error_code"],
         exit_code=row["exit_code"],
         details=_object(row["details"]),
+        host=row["host"],
+        pid=row["pid"],
     )
 
 
@@ -205,7 +207,8 @@ def _json(text: str, name: str, unreadable: list[str]) -> Any:
 
 def lane(row: Record, definition: str, tenant: TenantId) -> LaneState:
     scopes = (Scope.of_row(ScopeKind.DEFINITION, definition), Scope.of_row(ScopeKind.TENANT, tenant))
-    return LaneState(row["active"], row["workers"], tuple(_scope_state(row, scope) for scope in scopes))
+    states = tuple(_scope_state(row, scope) for scope in scopes)
+    return LaneState(row["active"], row["workers"], states, row["elsewhere"])
 
 
 def _scope_state(row: Record, scope: Scope) -> ScopeState:

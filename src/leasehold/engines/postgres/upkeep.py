@@ -8,6 +8,7 @@ from leasehold.engines.postgres.database import Database, IdleLink
 
 LINES_AT_ONCE = 10_000
 IDLE = 10.0
+OTHERS = ("fleet/prune_holds", "fleet/prune_decisions", "fleet/prune_events", "fleet/prune_worker_names")
 
 
 class UpkeepLink(IdleLink):
@@ -21,7 +22,7 @@ class UpkeepLink(IdleLink):
         while await self._count("fleet/prune_lines", limit=limit, lines=LINES_AT_ONCE) == LINES_AT_ONCE:
             continue
         pruned = await self._count("fleet/prune", limit=limit)
-        for others in ("fleet/prune_holds", "fleet/prune_decisions", "fleet/prune_events"):
+        for others in OTHERS:
             while await self._count(others, limit=limit) == limit:
                 continue
         return pruned

@@ -3,9 +3,7 @@ with moment as materialized (
     select leasehold.clock() as now
 )
 select lane.number, coalesce(d.active, false) as active,
-       (select count(*) from leasehold.workers w
-        where w.lease_expires_at > (select now from moment) and lane.definition = any (w.definitions)
-          and (w.tenants is null or lane.tenant_id = any (w.tenants))) as workers,
+       living.workers, living.elsewhere,
        case when of_definition.paused_until > now or of_definition.paused_until is null
             then of_definition.pause_reason end as definition_pause,
        leasehold.shown(of_definition.paused_until) as definition_paused_until,
@@ -28,6 +26,13 @@ select lane.number, coalesce(d.active, false) as active,
        ) then of_tenant.max_running end as tenant_cap
 from unnest(:definitions::text[], :tenants::text[]) with ordinality as lane (definition, tenant_id, number)
 cross join moment
+cross join lateral (
+    select count(*) filter (where here) as workers, count(*) filter (where not here) as elsewhere
+    from (
+        select w.tenants is null or lane.tenant_id = any (w.tenants) as here from leasehold.workers w
+        where w.lease_expires_at > moment.now and lane.definition = any (w.definitions)
+    ) serving
+) living
 left join leasehold.definitions d on d.key = lane.definition
 left join leasehold.limits of_definition on of_definition.kind = 'definition' and of_definition.key = lane.definition
 left join leasehold.limits of_tenant on of_tenant.kind = 'tenant' and of_tenant.key = lane.tenant_id
