@@ -3,6 +3,7 @@
     worker = Worker(engine_for(url).open, handlers, observe=lambda event: print(event.as_json()))
 
 definition.changed   a definition in the code is new or different; emitted before the worker joins
+definition.unavailable   the worker does not serve a definition, since its program is not on this machine
 worker.joined ──▶ job.started ──▶ job.logged … ──┬──▶ job.ended      the verdict is written
                                                  ├──▶ job.given_back the worker stops; uses no try
                                                  └──▶ job.discarded  nothing is written, usually after a lost lease
@@ -80,6 +81,15 @@ class DefinitionChanged(WorkerEvent):
     version: int
     created: bool
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionUnavailable(WorkerEvent):
+    """`worker`, which is about to join, does not serve a definition of its code; its jobs wait for other workers."""
+
+    event: Literal["definition.unavailable"] = "definition.unavailable"
+    definition: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +177,7 @@ class SchedulesFired(TimedEvent):
 
 Event = (
     DefinitionChanged
+    | DefinitionUnavailable
     | WorkerJoined
     | WorkerListening
     | WorkerLeft

@@ -37,6 +37,8 @@ from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Handlers, Worker, WorkerSettings
 from leasehold.worker.handlers import Call
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.lifespan import OpenState
+from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.schedules import MakeScheduleLoop
 from leasehold.worker.session import WorkerSession
 
@@ -170,11 +172,13 @@ class Shop(TenantKit):
         tenants: tuple[TenantId, ...] | None = None,
         observe: Observer = ignore_events,
         make_schedules: MakeScheduleLoop | None = None,
+        open_state: OpenState | None = None,
+        processes: HandlerProcesses | None = None,
         **settings: Any,
     ) -> AsyncIterator[Worker]:
         """A worker that has joined. At the end of the block it stops at once, giving back what still runs."""
         options = replace(SETTINGS, tenants=tenants, **settings)
-        worker = Worker(stores or self.stores, handlers, options, observe, make_schedules)
+        worker = Worker(stores or self.stores, handlers, options, observe, make_schedules, open_state, processes)
         task = asyncio.create_task(worker.run())
         joined = asyncio.create_task(worker.joined.wait())
         try:

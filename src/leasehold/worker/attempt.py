@@ -10,16 +10,20 @@ from time import monotonic
 from types import CoroutineType
 from typing import Any
 
-from leasehold.errors import InvalidInput, PayloadInvalid
+from leasehold.errors import InvalidInput, NoSecretKey, PayloadInvalid, SecretUnreadable
 from leasehold.model import payload as payloads
+from leasehold.model.isolation import Isolation
 from leasehold.model.job import Claim
-from leasehold.model.outcome import Canceled, Outcome, Rejected, Succeeded, TimedOut
+from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Succeeded, TimedOut
+from leasehold.runtime.redacted_logs import redact_logs_of_job
 from leasehold.worker.copies import generation
 from leasehold.worker.handler_transaction import give_up
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Job
+from leasehold.worker.opened_payload import open_secrets
 from leasehold.worker.outcomes import DELIBERATE, failure_of, outcome_of_error
-from leasehold.worker.runners import run_in_thread, start_coroutine
+from leasehold.worker.processes import HandlerProcesses
+from leasehold.worker.runners import HandlerStopped, run_in_process, run_in_thread, start_coroutine
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import Threads
 from leasehold.worker.timeouts import Timeouts
@@ -36,12 +40,14 @@ class RunContext:
     """Shared by all attempts of a registration.
 
     `may_begin` returns whether the lease holds. `on_end` is called with each attempt that ends, and its outcome.
+    Without `processes`, handlers with isolation="process" run in this one.
     """
 
     threads: Threads
     stuck: StuckHandlers
     may_begin: Callable[[Claim], bool]
     on_end: Callable[["Attempt", Outcome | None], None]
+    processes: HandlerProcesses | None = None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     variables: contextvars.Context = field(default_factory=contextvars.copy_context)
     born: int = field(default_factory=generation)
@@ -93,6 +99,14 @@ class Attempt:
         return self.claim.definition.key
 
     @property
+    def _isolation(self) -> Isolation | None:
+        return None if self._context.processes is None else self.handler.isolation
+
+    @property
+    def _is_in_thread(self) -> bool:
+        return not self.handler.is_async and self._isolation is None
+
+    @property
     def lost(self) -> bool:
         """Whether the claim is lost: nothing of the attempt may be written."""
         return self._interruption.lost
@@ -125,11 +139,12 @@ class Attempt:
                 with suppress(asyncio.CancelledError):  # stopped a second time: then the attempt is abandoned
                     await self.job._transaction.roll_back()
             # If nothing stopped the attempt, the handler awaited a task that was canceled: an error like any other.
-            outcome = self._interruption.instead if self._interruption.stopped else failure_of(error)
+            stopped = self._interruption.stopped
+            outcome = self._interruption.instead if stopped else failure_of(error, self.job._redactor)
         except GeneratorExit:  # the loop was closed
             raise
         except BaseException as error:  # from its transaction; an attempt that does not end would keep its slot
-            outcome = failure_of(error)
+            outcome = failure_of(error, self.job._redactor)
         self._end(outcome)
 
     async def _run_handler(self) -> Outcome:
@@ -138,14 +153,18 @@ class Attempt:
             return Rejected("definition_unreadable", self.claim.unusable)
         try:
             payload = self._check_payload()
+        except (NoSecretKey, SecretUnreadable) as error:  # another worker may have the key, or this one later
+            return Raised("secret_unreadable", error.happened)
         except InvalidInput as error:
-            return Rejected("payload_invalid", error.happened)
+            return Rejected("payload_invalid", self.job._redactor.text(error.happened))
         if self.claim.overdue:
             return Rejected("deadline_passed", "its deadline had passed when it was its turn")
         context, timeout = self._context, self.claim.definition.timeout
         seconds = timeout.total_seconds()
         context.timeouts.watch(self, seconds)
         try:
+            if (isolation := self.handler.isolation) is not None and context.processes is not None:
+                return await run_in_process(self, payload, isolation, context.processes)
             if not self.handler.is_async:
                 return await run_in_thread(self, payload, context.born, context.loop, context.threads)
             outcome = start_coroutine(self, payload, context.born)
@@ -153,10 +172,12 @@ class Attempt:
         except BaseException as error:  # SystemExit too
             interruption = self._interruption
             if interruption.timed_out and not interruption.stopped and not isinstance(error, DELIBERATE):
-                return TimedOut(timeout, trace_of(error))
+                if isinstance(error, HandlerStopped):
+                    return TimedOut(timeout, error.trace)
+                return TimedOut(timeout, trace_of(error, self.job._redactor))
             if isinstance(error, asyncio.CancelledError):
                 raise
-            return outcome_of_error(error)
+            return outcome_of_error(error, self.job._redactor)
         finally:
             context.timeouts.forget(self, seconds)
 
@@ -169,6 +190,10 @@ class Attempt:
             raise PayloadInvalid(
                 f"the payload can't be read: {error}.", fix="Nothing was run. Enqueue the job again."
             ) from error
+        if self.claim.definition.secret_fields:
+            payload = open_secrets(self.job, payload)
+            redact_logs_of_job(self.job._redactor)
+            text = payloads.encode_plain(payload)
         self.claim.definition.check(payload)
         return text if self.handler.reads_json else payload
 
@@ -188,16 +213,17 @@ class Attempt:
     def stop(self, instead: Outcome | None) -> None:
         """Stops the handler; the attempt ends as `instead`. The first call counts, but a lost lease always wins.
 
-        A handler in a thread can't be stopped. If it is canceled, it can see that and end in its own way; otherwise
-        it runs on without effect, and its slot is free. The same holds, after a margin, for a coroutine that swallows
-        its cancel.
+        A process is ended. A handler in a thread can't be stopped. If it is canceled, it can see that and end in its
+        own way; otherwise it runs on without effect, and its slot is free. The same holds, after a margin, for a
+        coroutine that swallows its cancel.
         """
         if self._interruption.stopped and instead is not None:
             return
         if instead is None:
             self._interruption = replace(self._interruption, lost=True)
+            self.job._stops_at_once = True
         self.job._request_cancel()
-        may_end_in_its_own_way = self.started and isinstance(instead, Canceled) and not self.handler.is_async
+        may_end_in_its_own_way = self.started and isinstance(instead, Canceled) and self._is_in_thread
         if not may_end_in_its_own_way and give_up(self.job):
             self._interruption = replace(self._interruption, stopped=True, instead=instead)
             self._cancel()
@@ -214,9 +240,19 @@ class Attempt:
         self.job._request_cancel()
         self._cancel()
 
+    def stop_at_once(self) -> None:
+        """Ends the grace of a command that is being stopped. Other handlers have none."""
+        if self.handler.cleanup is not None and self._task is not None and not self.ended:
+            self.job._stops_at_once = True
+            self._task.cancel()
+
+    @property
+    def _margin(self) -> float:
+        return MARGIN if self.handler.cleanup is None else self.handler.cleanup
+
     def _time_left(self) -> float:
-        """Counts from the start of the handler's thread: waiting for a thread uses up none of the timeout."""
-        if self.handler.is_async:
+        """Counts from the start in a thread or process: waiting for one uses up none of the timeout."""
+        if self.handler.is_async and self._isolation is None:
             return 0.0
         timeout = self.claim.definition.timeout.total_seconds()
         return timeout if self.in_thread_since is None else self.in_thread_since + timeout - monotonic()
@@ -226,7 +262,7 @@ class Attempt:
             self._end(self._interruption.instead)
         elif self._task.cancel():
             if self.started:
-                self._context.loop.call_later(MARGIN, self._abandon)
+                self._context.loop.call_later(self._margin, self._abandon)
             else:  # a task that is canceled before its first step never runs
                 self._task.add_done_callback(lambda _: self._end(self._interruption.instead))
 
@@ -239,7 +275,7 @@ class Attempt:
             self.claim.job,
             self.claim.tenant,
             self.name,
-            MARGIN,
+            self._margin,
         )
         if (transaction := self.job._transaction) is not None:
             rollback = self._context.loop.create_task(transaction.roll_back())

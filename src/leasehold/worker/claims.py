@@ -138,6 +138,11 @@ class ClaimLedger:
         for attempt in list(self.attempts.values()):
             attempt.stop(Released())
 
+    def stop_all_at_once(self) -> None:
+        """Ends the grace of commands that are being stopped."""
+        for attempt in list(self.attempts.values()):
+            attempt.stop_at_once()
+
     async def until_empty(self) -> None:
         while self.attempts:
             self.freed.clear()

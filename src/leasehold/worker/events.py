@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
@@ -15,6 +15,7 @@ from leasehold.model.status import Status
 from leasehold.store import Registration, TriggerChange
 from leasehold.telemetry import (
     DefinitionChanged,
+    DefinitionUnavailable,
     Event,
     JobDiscarded,
     JobEnded,
@@ -65,6 +66,12 @@ class EventReporter:
                             text=text,
                         )
                     )
+
+    def report_problems(self, registration: Registration, problems: Mapping[str, str]) -> None:
+        """Reports the definitions that this worker does not serve, each with the reason."""
+        if self.is_observed:
+            for key, why in problems.items():
+                self._tell(DefinitionUnavailable(**_of_worker(registration), definition=key, why=why))
 
     def report_join(self, registration: Registration, slots: int, listens: bool) -> None:
         if self.is_observed:
@@ -140,6 +147,11 @@ class EventReporter:
             if not self._complained:
                 log.exception("the observer raised at %s; it is told on, further errors are not logged", event.event)
             self._complained = True
+
+
+def log_problems(problems: Mapping[str, str]) -> None:
+    for key, why in problems.items():
+        events_log.error("%s is not served by this worker: %s Its jobs wait for other workers.", key, why)
 
 
 def _log_failure(claim: Claim, verdict: Verdict, where: str | None) -> None:

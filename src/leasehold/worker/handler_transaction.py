@@ -18,6 +18,7 @@ from leasehold.errors import BlockingCall, InvalidInput, LeaseholdError
 from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Outcome, Raised, Succeeded
+from leasehold.model.redaction import Redactor
 from leasehold.store import FinishAnswer, FinishingTransaction, Store
 from leasehold.worker.tracebacks import message_of
 
@@ -37,6 +38,7 @@ class TransactionOwner(Protocol):
     _transaction: "HandlerTransaction[Any] | None"
     _given_up: bool
     _in_thread: bool
+    _redactor: Redactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ class HandlerTransaction(Generic[C]):
             await self.roll_back()
             if not isinstance(error, Exception):
                 raise
-            return _failure_of(error)
+            return self._failure_of(error)
         if refusal is not None:
             await self.roll_back()
             return await self._explain(refusal)
@@ -194,7 +196,7 @@ class HandlerTransaction(Generic[C]):
             if not isinstance(error, Exception):
                 raise
             self.committed = await self._was_committed()
-            return outcome if self.committed else _failure_of(error)
+            return outcome if self.committed else self._failure_of(error)
         reach("after_commit")
         self.committed = True
         return outcome
@@ -217,7 +219,7 @@ class HandlerTransaction(Generic[C]):
         try:
             job = await self._ask_on_loop(self._look_up())
         except LeaseholdError as error:
-            return _failure_of(error)
+            return self._failure_of(error)
         if job is not None and not job.status.final and _is_of(self._claim, job) and self._context.holds():
             return Raised(
                 "transaction_elsewhere",
@@ -236,6 +238,9 @@ class HandlerTransaction(Generic[C]):
         with _fate:
             self.ending = not self._job._given_up
         return self.ending
+
+    def _failure_of(self, error: BaseException) -> Raised:
+        return Raised(type(error).__name__, message_of(error, self._job._redactor))
 
     async def _look_up(self) -> Any:
         return await self._context.store.tenant(self._claim.tenant).get(self._claim.job)
@@ -292,7 +297,3 @@ def _on_a_loop() -> bool:
         asyncio.get_running_loop()
         return True
     return False
-
-
-def _failure_of(error: BaseException) -> Raised:
-    return Raised(type(error).__name__, message_of(error))

@@ -4,11 +4,21 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
+from leasehold.config import process_redactor
 from leasehold.errors import InvalidInput
 from leasehold.model.job import Claim, JobId, LineKind, TenantId
+from leasehold.model.process import ProcessEnd
+from leasehold.model.redaction import Redactor
 from leasehold.worker.handler_transaction import HandlerTransaction, TransactionContext
+from leasehold.worker.log_buffer import LONGEST_LINE
 
 C = TypeVar("C")
+
+NOT_OPENED = object()
+"""The state of a job that a test calls without a worker, of an app that has a lifespan."""
+
+
+def _ignore_dropped(claim: Claim, count: int) -> None: ...
 
 
 class Job:
@@ -20,22 +30,32 @@ class Job:
     # With slots an instance is made in half the time; a handler may still set attributes of its own.
     __slots__ = (
         *("_canceled", "_claim", "_transaction", "_transactions", "_given_up", "_in_thread", "_append_line"),
+        *("_redactor", "_drop_lines", "_stops_at_once", "_process", "_state"),
         *("__dict__", "__weakref__"),
     )
 
     def __init__(
         self,
         claim: Claim,
-        append_line: Callable[[Claim, str, LineKind, float | None], None],
+        append_line: Callable[[Claim, str, LineKind, float | None], bool],
         transactions: TransactionContext | None = None,
+        redactor: Redactor | None = None,
+        drop_lines: Callable[[Claim, int], None] = _ignore_dropped,
+        state: Any = None,
     ) -> None:
+        """`append_line` returns False for a line that is not kept; `drop_lines` counts lines that it never gets."""
         self._claim = claim
+        self._redactor = redactor or process_redactor()
+        self._state = state
         self._append_line = append_line
+        self._drop_lines = drop_lines
         self._canceled = False
         self._transactions = transactions
         self._transaction: HandlerTransaction[Any] | None = None
         self._given_up = False
         self._in_thread = False
+        self._stops_at_once = False
+        self._process: ProcessEnd | None = None
 
     @property
     def id(self) -> JobId:
@@ -76,6 +96,16 @@ class Job:
         """The same for every attempt of this job, and for no other job: for services that must act only once."""
         return f"{self.tenant}/{self.id}"
 
+    @property
+    def state(self) -> Any:
+        """The value of the app's lifespan in this process, which all its jobs share; None if the app has none."""
+        if self._state is NOT_OPENED:
+            raise InvalidInput(
+                "this job is run by no worker, so the lifespan of the app is not open. Nothing was changed.",
+                fix="Give the test a state of its own: with app.override(state=…).",
+            )
+        return self._state
+
     @overload
     def transaction(self) -> HandlerTransaction[Any]: ...
     @overload
@@ -107,14 +137,18 @@ class Job:
     def log(self, text: str) -> None:
         """Logs a line for people, seen live. Lines are written in small batches, at most once a second.
 
-        After a lost lease nothing is written. At most 1,000 lines wait to be written; one line in place of further
-        ones tells how many were dropped.
+        After a lost lease nothing is written. At most 1,000 lines wait to be written (the worker's setting
+        `log_lines`); one line in place of further ones tells how many were dropped.
         """
-        self._append_line(self._claim, str(text), LineKind.LOG, None)
+        self._append(text, LineKind.LOG, None)
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Records how far the job is, from 0 to 1. All reports are kept, in order."""
-        self._append_line(self._claim, str(text), LineKind.PROGRESS, min(1.0, max(0.0, fraction)))
+        self._append(text, LineKind.PROGRESS, min(1.0, max(0.0, fraction)))
+
+    def _append(self, text: object, kind: LineKind, progress: float | None) -> None:
+        """Redacts before the line is cut: a part of a secret could not be found."""
+        self._append_line(self._claim, self._redactor.beginning(str(text), LONGEST_LINE), kind, progress)
 
     def _request_cancel(self) -> None:
         self._canceled = True

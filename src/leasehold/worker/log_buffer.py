@@ -14,14 +14,17 @@ from leasehold.store import Fleet
 
 INTERVAL = 1.0
 MOST_LINES = 1000
+MOST_CHARACTERS = 2_000_000
 LONGEST_LINE = 10_000
 DROPPED = "… {count:,} lines were dropped here: a job keeps at most {most:,} unwritten lines."
+DROPPED_BY_SIZE = "… {count:,} lines were dropped here: a job keeps at most 2 MB of unwritten lines."
 
 
 @dataclass
 class _JobLines:
     count: int = 0
     dropped: int = 0
+    characters: int = 0
     unwritten: list[LogLine] = field(default_factory=list)
 
 
@@ -37,8 +40,13 @@ class LogBuffer:
         lost: Callable[[Claim], None],
         on_line: Callable[[Claim, LogLine], None] | None,
         accepts: Callable[[Claim], bool],
+        most_lines: int = MOST_LINES,
     ) -> None:
-        """Calls `on_line` with each buffered line, on the loop. Ignores lines of claims that `accepts` refuses."""
+        """Calls `on_line` with each buffered line, on the loop. Ignores lines of claims that `accepts` refuses.
+
+        Keeps at most `most_lines` unwritten lines of a job.
+        """
+        self._most_lines = most_lines
         self._by_claim: dict[Claim, _JobLines] = {}
         self._lost = lost
         self._on_line = on_line
@@ -49,21 +57,31 @@ class LogBuffer:
         self._lock = threading.Lock()
         self._loop_is_woken = False
 
-    def append(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> None:
-        """Buffers at most 1,000 unwritten lines of a job; a line in place of the others tells how many they were."""
+    def append(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> bool:
+        """Buffers the line, unless too many of the job are unwritten; then counts it and returns False.
+
+        One line in place of those that were dropped tells how many they were.
+        """
         if not self._accepts(claim):
-            return
+            return False
         with self._lock:
             buffered = self._by_claim.get(claim) or self._by_claim.setdefault(claim, _JobLines())
-            if len(buffered.unwritten) >= MOST_LINES:
+            if len(buffered.unwritten) >= self._most_lines or buffered.characters >= MOST_CHARACTERS:
                 buffered.dropped += 1
-                return
+                return False
             self._note_dropped(claim, buffered)
             self._keep(claim, buffered, make_storable(text[: LONGEST_LINE + 1], LONGEST_LINE), kind, progress)
             wakes, self._loop_is_woken = not self._loop_is_woken, True
         if wakes:
             with suppress(RuntimeError):  # the loop is closed, and with it the worker
                 self._loop.call_soon_threadsafe(self._wake)
+        return True
+
+    def drop(self, claim: Claim, count: int) -> None:
+        """Counts lines that were not even passed to `append`, because it had refused the line before them."""
+        with self._lock:
+            if (buffered := self._by_claim.get(claim)) is not None:
+                buffered.dropped += count
 
     async def run(self, store: Fleet, in_time: Callable[[Awaitable[None]], Awaitable[None]]) -> None:
         """Writes buffered lines, at most once a second, until it is canceled."""
@@ -110,12 +128,14 @@ class LogBuffer:
         buffered.count += 1
         line = LogLine(buffered.count, text, kind, progress)
         buffered.unwritten.append(line)
+        buffered.characters += len(text)
         if self._on_line is not None:
             self._unreported.append((claim, line))
 
     def _note_dropped(self, claim: Claim, buffered: _JobLines) -> None:
         if buffered.dropped:
-            text = DROPPED.format(count=buffered.dropped, most=MOST_LINES)
+            by_size = buffered.characters >= MOST_CHARACTERS
+            text = (DROPPED_BY_SIZE if by_size else DROPPED).format(count=buffered.dropped, most=self._most_lines)
             buffered.dropped = 0
             self._keep(claim, buffered, text, LineKind.LOG, None)
 
@@ -140,3 +160,4 @@ class LogBuffer:
     def _drop_written(self, claim: Claim, last: int) -> None:
         if buffered := self._by_claim.get(claim):
             buffered.unwritten = [line for line in buffered.unwritten if line.number > last]
+            buffered.characters = sum(len(line.text) for line in buffered.unwritten)

@@ -1,12 +1,15 @@
 """Maps what a handler returns or raises to the outcome of its attempt. Workers and the test tools share this map."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from leasehold.config import process_redactor
 from leasehold.errors import PayloadInvalid
 from leasehold.model.duration import Duration, read_duration
-from leasehold.model.outcome import Outcome, Raised, Released, Snoozed, Succeeded
+from leasehold.model.outcome import Outcome, Raised, Rejected, Released, Snoozed, Succeeded, Trace
 from leasehold.model.payload import encode_result
+from leasehold.model.redaction import Redactor
 from leasehold.worker.threads import ThreadRefused
 from leasehold.worker.tracebacks import message_of, trace_of
 
@@ -33,39 +36,65 @@ class Fail(Exception):
     """Raise it when no retry can help. The job ends as `failed`."""
 
 
+_OUTCOMES = frozenset({Succeeded, Raised, Snoozed, Rejected})
+
 # Exceptions that choose an outcome; a timeout that has passed meanwhile does not replace it.
 DELIBERATE = (Snooze, RetryLater, Fail, ThreadRefused)
 
 
-def outcome_of_result(result: Any) -> Outcome:
-    """Returns the outcome for a return value.
+def outcome_of_result(result: Any, redactor: Redactor | None = None) -> Outcome:
+    """Returns the outcome for a return value, redacted; by default, of what the process knows.
 
     An unusable result is final: a retry would repeat effects that have already happened.
     """
     if result is None:
         return NOTHING_RETURNED
+    if type(result) in _OUTCOMES:  # of a command
+        return result  # type: ignore[no-any-return]
+    redactor = redactor or process_redactor()
     try:
-        return Succeeded(encode_result(result))
+        return Succeeded(redactor.json(encode_result(result)))
     except PayloadInvalid as error:
-        return Raised("result_invalid", error.happened, final=True)
+        return Raised("result_invalid", redactor.text(error.happened), final=True)
 
 
-def outcome_of_error(error: BaseException) -> Outcome:
-    """Returns the outcome for an exception that the handler raised."""
+def outcome_of_error(error: BaseException, redactor: Redactor | None = None) -> Outcome:
+    """Returns the outcome for an exception that the handler raised. Its texts are redacted."""
     match error:
         case Snooze():
             return Snoozed(error.delay)
         case RetryLater():
-            return failure_of(error, "RetryLater", retry_in=error.delay)
+            return failure_of(error, redactor, "RetryLater", retry_in=error.delay)
         case Fail():
-            return failure_of(error, "Fail", final=True)
+            return failure_of(error, redactor, "Fail", final=True)
         case ThreadRefused():
             return Released()
         case _:
-            return failure_of(error)
+            return failure_of(error, redactor)
 
 
 def failure_of(
-    error: BaseException, code: str | None = None, retry_in: timedelta | None = None, final: bool = False
+    error: BaseException,
+    redactor: Redactor | None = None,
+    code: str | None = None,
+    retry_in: timedelta | None = None,
+    final: bool = False,
 ) -> Raised:
-    return Raised(code or type(error).__name__, message_of(error), retry_in, final, trace_of(error))
+    message, trace = message_of(error, redactor), trace_of(error, redactor)
+    return Raised(code or type(error).__name__, message, retry_in, final, trace)
+
+
+def redact_outcome(outcome: Outcome, redactor: Redactor) -> Outcome:
+    """Returns an outcome of another process without the secrets that this redactor knows."""
+    match outcome:
+        case Succeeded(result=str(result)):
+            return Succeeded(redactor.json(result))
+        case Raised():
+            trace = redact_trace(outcome.trace, redactor)
+            return replace(outcome, message=redactor.text(outcome.message), trace=trace)
+        case _:
+            return outcome
+
+
+def redact_trace(trace: Trace | None, redactor: Redactor) -> Trace | None:
+    return trace and Trace(trace.where, redactor.text(trace.traceback))

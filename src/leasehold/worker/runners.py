@@ -1,5 +1,6 @@
-"""Runs a handler: a coroutine on the loop, any other function in a thread."""
+"""Runs a handler: a coroutine on the loop, any other function in a thread, and either in a process of its own."""
 
+import asyncio
 import contextvars
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable
@@ -9,17 +10,22 @@ from types import CoroutineType
 from typing import Any, Protocol, cast
 
 from leasehold.faults import reach
-from leasehold.model.outcome import Outcome
+from leasehold.model.isolation import Isolation
+from leasehold.model.job import Claim
+from leasehold.model.outcome import Outcome, Raised, Trace
 from leasehold.worker.copies import contain, end_a_copy
 from leasehold.worker.handlers import Handler
 from leasehold.worker.job import Job
-from leasehold.worker.outcomes import NOTHING_RETURNED, outcome_of_result
+from leasehold.worker.messages import facts_of, outcome_of_message
+from leasehold.worker.outcomes import NOTHING_RETURNED, outcome_of_result, redact_outcome, redact_trace
+from leasehold.worker.processes import HandlerProcesses, NotStarted, describe_end
 from leasehold.worker.threads import Threads
 
 
 class Running(Protocol):
     """The attempt whose handler is run. `is_inside` is True while the handler's code executes."""
 
+    claim: Claim
     handler: Handler
     job: Job
     is_inside: bool
@@ -50,12 +56,12 @@ def start_coroutine(attempt: Running, payload: Any, born: int) -> "Outcome | Cor
     else:
         return cast("CoroutineType[Any, Any, Outcome]", _finish_coroutine(attempt, rest))
     attempt.leave_handler()
-    return NOTHING_RETURNED if result is None else outcome_of_result(result)
+    return NOTHING_RETURNED if result is None else outcome_of_result(result, attempt.job._redactor)
 
 
 async def _finish_coroutine(attempt: Running, rest: Awaitable[Any]) -> Outcome:
     try:
-        return outcome_of_result(await rest)
+        return outcome_of_result(await rest, attempt.job._redactor)
     finally:
         attempt.leave_handler()
 
@@ -81,7 +87,7 @@ def _call_in_thread(attempt: Running, payload: Any, born: int) -> Outcome:
     try:
         if attempt.ended:  # stopped while its thread was started
             return NOTHING_RETURNED
-        outcome = outcome_of_result(attempt.handler.call(job, payload))
+        outcome = outcome_of_result(attempt.handler.call(job, payload), job._redactor)
         end_a_copy(born)
         if job._transaction is not None:
             job._transaction.end_in_thread(outcome)
@@ -95,3 +101,48 @@ def _call_in_thread(attempt: Running, payload: Any, born: int) -> Outcome:
         raise
     finally:
         attempt.leave_handler()
+
+
+class HandlerStopped(asyncio.CancelledError):
+    """A handler in a process of its own was canceled, and its process is ended. `trace` is the place where it was."""
+
+    def __init__(self, trace: Trace | None) -> None:
+        super().__init__()
+        self.trace = trace
+
+
+async def run_in_process(
+    attempt: Running, payload: Any, isolation: Isolation, processes: HandlerProcesses
+) -> Outcome:
+    """Runs the handler in a process of its own, and ends that process if the attempt is canceled.
+
+    An outcome that the handler chooses while it is stopped counts; an error that it raises then does not. All texts
+    are redacted here once more: the process knows the secrets of its environment, but not those of the job.
+    """
+    reach("before_run")
+    try:
+        process = await processes.take(isolation)
+    except NotStarted as error:
+        return Raised("process_not_started", f"the process of the handler could not be started: {error}")
+    attempt.in_thread_since = monotonic()
+    claim = attempt.claim
+    call = {"definition": claim.definition.key, "claim": facts_of(claim), "payload": payload}
+    try:
+        answer = await process.run(call, attempt.job._append)
+    except asyncio.CancelledError:
+        answer = await process.cancel()
+        outcome = None if answer is None else redact_outcome(outcome_of_message(answer), attempt.job._redactor)
+        if outcome is None or _is_plain_failure(outcome):
+            trace = outcome.trace if isinstance(outcome, Raised) else process.place
+            raise HandlerStopped(redact_trace(trace, attempt.job._redactor)) from None
+        return outcome
+    if answer is None:
+        return Raised("process_crashed", f"the process of the handler {describe_end(process.code or 0)}")
+    if answer["sick"]:
+        process.kill()
+    processes.give_back(process)
+    return redact_outcome(outcome_of_message(answer), attempt.job._redactor)
+
+
+def _is_plain_failure(outcome: Outcome) -> bool:
+    return isinstance(outcome, Raised) and not outcome.final and outcome.retry_in is None

@@ -21,6 +21,7 @@ from leasehold.worker.heartbeat import Heartbeat, HeartbeatHooks
 from leasehold.worker.listener import FALLBACK, Listener
 from leasehold.worker.log_buffer import LogBuffer
 from leasehold.worker.outage import Outage
+from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.schedules import NoSchedules, ScheduleLoop
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.starter import AttemptStarter
@@ -52,6 +53,8 @@ class WorkerSession:
         stuck: StuckHandlers,
         outage: Outage,
         schedules: ScheduleLoop | None = None,
+        state: Any = None,
+        processes: HandlerProcesses | None = None,
     ) -> None:
         self.calls = calls = StoreCalls(store, registration, settings.leases.busy, outage)
         self._settings = settings
@@ -62,7 +65,10 @@ class WorkerSession:
         self.ledger = ledger = ClaimLedger(calls, on_doubt=chain.wake, before_claim=chain.stand_down)
         self.heartbeat = heartbeat = self._make_heartbeat(open_store)
         log_buffer = LogBuffer(
-            ledger.lose, events.report_log if events.is_observed else None, accepts=ledger.attempts.__contains__
+            ledger.lose,
+            events.report_log if events.is_observed else None,
+            accepts=ledger.attempts.__contains__,
+            most_lines=settings.log_lines,
         )
         self.finisher = Finisher(calls, ledger, log_buffer, events, holds=lambda: heartbeat.holds)
         transactions = TransactionContext(
@@ -74,7 +80,7 @@ class WorkerSession:
         )
         self.starter = AttemptStarter(
             *(ledger, handlers, settings.slots, threads, stuck, heartbeat, log_buffer, transactions, self.finisher),
-            events,
+            *(events, state, processes),
         )
         self.listener = Listener(
             *(calls, chain, events, settings.fallback),
@@ -244,8 +250,13 @@ class WorkerSession:
             async with asyncio.timeout(self._settings.grace.total_seconds()):
                 await wait_for_first(self.ledger.until_empty(), at_once.wait(), asyncio.shield(self._over))
         self.ledger.release_all()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MARGIN):
+                await self.ledger.until_empty()
+        # The process is killed some seconds later. Its commands would be too, but their jobs would count as crashed.
+        self.ledger.stop_all_at_once()
         with suppress(TimeoutError, LeaseholdError):
-            async with asyncio.timeout(MARGIN + LAST_WRITES):
+            async with asyncio.timeout(LAST_WRITES):
                 await self.ledger.until_empty()
                 if self.ledger.in_doubt:
                     await self.ledger.reconcile()

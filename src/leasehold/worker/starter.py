@@ -3,8 +3,9 @@
 import asyncio
 from collections import deque
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
+from leasehold.config import process_redactor
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Outcome
 from leasehold.worker.attempt import Attempt, RunContext
@@ -17,6 +18,7 @@ from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.job import Job
 from leasehold.worker.log_buffer import LogBuffer
+from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import Threads
 
@@ -88,16 +90,20 @@ class AttemptStarter:
         transactions: TransactionContext,
         finisher: Finisher,
         events: EventReporter,
+        state: Any = None,
+        processes: HandlerProcesses | None = None,
     ) -> None:
         self._ledger = ledger
+        self._state = state
         self._handlers = handlers
         self._slots = Slots(slots)
-        self._context = RunContext(threads, stuck, self._may_begin, self._on_end)
+        self._context = RunContext(threads, stuck, self._may_begin, self._on_end, processes)
         self._heartbeat = heartbeat
         self._log_buffer = log_buffer
         self._transactions = transactions
         self._finisher = finisher
         self._events = events
+        self._redactor = process_redactor()
         self._cancel_may_be_unseen = False
         self.budget = ClaimBudget(slots)
 
@@ -128,7 +134,8 @@ class AttemptStarter:
         """Makes an attempt of the most urgent held claim."""
         claim = self._ledger.held.popleft()
         handler = self._handlers[claim.definition.key]
-        job = Job(claim, self._log_buffer.append, self._transactions)
+        lines = self._log_buffer
+        job = Job(claim, lines.append, self._transactions, self._redactor, lines.drop, self._state)
         attempts = self._ledger.attempts
         attempt = attempts[claim] = Attempt(claim, handler, job, self._context)
         if len(attempts) == 1:  # after the attempt is entered: the heartbeat renews what the ledger knows
@@ -154,7 +161,7 @@ class AttemptStarter:
         if outcome is None:
             self._finisher.forget([attempt])
         elif attempt.is_written:
-            self._events.report_end(attempt.claim, outcome, verdict_on(outcome, attempt.claim))
+            self._events.report_end(attempt.claim, outcome, verdict_on(outcome, attempt))
             self._finisher.forget([attempt])
         else:
             self._ledger.done.append((attempt, outcome))

@@ -8,18 +8,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
+from typing import Any
 
 from leasehold.errors import InvalidInput, LeaseholdError, RegistrationLost
 from leasehold.model.bounds import problems_of_integer
 from leasehold.model.status import AttemptStatus
+from leasehold.runtime.redacted_logs import redact_own_logs
 from leasehold.runtime.supervise import cancel_all
-from leasehold.store import Store, Subscription, WorkerFacts
+from leasehold.store import Store, WorkerFacts
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
 from leasehold.worker.claim_loop import FIRST_HESITATION, LONGEST_HESITATION
-from leasehold.worker.events import EventReporter
+from leasehold.worker.events import EventReporter, log_problems
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.lifespan import Lifespan, OpenState
 from leasehold.worker.outage import Outage
+from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.schedules import FireSchedules, fire_nothing
 from leasehold.worker.session import WorkerSession
 from leasehold.worker.settings import WorkerSettings
@@ -58,8 +62,13 @@ async def tick(
     max_jobs: int,
     max_seconds: float,
     fire: FireSchedules = fire_nothing,
+    open_state: OpenState | None = None,
+    processes: HandlerProcesses | None = None,
 ) -> Ticked:
-    """Fires schedules, reclaims, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves."""
+    """Fires schedules, reclaims, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves.
+
+    The lifespan of the app is open meanwhile: each tick opens it.
+    """
     problems = list(problems_of_integer("max_jobs", max_jobs, 1))
     if max_seconds <= 0:
         problems.append(f"max_seconds={max_seconds} is not more than zero")
@@ -68,24 +77,55 @@ async def tick(
             f"The tick can't be run: {'; '.join(problems)}. Nothing was run.",
             fix="Give it at least one job and some time.",
         )
+    redact_own_logs()
+    handlers.require_secret_keys()
     until = monotonic() + max_seconds
     count = _Count()
     settings = replace(settings, leases=LEASE, notify=False, slots=min(settings.slots, max_jobs))
+    handlers, lacking = handlers.of_this_machine()
+    log_problems(lacking)
     await store.sync_definitions(handlers.definitions)
     await handlers.sync_triggers(store)
     # Before it joins: a schedule for many tenants may take longer than a lease, which nothing renews yet.
     schedules = await fire(store, lambda: monotonic() >= until)
+    lifespan = Lifespan(open_state)
+    try:
+        await lifespan.open()
+        more = await _run_jobs(
+            *(store, open_store, handlers, settings, max_jobs, until, count, lifespan.state, processes)
+        )
+    finally:
+        if processes is not None:
+            await processes.close()
+        await lifespan.close()
+    return replace(count.ticked, more=more or schedules.more, fired=schedules.fired)
+
+
+async def _run_jobs(
+    store: Store,
+    open_store: Callable[[], Awaitable[Store]],
+    handlers: Handlers,
+    settings: WorkerSettings,
+    max_jobs: int,
+    until: float,
+    count: "_Count",
+    state: Any,
+    processes: HandlerProcesses | None,
+) -> bool:
+    """Joins, works and leaves. Returns whether there may be more."""
     facts = WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, {"tick": "yes"})
-    registration = await store.join(Subscription(handlers.keys, settings.tenants), facts, LEASE.busy)
+    registration = await store.join(settings.subscription(handlers.keys), facts, LEASE.busy)
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
     session = WorkerSession(
-        store, registration, handlers, threads, settings, open_store, EventReporter(count), StuckHandlers(), Outage()
+        *(store, registration, handlers, threads, settings, open_store),
+        *(EventReporter(count), StuckHandlers(), Outage()),
+        state=state,
+        processes=processes,
     )
     try:
-        more = await _Tick(session, settings.slots, until).run(max_jobs)
+        return await _Tick(session, settings.slots, until).run(max_jobs)
     finally:
         threads.shutdown(cancel_futures=True)
-    return replace(count.ticked, more=more or schedules.more, fired=schedules.fired)
 
 
 class _Count:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 
+from leasehold.config import process_redactor
 from leasehold.model.outcome import SHOWN_TRACEBACK, Trace
+from leasehold.model.redaction import Redactor
 
 MOST_FRAMES = 20
 
@@ -22,24 +24,35 @@ _LIBRARIES = tuple(
 _MADE_WITHOUT_A_FILE = "<"
 
 
-def message_of(error: BaseException) -> str:
-    """Returns the exception's text. If that raises, even SystemExit, only the message suffers."""
+def message_of(error: BaseException, redactor: Redactor | None = None) -> str:
+    """Returns the exception's text, redacted. If that raises, even SystemExit, only the message suffers."""
     try:
-        return str(error) or repr(error)
+        return (redactor or process_redactor()).text(str(error) or repr(error))
     except BaseException as worse:
         return f"it can't say what happened: its text raises {type(worse).__name__}"
 
 
-def trace_of(error: BaseException) -> Trace | None:
-    """Returns None if only our own code was involved. Never raises, whatever the exception does when it is read."""
+def trace_of(error: BaseException, redactor: Redactor | None = None) -> Trace | None:
+    """Returns the place and the redacted traceback; None if only our own code was involved.
+
+    Never raises, whatever the exception does when it is read.
+    """
     try:
         told = TracebackException.from_exception(error, limit=-MOST_FRAMES)
         for each in _chain(told):
             each.stack = _without_own_frames(each.stack)
         stack = next(each.stack for each in _chain(told) if each.stack)
-        return Trace(_where(stack), _shorten("".join(told.format())))
+        return Trace(_where(stack), _shorten((redactor or process_redactor()).text("".join(told.format()))))
     except BaseException:
         return None
+
+
+def trace_of_stack(stack: StackSummary) -> Trace | None:
+    """Returns the trace of code that runs, for people. None if only our own code is involved."""
+    theirs = _without_own_frames(stack)
+    if not theirs:
+        return None
+    return Trace(_where(theirs), _shorten("Traceback (most recent call last):\n" + "".join(theirs.format())))
 
 
 def _chain(told: TracebackException | None) -> Iterator[TracebackException]:

@@ -4,18 +4,21 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
 
 from leasehold.errors import LeaseholdError, RegistrationLost, Unreachable
+from leasehold.runtime.redacted_logs import redact_own_logs
 from leasehold.runtime.supervise import RestartPolicy, wait_at_most
-from leasehold.store import Store, Subscription, WorkerFacts
+from leasehold.store import Store, WorkerFacts
 from leasehold.telemetry import Observer, ignore_events
-from leasehold.worker.events import EventReporter, events_log
+from leasehold.worker.events import EventReporter, events_log, log_problems
 from leasehold.worker.handlers import Handlers
+from leasehold.worker.lifespan import Lifespan, OpenState
 from leasehold.worker.outage import Outage
+from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.schedules import MakeScheduleLoop
 from leasehold.worker.session import WorkerSession
 from leasehold.worker.settings import WorkerSettings
@@ -33,7 +36,7 @@ MOST_STUCK = 100
 
 
 class Worker:
-    """Runs the jobs of the definitions that it has handlers for.
+    """Runs the jobs of the definitions that it has handlers for, or of those that its settings select.
 
         worker = Worker(engine_for(url).open, handlers)
         await worker.run()      # until worker.stop()
@@ -45,6 +48,8 @@ class Worker:
     and `run` raises TooManyStuck. `observe` is called with each event (leasehold.telemetry), on the loop of `run`.
     `session` has the stages of the current registration; it is None while there is none.
     `make_schedules` returns the loop that fires schedules beside the jobs; None: this worker fires none.
+    `open_state` opens the lifespan of the app, for as long as `run` works; its value is `job.state`.
+    `processes` run the handlers with isolation="process"; without them those run in this process.
     """
 
     def __init__(
@@ -54,13 +59,21 @@ class Worker:
         settings: WorkerSettings | None = None,
         observe: Observer = ignore_events,
         make_schedules: MakeScheduleLoop | None = None,
+        open_state: OpenState | None = None,
+        processes: HandlerProcesses | None = None,
     ) -> None:
+        redact_own_logs()
+        handlers.require_secret_keys()
         self._open_store = open_store
-        self._handlers = handlers
+        self._declared = self._handlers = handlers
+        self._problems: Mapping[str, str] = {}
         self._settings = settings or WorkerSettings()
+        self._settings.subscription(handlers.keys)  # raises now, before anything is opened
         self._make_schedules = make_schedules
         self._events = EventReporter(observe)
         self._outage = Outage()
+        self._lifespan = Lifespan(open_state)
+        self._processes = processes
         self._threads = Threads(self._settings.slots + MOST_ABANDONED, "leasehold-handler")
         self._stuck = StuckHandlers(min(MOST_ABANDONED, self._settings.slots + MOST_STUCK), self._give_up)
         self._failure: TooManyStuck | None = None
@@ -73,6 +86,7 @@ class Worker:
         if self._stopping.is_set():
             self._at_once.set()
         self._stopping.set()
+        self._lifespan.stop()
 
     def announce_stop(self, grace: timedelta) -> None:
         """Logs for people how long running jobs may go on."""
@@ -105,24 +119,34 @@ class Worker:
         return 0 if self.session is None else self.session.ledger.count
 
     async def run(self) -> None:
-        policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
+        """Works until it is stopped. Raises LifespanFailed, TooManyStuck, or the error that it can't go on with."""
+        self._handlers, self._problems = self._handlers.of_this_machine()
+        log_problems(self._problems)
         try:
-            while not self._stopping.is_set():
-                try:
-                    await self._serve_one_session()
-                    policy.reset()
-                except Unreachable as error:
-                    self._outage.begin(error)
-                    await wait_at_most(self._stopping, policy.next_random_pause())
-                except RegistrationLost as error:
-                    log.warning("%s Joining again.", error.happened)
-                    policy.reset()
+            if await self._lifespan.open():
+                await self._serve_sessions()
         finally:
             self._threads.shutdown(cancel_futures=True)
             if self._stuck:
                 log.warning("the worker has ended, but these handlers still run in its process: %s", self._stuck)
+            if self._processes is not None:
+                await self._processes.close()
+            await self._lifespan.close()
         if self._failure is not None:
             raise self._failure
+
+    async def _serve_sessions(self) -> None:
+        policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
+        while not self._stopping.is_set():
+            try:
+                await self._serve_one_session()
+                policy.reset()
+            except Unreachable as error:
+                self._outage.begin(error)
+                await wait_at_most(self._stopping, policy.next_random_pause())
+            except RegistrationLost as error:
+                log.warning("%s Joining again.", error.happened)
+                policy.reset()
 
     def _give_up(self) -> None:
         """Drains and ends, so that a supervisor starts the process again."""
@@ -140,9 +164,10 @@ class Worker:
         try:
             changes = await store.sync_definitions(self._handlers.definitions)
             triggers = await self._handlers.sync_triggers(store)
-            serves = Subscription(self._handlers.keys, self._settings.tenants)
+            serves = self._settings.subscription(self._declared.keys, self._handlers.keys)
             registration = await store.join(serves, self._facts(), self._settings.leases.busy)
             self._outage.end(began)
+            self._events.report_problems(registration, self._problems)
             self._events.report_sync(registration, changes)
             self._events.report_trigger_sync(triggers)
             session = WorkerSession(
@@ -156,6 +181,8 @@ class Worker:
                 self._stuck,
                 self._outage,
                 self._make_schedules and self._make_schedules(store),
+                self._lifespan.state,
+                self._processes,
             )
             self.session = session
             self.joined.set()

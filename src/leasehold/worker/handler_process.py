@@ -1,0 +1,253 @@
+"""The process of handlers with isolation="process": takes calls from its worker, sends lines and outcomes back."""
+
+import asyncio
+import contextvars
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from traceback import StackSummary, extract_stack
+from typing import Any
+
+from leasehold.errors import InvalidInput, LifespanFailed
+from leasehold.model.job import Claim, LineKind
+from leasehold.model.outcome import Outcome, Raised, Trace
+from leasehold.worker.copies import end_a_copy, generation
+from leasehold.worker.handler_transaction import HandlerTransaction
+from leasehold.worker.handlers import Handler, Handlers
+from leasehold.worker.job import Job
+from leasehold.worker.lifespan import Lifespan, OpenState
+from leasehold.worker.messages import Message, MessageReader, claim_of, encode, outcome_as_message
+from leasehold.worker.outcomes import failure_of, outcome_of_error, outcome_of_result
+from leasehold.worker.threads import Threads
+from leasehold.worker.tracebacks import message_of, trace_of_stack
+
+Load = Callable[[Mapping[str, Any]], tuple[Handlers, OpenState | None]]
+
+CHUNK = 2**16
+MOST_FRAMES = 100
+PR_SET_PDEATHSIG = 1
+M_ARENA_MAX = -8
+
+
+class IsolatedJob(Job):
+    """The job of a handler in a process of its own."""
+
+    def transaction(self, yours: Any = None) -> HandlerTransaction[Any]:
+        raise InvalidInput(
+            'job.transaction() needs the process of the worker, and this handler has isolation="process". '
+            "Nothing was begun.",
+            fix="Leave isolation out, or make the effect repeatable with job.idempotency_key.",
+        )
+
+
+class Connection:
+    """The blocking end of the connection to the worker. Any thread may send."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._reader = MessageReader()
+        self._lock = threading.Lock()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        with self._lock, suppress(OSError):  # the worker is gone, and this process about to end
+            self._socket.sendall(encode(message))
+
+    def first(self) -> Message | None:
+        """Waits for the first message; None if the worker is gone before."""
+        while data := self._socket.recv(CHUNK):
+            for message in self._reader.feed(data):
+                return message
+        return None
+
+    def follow(self, take: Callable[[Message], None]) -> None:
+        """Calls `take` with each message until the worker is gone, even by kill -9."""
+        with suppress(OSError):
+            while data := self._socket.recv(CHUNK):
+                for message in self._reader.feed(data):
+                    take(message)
+
+
+def serve(connected: socket.socket, load: Load) -> None:
+    """Runs calls until the worker stops this process. If the worker is gone, the whole process group ends at once."""
+    connection = Connection(connected)
+    plan = connection.first()
+    if plan is None:
+        return
+    _prepare_process(plan)
+    server = _Server(connection)
+    threading.Thread(target=server.follow, name="leasehold-calls", daemon=True).start()
+    try:
+        handlers, open_state = load(plan)  # on no running loop: a module may use one while it is imported
+    except BaseException as error:  # SystemExit, too
+        connection.send({"failed": f"{type(error).__name__}: {message_of(error)}"})
+        return
+    asyncio.run(server.run(handlers, open_state, plan["memory"]))
+
+
+class _Server:
+    """Runs one call after the other: a coroutine on the loop, any other function in a thread."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._threads = Threads(1, "leasehold-handler")
+        self._thread: int | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._calls: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._number = 0
+        self._canceled = 0
+        self._job: IsolatedJob | None = None
+        self._task: asyncio.Task[Outcome] | None = None
+
+    async def run(self, handlers: Handlers, open_state: OpenState | None, memory: int | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        lifespan = Lifespan(open_state)
+        try:
+            await lifespan.open()
+        except LifespanFailed as error:
+            self._connection.send({"failed": error.happened.removesuffix(" Nothing was claimed.")})
+            return
+        await self._loop.run_in_executor(self._threads, int)  # the memory of the thread belongs to the process
+        _limit_memory(memory)
+        self._connection.send({"ready": True})
+        while (call := await self._calls.get()) is not None:
+            self._connection.send(await self._answer(handlers, call, lifespan.state))
+        await lifespan.close()
+
+    async def _answer(self, handlers: Handlers, call: Message, state: Any) -> Message:
+        number, key = call["call"], call["definition"]
+        if key not in handlers.keys:
+            outcome: Outcome = Raised("handler_missing", f"the app that this process has imported has no job {key!r}")
+        else:
+            handler = handlers[key]
+            claim = claim_of(call["claim"], handler.definition)
+            job = self._job = IsolatedJob(claim, partial(self._append_line, number), state=state)
+            self._number = number
+            if self._canceled == number:
+                job._request_cancel()
+            outcome = await self._run(handler, job, call["payload"])
+            self._number, self._job = 0, None
+        sick = isinstance(outcome, Raised) and outcome.code == MemoryError.__name__
+        return {"call": number, "sick": sick, **outcome_as_message(outcome)}
+
+    async def _run(self, handler: Handler, job: Job, payload: Any) -> Outcome:
+        assert self._loop is not None
+        born = generation()
+        if handler.is_async:
+            self._task = self._loop.create_task(_await_outcome(handler, job, payload, born))
+            if job.canceled:
+                self._task.cancel()
+            await asyncio.wait([self._task])
+            task, self._task = self._task, None
+            return Raised("CancelledError", "canceled before it began") if task.cancelled() else task.result()
+        call = partial(self._call_outcome, handler, job, payload, born)
+        return await self._loop.run_in_executor(self._threads, contextvars.copy_context().run, call)
+
+    def _call_outcome(self, handler: Handler, job: Job, payload: Any, born: int) -> Outcome:
+        self._thread = threading.get_ident()
+        try:
+            outcome = outcome_of_result(handler.call(job, payload), job._redactor)
+            end_a_copy(born)
+        except BaseException as error:
+            end_a_copy(born, error)
+            outcome = outcome_of_error(error, job._redactor)
+        self._thread = None
+        return outcome
+
+    def _append_line(self, number: int, claim: Claim, text: str, kind: LineKind, progress: float | None) -> bool:
+        if number != self._number:
+            return False
+        self._connection.send({"call": number, "line": [text, kind.value, progress]})
+        return True
+
+    # -------------------------------------------------------------------------------------- in the thread of messages
+
+    def follow(self) -> None:
+        """Takes messages; when the worker is gone, ends this process and all that its handlers have started."""
+        self._connection.follow(self._take)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    def _take(self, message: Message) -> None:
+        if self._loop is None:
+            return
+        if "cancel" in message:
+            self._cancel(message["cancel"])
+        else:
+            self._loop.call_soon_threadsafe(self._calls.put_nowait, None if "stop" in message else message)
+
+    def _cancel(self, number: int) -> None:
+        """Tells the job, and cancels a coroutine. Of a handler in a thread it also reports the place, for people."""
+        assert self._loop is not None
+        self._canceled = number
+        if number != self._number:
+            return
+        if self._job is not None:
+            self._job._request_cancel()
+        if self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        elif (place := self._place()) is not None:
+            self._connection.send({"call": number, "place": [place.where, place.traceback]})
+
+    def _place(self) -> Trace | None:
+        frame = sys._current_frames().get(self._thread or 0)
+        if frame is None:
+            return None
+        stack = extract_stack(frame, MOST_FRAMES)
+        above = max((place for place, each in enumerate(stack) if each.filename == __file__), default=-1)
+        return trace_of_stack(StackSummary.from_list(list(stack[above + 1 :])))
+
+
+async def _await_outcome(handler: Handler, job: Job, payload: Any, born: int) -> Outcome:
+    try:
+        outcome = outcome_of_result(await handler.call(job, payload), job._redactor)
+        end_a_copy(born)
+        return outcome
+    except asyncio.CancelledError as error:
+        return failure_of(error, job._redactor)
+    except BaseException as error:  # or SystemExit would end the loop
+        end_a_copy(born, error)
+        return outcome_of_error(error, job._redactor)
+
+
+def _prepare_process(plan: Mapping[str, Any]) -> None:
+    """Leaves cancels to messages, and makes the system end this process before its worker, if one has to go."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs that handlers start would inherit
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    # A handler that holds the interpreter's lock keeps the thread of messages from seeing the end of the worker.
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != plan["parent"]:
+        os._exit(1)
+    if plan["memory"] is not None:
+        with suppress(AttributeError):  # else each thread would reserve 64 MB of address space
+            libc.mallopt(M_ARENA_MAX, 1)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _limit_memory(memory: int | None) -> None:
+    """Limits the address space to what this process has now, and so many bytes more."""
+    if memory is None:
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = _address_space() + memory
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def _address_space() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:  # not Linux: the limit then counts from nothing
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
