@@ -13,6 +13,7 @@ from leasehold.errors import (
     InvalidInput,
     JobFailed,
     LeaseholdError,
+    NoSecretKey,
     NotInTransaction,
     PartlyEnqueued,
     PayloadInvalid,
@@ -24,18 +25,21 @@ from leasehold.errors import (
     WrongState,
 )
 from leasehold.model.backoff import OUTBOX, SCHEDULED, SMALL_TEAM, Exponential, Preset, Steps
+from leasehold.model.command import ResourceLimits
 from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision, DecisionKind
 from leasehold.model.dedupe import Always, WhileActive, Within
 from leasehold.model.definition import Retention
 from leasehold.model.event_plan import Emitted
 from leasehold.model.job import JobRecord, NewJob
+from leasehold.model.keyring import new_secret_key
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.preview import Preview
 from leasehold.model.schedule import CatchUp, Every, every
 from leasehold.model.status import DisplayState, Status
 from leasehold.model.trigger import ALL, Trigger
 from leasehold.operations.events import TriggerTest
+from leasehold.runtime.redacted_logs import RedactionFilter
 from leasehold.store import CancelAnswer
 from leasehold.worker import Fail, Job, RetryLater, Snooze, Ticked, WorkerSettings
 from leasehold.worker.heartbeat import Leases
@@ -74,12 +78,15 @@ __all__ = [
     "Leases",
     "Limits",
     "NewJob",
+    "NoSecretKey",
     "NotInTransaction",
     "PartlyEnqueued",
     "Pause",
     "PayloadInvalid",
     "Preset",
     "Preview",
+    "RedactionFilter",
+    "ResourceLimits",
     "ResultTimeout",
     "Retention",
     "RetryLater",
@@ -104,4 +111,5 @@ __all__ = [
     "WrongState",
     "__version__",
     "every",
+    "new_secret_key",
 ]

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, Secret, SecretBytes, SecretStr, model_validator
 
 from leasehold import Job, Leasehold, PayloadInvalid, TypedDefinition
 from leasehold.app.arguments import arguments_of
 from leasehold.errors import LeaseholdError, NotJson, UnusableHandler
 from leasehold.model.payload import encode
+from leasehold.model.secret_fields import secret_fields
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 
@@ -240,11 +241,71 @@ def test_more_than_256_kb_are_refused() -> None:
     assert "300,014 bytes of JSON, at most 262,144 are kept" in refusal(handler, ["x" * 300_000])
 
 
-def test_a_secret_stored_as_stars_is_refused_and_not_printed() -> None:
-    def handler(job: Job, secret: SecretStr) -> None: ...
+class Login(BaseModel):
+    user: str
+    password: SecretStr
 
-    with pytest.raises(NotJson) as refused:
-        payload_of(handler, SecretStr("hunter2"))
+
+def with_secrets(
+    job: Job, token: SecretStr, login: Login, more: tuple[SecretBytes, ...] = (), maybe: SecretStr | None = None
+) -> None: ...
+
+
+def test_secrets_at_any_depth_are_in_the_payload_to_be_encrypted() -> None:
+    login = Login(user="ada", password=SecretStr("hunter2"))
+    payload = payload_of(with_secrets, SecretStr("t0k3n"), login, (SecretBytes(b"raw"),))
+    assert payload == {
+        "token": "t0k3n",
+        "login": {"user": "ada", "password": "hunter2"},
+        "more": ["raw"],
+        "maybe": None,
+    }
+    read = arguments_of("with_secrets", with_secrets).call(encode(payload))[0]
+    assert read == (SecretStr("t0k3n"), login, (SecretBytes(b"raw"),), None)
+
+
+def test_arguments_with_secrets_are_marked_in_the_schema() -> None:
+    schema = arguments_of("with_secrets", with_secrets).schema
+    assert secret_fields(schema) == {"token", "login", "more", "maybe"}
+    assert schema["properties"]["token"]["x-secret"] is True
+
+
+def test_a_job_with_secrets_does_not_show_them() -> None:
+    definition = Leasehold().job(with_secrets)
+    job = definition.bind(SecretStr("hunter2"), Login(user="ada", password=SecretStr("hunter2")))
+    assert "hunter2" not in repr(job)
+    assert not job.fits
+
+
+@pytest.mark.parametrize("wrong", [{"token": ["hunter2"]}, {"login": {"user": "ada", "password": {"x": "hunter2"}}}])
+def test_a_refused_secret_is_not_quoted(wrong: dict[str, Any]) -> None:
+    given = {"token": "t", "login": {"user": "ada", "password": "p"}, **wrong}
+    with pytest.raises(PayloadInvalid, match="should be a valid string") as refused:
+        arguments_of("with_secrets", with_secrets).fill_defaults(given)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_model_that_refuses_all_its_fields_quotes_none() -> None:
+    class Checked(Login):
+        @model_validator(mode="after")
+        def refuse(self) -> "Checked":
+            raise ValueError("they do not fit together")
+
+    def handler(job: Job, login: Checked) -> None: ...
+
+    with pytest.raises(PayloadInvalid, match="do not fit together") as refused:
+        arguments_of("handler", handler).fill_defaults({"user": "ada", "password": "hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_secret_of_a_type_without_a_mark_is_refused() -> None:
+    def handler(job: Job, born: Secret[date], anything: Any) -> None: ...
+
+    with pytest.raises(PayloadInvalid) as refused:
+        payload_of(handler, Secret(date(1815, 12, 10)), 1)
+    assert "1815" not in str(refused.value)
+    with pytest.raises(PayloadInvalid) as refused:
+        payload_of(handler, date(1815, 12, 10), SecretStr("hunter2"))
     assert "hunter2" not in str(refused.value)
 
 

@@ -11,6 +11,7 @@ from leasehold.model.job import LineKind, Source, TenantId, WorkerId
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.telemetry import (
     DefinitionChanged,
+    DefinitionUnavailable,
     JobDiscarded,
     JobGivenBack,
     JobLogged,
@@ -26,6 +27,9 @@ CHANGED = DefinitionChanged(
     version=2,
     created=False,
     text="sync: now version 2 (timeout: 0:10:00 → 0:20:00)",
+)
+UNAVAILABLE = DefinitionUnavailable(
+    at=NOON, worker=WorkerId("a worker"), definition="sync", why='its program "zoltag" is not on its PATH.'
 )
 RECLAIMED = JobReclaimed(
     **ABOUT, by=WorkerId("another"), status=Status.QUEUED, error="", error_code="lease_lost", retry_in=2
@@ -79,6 +83,7 @@ RECLAIMED = JobReclaimed(
         (JobLogged(**ABOUT, text="syncing /", kind=LineKind.LOG, progress=None), "│ 6f46a1d8 syncing /"),
         (JobLogged(**ABOUT, text="page 3", kind=LineKind.PROGRESS, progress=0.3), "│ 6f46a1d8  30% page 3"),
         (CHANGED, "≠ sync: now version 2 (timeout: 0:10:00 → 0:20:00)"),
+        (UNAVAILABLE, '! sync is not served: its program "zoltag" is not on its PATH.'),
         (WorkerKilled(at=NOON, pid=123, running=2), "☠ killed worker 123 (2 jobs running)"),
         (DevMessage(at=NOON, topic=Topic.CHANGED, text="app.py changed"), "↻ app.py changed"),
     ],

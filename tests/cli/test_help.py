@@ -18,18 +18,19 @@ COMMANDS = {
     "Run": ["dev", "worker", "scheduler", "tick", "migrate", "grants"],
     "Jobs": ["enqueue", "jobs", "job", "logs", "retry", "cancel", "run-now", "events", "triggers"],
     "Tenants": ["tenants", "counts", "limits", "limit", "pause", "resume"],
-    "Operate": ["workers", "definitions", "prune", "doctor", "psql"],
+    "Operate": ["workers", "definitions", "secrets", "prune", "doctor", "psql"],
 }
 EVERY = [[command] for commands in COMMANDS.values() for command in commands] + [
     [group, command]
     for group, commands in {
         "definitions": ("list", "show", "sync", "activate", "deactivate"),
         "events": ("emit", "ls", "test"),
+        "secrets": ("new-key", "rotate"),
         "triggers": ("ls", "add", "show", "edit", "rm", "pause", "resume", "preview", "decisions"),
     }.items()
     for command in commands
 ]
-SCREEN, FIRST_SCREEN = 40, 45
+SCREEN, FIRST_SCREEN = 40, 46
 
 
 def test_help_fits_a_screen_and_groups_the_commands() -> None:

@@ -12,7 +12,8 @@ from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.job import JobId, LineKind, LogLine, NewJob
 from leasehold.model.limits import Pause, Scope, ScopeKind
-from leasehold.model.outcome import Raised, Released, Snoozed, Trace
+from leasehold.model.outcome import Raised, Released, Snoozed, Trace, decide, with_process
+from leasehold.model.process import KeptOutput, ProcessEnd
 from leasehold.operations.lookup import as_filters, list_matching, read_states
 from leasehold.store import Filter, Page
 
@@ -304,6 +305,27 @@ async def test_job_shows_where_attempts_failed_and_the_last_traceback(leasehold:
     assert second.endswith("KeyError: no row … (app.py:2 in fetch)")
     assert "\ntraceback of try 2\n  Traceback of attempt 2:\n    …\n" in shown
     assert "Traceback of attempt 1" not in shown
+
+
+async def test_job_shows_the_process_of_a_command(leasehold: CommandLine, bench: Bench) -> None:
+    claim = await bench.running()
+    output = KeptOutput(3_000_000, "", "hi\n"), KeptOutput(5, "", "no \x1b[31m\n")
+    end = ProcessEnd(("/bin/report", "--for=a b"), 4242, 3, stdout=output[0], stderr=output[1])
+    verdict = decide(Raised("exit_3", "exited with 3: no", final=True), claim, jitter=0)
+    await bench.store.finish([(claim, with_process(verdict, end))])
+    shown = (await leasehold("job", claim.job)).out
+    for part in (
+        "\nprocess of try 1\n",
+        "  command         /bin/report '--for=a b'\n",
+        "  ended           exit code 3, pid 4242\n",
+        "  output          3,000,000 bytes, errors 5 bytes\n",
+        "\nlast errors of try 1\n  no ␛[31m\n",
+        f"bench:1:{claim.worker[-8:]}",
+    ):
+        assert part in shown, part
+    (attempt,) = (await leasehold("job", claim.job, "--json")).document["attempts"]
+    assert (attempt["exit_code"], attempt["worker"]) == (3, f"bench:1:{claim.worker}")
+    assert (attempt["details"]["pid"], attempt["details"]["stdout_tail"]) == (4242, "hi\n")
 
 
 async def test_an_attempt_that_its_worker_gave_back_is_shown_so(leasehold: CommandLine, bench: Bench) -> None:

@@ -17,8 +17,8 @@ from tests.conftest import eventually
 from tests.proxy import Proxy
 from tests.tenant_kit import ACME
 
-from leasehold.model.job import NewJob
-from leasehold.store import Store
+from leasehold.model.job import NewJob, tenant_id
+from leasehold.store import Store, Subscription
 
 JOBS = """
 import subprocess, time
@@ -78,6 +78,9 @@ REFUSED = {
     "no duration": (["jobs.py:app", "--lease", "soon"], 2, "LH-1000"),
     "no jobs": (["jobs.py:other"], 2, "LH-1000"),
     "an end when imported": (["ending.py"], 2, "LH-5001"),
+    "a selection that matches nothing": (["jobs.py:app", "--only", "tlak"], 2, "LH-1000"),
+    "an exclusion of everything": (["jobs.py:app", "--except", "*"], 2, "LH-1000"),
+    "no tenant": (["jobs.py:app", "--tenants", ","], 2, "LH-1000"),
     "no URL": (["jobs.py:app", "--url", "postgresql://localhost:abc/db"], 2, "LH-1000"),
 }
 
@@ -114,6 +117,20 @@ async def test_it_is_ready_when_it_has_reached_the_database(database_url: str, j
             assert "the database is back" in log.read_text()
             process.terminate()
             assert await asyncio.to_thread(process.wait) == 0
+
+
+def test_the_nearest_name_of_a_selection_is_told(database_url: str, jobs: Path) -> None:
+    done = leasehold("worker", f"{jobs}:app", "--only", "tlak", url=database_url)
+    assert 'no definition matches "tlak". Did you mean "talk"?' in " ".join(done.stderr.split())
+
+
+async def test_a_worker_says_what_it_was_told_to_run(store: Store, database_url: str, jobs: Path) -> None:
+    options = ("--only", "t*,hang", "--except", "hang", "--tenants", "acme,globex", "--tenants", "initech")
+    with working(jobs, "--json", *options, LEASEHOLD_URL=database_url) as process:
+        told(process, until="worker.joined")
+        (listed,) = await store.workers()
+        process.terminate()
+    assert listed.serves == Subscription(("talk",), (ACME, tenant_id("globex"), tenant_id("initech")))
 
 
 # As JSON

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from tests.cli.terminal import NOWHERE, CommandLine
 from tests.store.bench import Bench, all_jobs
-from tests.tenant_kit import DAY
+from tests.tenant_kit import ACME, DAY, OTHER
 
 from leasehold.engine import Finding, Severity
 from leasehold.engines.postgres.engine import PostgresEngine
@@ -29,8 +29,8 @@ async def test_workers_are_listed_with_what_they_do(leasehold: CommandLine, benc
 
 
 async def test_a_worker_for_some_tenants_says_so(leasehold: CommandLine, bench: Bench) -> None:
-    await bench.join("report")
-    assert (await leasehold("workers")).rows[0][-1] == "report for acme"
+    await bench.join("report", tenants=(ACME, OTHER))
+    assert (await leasehold("workers")).rows[0][-1] == f"report for acme, {OTHER}"
 
 
 async def test_a_worker_whose_lease_is_over_is_marked(leasehold: CommandLine, bench: Bench) -> None:
@@ -92,6 +92,16 @@ async def test_doctor_finds_a_set_up_that_works(leasehold: CommandLine, bench: B
     found = {finding["check"]: finding["verdict"] for finding in examined.document["findings"]}
     assert found.keys() >= {"database", "schema", "listener", "clock", "workers"}
     assert (found["database"], found["schema"], found["listener"]) == ("ok", "ok", "ok")
+
+
+async def test_doctor_says_what_a_machine_lacks_for_commands(
+    leasehold: CommandLine, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.worker()
+    assert "commands" not in (await leasehold("doctor")).out
+    monkeypatch.setattr("leasehold.cli.doctor.missing_here", lambda: ("without subreapers, …", "and more"))
+    examined = await leasehold("doctor")
+    assert "! commands        commands can't be ended completely on this machine: without subreapers" in examined.out
 
 
 async def test_doctor_says_what_is_wrong_and_what_to_do(leasehold: CommandLine) -> None:

@@ -1,11 +1,13 @@
 """An app as its users have it: a global of a module, with handlers of both colours."""
 
+import os
 import threading
 from datetime import date, timedelta
 
 from leasehold import Fail, Job, Leasehold, Snooze, Steps
 
 app = Leasehold()
+RATE = 2
 
 
 @app.job
@@ -57,3 +59,13 @@ def hold_on(job: Job) -> None:
 def enter_in_the_books(job: Job) -> None:
     with job.transaction(object()):
         raise AssertionError("nobody would finish it")
+
+
+@app.job(isolation="process")
+def convert(job: Job, amount: int) -> int:
+    return RATE * amount
+
+
+@app.job(isolation="process")
+def tell_process(job: Job) -> int:
+    return os.getpid()

@@ -5,15 +5,18 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from tests.testing import shop
 from tests.testing.shop import (
     app,
     close_month,
     close_year,
+    convert,
     enter_in_the_books,
     give_an_object,
     refuse,
     send_invoice,
     sync_folder,
+    tell_process,
     wait_for_the_carrier,
 )
 
@@ -265,3 +268,22 @@ def test_failures_of_what_is_unknown_or_of_no_number_are_refused(leasehold: Queu
         leasehold.fail("send_invoce", TimeoutError("x"))
     with pytest.raises(InvalidInput, match="times=0"):
         leasehold.fail(send_invoice, TimeoutError("x"), times=0)
+
+
+# ---------------------------------------------------------------------------------------------------------- isolation
+
+
+def test_a_drain_runs_isolated_handlers_in_the_process_of_the_test(
+    leasehold: QueueTester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop, "RATE", 3)
+    placed = acme.enqueue(convert, 5)
+    leasehold.drain()
+    assert leasehold.job(placed).result == 15
+    assert leasehold.call("acme", convert, 5) == 15
+
+
+def test_a_worker_process_runs_isolated_handlers_for_real(leasehold: QueueTester) -> None:
+    with leasehold.worker() as worker:
+        placed = acme.enqueue(tell_process)
+        assert leasehold.wait_for(placed).result != worker.pid

@@ -4,24 +4,39 @@
 
 A Pydantic model as the single argument is the payload itself. Every stored value must come back to the handler as it
 was passed: an argument that JSON would give back as something else is refused when it is enqueued.
+
+A `SecretStr`, at any depth, makes its argument secret: the payload has its plain value, to be encrypted before it is
+stored, and no message shows it.
 """
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from reprlib import Repr
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Secret,
+    SecretBytes,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import ErrorDetails, PydanticSerializationError, core_schema
+from pydantic_core import ErrorDetails, PydanticSerializationError, core_schema, to_jsonable_python
 from typing_extensions import TypedDict
 
 from leasehold.errors import NotJson, PayloadInvalid, UnusableHandler
 from leasehold.model.definition import SHOWN_PROBLEMS
 from leasehold.model.payload import encode
+from leasehold.model.secret_fields import MARK, SHOWN, secret_fields
 from leasehold.worker.job import Job
 
 # JSON holds values of these types as they are, so they need not be read back for a check. Most arguments are of them.
@@ -34,6 +49,8 @@ _shown = _bounded.repr
 _STRICTLY_NAMED = ConfigDict(
     extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False, validate_default=True
 )
+_SECRETS = (SecretStr, SecretBytes, Secret)
+_LISTS = (list, tuple, set, frozenset, deque)
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -53,7 +70,13 @@ class Arguments:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        return self._type.json_schema(by_alias=True, schema_generator=_Schema)
+        schema = self._type.json_schema(by_alias=True, schema_generator=_Schema)
+        _mark_secrets(schema)
+        return schema
+
+    @cached_property
+    def _secret(self) -> frozenset[str]:
+        return secret_fields(self.schema)
 
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
         """Returns the payload of a call, defaults included: a job runs with the defaults of its enqueue.
@@ -116,6 +139,10 @@ class Arguments:
     def _dump(self, passed: Any) -> dict[str, Any]:
         try:
             dumped: dict[str, Any] = self._type.dump_python(passed, mode="json", by_alias=True, round_trip=True)
+            if self._secret:
+                shown = self._type.dump_python(passed, mode="python", by_alias=True, round_trip=True)
+                # A secret that its schema does not mark stays as asterisks, which are refused.
+                dumped |= {name: _reveal(shown[name], dumped[name]) for name in self._secret & dumped.keys()}
             return dumped
         except (PydanticSerializationError, ValueError) as error:  # a ValueError is a value that contains itself
             raise NotJson(
@@ -129,7 +156,8 @@ class Arguments:
             try:
                 TypeAdapter(Any).dump_python(value, mode="json")
             except (PydanticSerializationError, ValueError):
-                return f"{name}={_shown(value)} can't be written as JSON"
+                shown = SHOWN if name in self._secret else _shown(value)
+                return f"{name}={shown} can't be written as JSON"
         return None
 
     def _require_same(self, passed: Any, read: Any) -> None:
@@ -137,7 +165,9 @@ class Arguments:
             return
         after = dict(self._fields(read))
         changed = [
-            f"{name}{place}: {_shown(was)} would come back from JSON as {_shown(now)}"
+            f"{name}{place}: it would come back from JSON as something else"
+            if name in self._secret
+            else f"{name}{place}: {_shown(was)} would come back from JSON as {_shown(now)}"
             for name, before in self._fields(passed)
             for place, was, now in changes(before, after.get(name), "")
         ]
@@ -178,7 +208,10 @@ class Arguments:
         if problem["type"] == "extra_forbidden":
             near = get_close_matches(str(name), self._names(), n=1)
             return f"{path}: unknown argument" + (f' (did you mean "{near[0]}"?)' if near and not rest else "")
-        return f"{path}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {_shown(problem['input'])}"
+        got = f", got {_shown(problem['input'])}"
+        if self._secret and (str(name) in self._secret or not problem["loc"]):
+            got = ""  # the input is a secret, or all arguments
+        return f"{path}: {problem['msg'][0].lower()}{problem['msg'][1:]}{got}"
 
     def _names(self) -> list[str]:
         if self._whole:
@@ -263,6 +296,35 @@ def changes(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, Any
 
 def _compares(value: object) -> bool:
     return any("__eq__" in vars(kind) for kind in type(value).__mro__[:-1])
+
+
+def _reveal(shown: Any, dumped: Any) -> Any:
+    """Returns the dump with the values of secrets, which Pydantic dumps as asterisks.
+
+    `shown` is the same value dumped to Python, where secrets are objects.
+    """
+    if isinstance(shown, _SECRETS):
+        return to_jsonable_python(shown.get_secret_value())
+    if isinstance(shown, dict) and isinstance(dumped, dict) and len(shown) == len(dumped):
+        pairs = zip(shown.values(), dumped.items(), strict=True)
+        return {name: _reveal(value, item) for value, (name, item) in pairs}
+    if isinstance(shown, _LISTS) and isinstance(dumped, list) and len(shown) == len(dumped):
+        return [_reveal(value, item) for value, item in zip(shown, dumped, strict=True)]
+    return dumped
+
+
+def _mark_secrets(schema: Any) -> None:
+    """Marks the schemas of secrets, which Pydantic describes as passwords that are only written."""
+    if isinstance(schema, dict):
+        if schema.get("format") == "password" and schema.get("writeOnly") is True:
+            schema[MARK] = True
+        if schema.get(MARK) is True:
+            schema.pop("default", None)
+        for part in schema.values():
+            _mark_secrets(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            _mark_secrets(part)
 
 
 # Type checkers don't know typed dicts that are made while the program runs.

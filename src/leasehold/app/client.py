@@ -3,7 +3,15 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,13 +21,17 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from leasehold.app.app_store import AppStore, EnqueueStrategy, has_running_loop
+from leasehold.app.commands import CommandVerbs
 from leasehold.app.database_settings import DatabaseSettings, SettingValue
 from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of_function
 from leasehold.app.enqueued import Enqueued
 from leasehold.app.in_process_worker import combine_settings, run_in_process
-from leasehold.app.registry import Registry, definition_of
+from leasehold.app.lifespan import require_lifespan
+from leasehold.app.processes import make_processes
+from leasehold.app.registry import Registry, definition_of, isolation_of
 from leasehold.app.tenant import Tenant
-from leasehold.app.triggers import TenantTriggers, declared_trigger, read_owner
+from leasehold.app.trigger_verbs import TriggerVerbs
+from leasehold.app.triggers import TenantTriggers
 from leasehold.config import VERSION, Settings
 from leasehold.errors import BlockingCall, NoTenant, UnusableHandler
 from leasehold.model.backoff import Backoff, Preset
@@ -27,13 +39,14 @@ from leasehold.model.definition import Retention
 from leasehold.model.duration import Duration, read_duration
 from leasehold.model.event_plan import Emitted
 from leasehold.model.job import TenantId, tenant_id
-from leasehold.model.schedule import DEFAULT_CAP, Schedule
 from leasehold.model.trigger import ALL, AllTenants
 from leasehold.scheduler import FireLoop, Scheduler, SchedulerSettings, fire_due_schedules
 from leasehold.store import Store
 from leasehold.telemetry import Observer, ignore_events
 from leasehold.worker import Job, Ticked, Worker, WorkerSettings, tick
 from leasehold.worker.handlers import Call
+from leasehold.worker.job import NOT_OPENED
+from leasehold.worker.lifespan import OpenState
 
 log = logging.getLogger("leasehold")
 
@@ -54,7 +67,7 @@ class Decorator(Protocol):
     def __call__(self, handler: Callable[Concatenate[Job, P], R], /) -> TypedDefinition[P, R]: ...
 
 
-class Leasehold:
+class Leasehold(CommandVerbs, TriggerVerbs):
     """An app: its jobs, its database, its tenants.
 
         app = Leasehold()
@@ -67,10 +80,15 @@ class Leasehold:
     The database is `url`, or LEASEHOLD_URL, or else an embedded Postgres in `.leasehold/` that is started, migrated
     and stopped by itself. Nothing is opened before it is needed; a function as `url` is asked then. An app with
     one tenant says `Leasehold(tenant="default")` and enqueues by `app.enqueue(…)`.
+
+    `lifespan` is a function of the app that returns an async context manager. Each worker process opens it before its
+    first claim and closes it after its last job; its value is `job.state`.
     """
 
     # Whether its tenant handles enqueue on connections of a framework, independent of this app's URL.
     uses_callers_connections: ClassVar[bool] = False
+    # Where another process finds this app, as in `shop.app:app`; None: it is looked up among the loaded modules.
+    process_target: str | None = None
 
     def __init__(
         self,
@@ -79,7 +97,10 @@ class Leasehold:
         schema: SettingValue | None = None,
         tenant: str | None = None,
         home: Path | str | None = None,
+        lifespan: "Callable[[Leasehold], AbstractAsyncContextManager[Any]] | None" = None,
     ) -> None:
+        self.lifespan = require_lifespan(lifespan)
+        self._state: Any = NOT_OPENED
         self._registry = Registry()
         self.handlers = self._registry.handlers
         self._tenant = None if tenant is None else tenant_id(tenant)
@@ -95,13 +116,19 @@ class Leasehold:
 
     @contextmanager
     def override(
-        self, *, url: str | None = None, schema: str | None = None, enqueue: EnqueueStrategy | None = None
+        self,
+        *,
+        url: str | None = None,
+        schema: str | None = None,
+        enqueue: EnqueueStrategy | None = None,
+        state: Any = NOT_OPENED,
     ) -> Iterator[None]:
-        """Uses another database, or acts after each enqueue, for the length of the block. For tests.
+        """Uses another database, acts after each enqueue, or sets `job.state`, within the block. For tests.
 
-        A URL or schema can't be overridden while the app is open. Values that are not given stay as they are.
+        A URL or schema can't be overridden while the app is open. With a `state`, workers of this process do not open
+        the lifespan. Values that are not given stay as they are.
         """
-        before = self._store.strategy
+        before, state_before = self._store.strategy, self._state
         with ExitStack() as stack:
             if url is not None or schema is not None:
                 self._store.require_closed()
@@ -109,10 +136,22 @@ class Leasehold:
                 stack.callback(self._store.close)
                 self._store.close()
             self._store.strategy = before if enqueue is None else enqueue
+            self._state = state_before if state is NOT_OPENED else state
             try:
                 yield
             finally:
-                self._store.strategy = before
+                self._store.strategy, self._state = before, state_before
+
+    def open_state(self) -> OpenState | None:
+        """Returns the function by which a worker opens `job.state`; None if there is none to open."""
+        if self._state is not NOT_OPENED:
+            return partial(nullcontext, self._state)
+        return None if self.lifespan is None else partial(self.lifespan, self)
+
+    @property
+    def state_without_worker(self) -> Any:
+        """The state of a job that is called without a worker: as overridden, or None if the app has no lifespan."""
+        return None if self._state is NOT_OPENED and self.lifespan is None else self._state
 
     @property
     def settings(self) -> Settings:
@@ -139,6 +178,8 @@ class Leasehold:
         on_exhausted: Literal["dead_letter", "failed"] = ...,
         durable_claims: bool = ...,
         description: str = ...,
+        isolation: Literal["process"] | None = ...,
+        memory: str | int | None = ...,
     ) -> Decorator: ...
     def job(self, handler: Callable[..., Any] | None = None, /, *, key: str | None = None, **options: Any) -> Any:
         """Makes a function a job. Its key is its name, unless given; its arguments are those after the job.
@@ -152,7 +193,10 @@ class Leasehold:
         on_exhausted  "dead_letter" or "failed": the status of a job when its tries are used up
         durable_claims  True: a claim is on disk before its handler starts, at the cost of one commit more
         description   for people; default the first paragraph of its docstring
+        isolation     "process": it runs in a process of its own, which a timeout or a cancel can end
+        memory        how much such a process may allocate, as in "512MB"
         """
+        isolation, options = isolation_of(options)
 
         def decorate(handler: Callable[..., Any]) -> TypedDefinition[Any, Any]:
             name = getattr(handler, "__name__", None) if key is None else key
@@ -162,89 +206,16 @@ class Leasehold:
                     fix='Write @app.job above a function; or give it a key, as in @app.job(key="sync-folder").',
                 )
             definition = of_function(definition_of(name, options), handler)
-            self._registry.add(definition, self._wrap)
+            self._registry.add(definition, self._wrap, isolation)
             return definition
 
         return decorate if handler is None else decorate(handler)
 
     def add(self, key: str, handler: type[ClassHandler[M]], **options: Any) -> TypedDefinition[[M], Any]:
         """Registers a handler class, with `payload_model()` and `handle(payload)`. Options are those of `job`."""
+        isolation, options = isolation_of(options)
         definition = of_class(definition_of(key, options), handler)
-        self._registry.add(definition, self._wrap)
-        return definition
-
-    def schedule(
-        self,
-        schedule: str | Schedule,
-        *,
-        zone: str | None = None,
-        tenant: str | UUID | AllTenants | None = None,
-        payload: Mapping[str, Any] | None = None,
-        label: str | None = None,
-        enabled: bool = True,
-        catch_up: Literal["skip", "latest", "all"] = "latest",
-        catch_up_cap: int = DEFAULT_CAP,
-        spread: Duration = 0,
-    ) -> Callable[[D], D]:
-        """Enqueues a job by the clock. Write it above `@app.job`, once for each schedule:
-
-            @app.schedule("0 2 * * *", zone="Europe/Berlin", tenant="acme", payload={"path": "/"})
-            @app.job
-            async def sync_folder(job: Job, path: str) -> int: ...
-
-        Workers save it when they start, and remove it when the code declares it no longer. It is known by tenant and
-        label, by default the key of the definition. `tenant=ALL` is for all tenants, those of the future included;
-        an app with one tenant may leave it out.
-        """
-        owner = self._only_tenant("schedule").id if tenant is None else read_owner(tenant)
-        options: dict[str, Any] = {
-            "schedule": schedule,
-            "zone": zone,
-            "payload": payload,
-            "label": label,
-            "enabled": enabled,
-            "catch_up": catch_up,
-            "catch_up_cap": catch_up_cap,
-            "spread": spread,
-        }
-
-        return partial(self._declare, "schedule", owner, options)
-
-    def on(
-        self,
-        event: str,
-        *,
-        tenant: str | UUID | AllTenants | None = None,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002
-        payload: Mapping[str, Any] | None = None,
-        label: str | None = None,
-        enabled: bool = True,
-        dedupe_window: Duration | None = None,
-        trailing: bool = False,
-    ) -> Callable[[D], D]:
-        """Enqueues a job for each event of this name, or of those that `provider.*` selects. Write it above
-        `@app.job`, once for each trigger:
-
-            @app.on("provider.folder.updated", tenant="acme", payload={"path": "{{event.folder_path}}"})
-            @app.job
-            async def sync_folder(job: Job, path: str) -> int: ...
-
-        It is saved, known and removed as with `@app.schedule`. Its default label has the key and the event.
-        """
-        owner = self._only_tenant("on").id if tenant is None else read_owner(tenant)
-        options: dict[str, Any] = {
-            "event": event,
-            "filter": filter,
-            "payload": payload,
-            "label": label,
-            "enabled": enabled,
-            "dedupe_window": dedupe_window,
-            "trailing": trailing,
-        }
-        return partial(self._declare, "on", owner, options)
-
-    def _declare(self, verb: str, owner: TenantId | AllTenants, options: Mapping[str, Any], definition: D) -> D:
-        self.handlers.declare(declared_trigger(verb, owner, options, definition))
+        self._registry.add(definition, self._wrap, isolation)
         return definition
 
     def definition(self, key: str) -> TypedDefinition[..., Any] | None:
@@ -311,13 +282,16 @@ class Leasehold:
                         "LEASEHOLD_URL is not set: this worker runs the jobs of %s", self.settings.home.resolve()
                     )
                 open_again = partial(self._database.open_at, opened.url)
+                settings = combine_settings(worker, self.worker_settings())
                 await stack.enter_async_context(
                     run_in_process(
                         lambda: Worker(
                             open_again,
                             self.handlers,
-                            combine_settings(worker, self.worker_settings()),
+                            settings,
                             make_schedules=FireLoop if scheduler else None,
+                            open_state=self.open_state(),
+                            processes=make_processes(self, opened.url, settings),
                         )
                     )
                 )
@@ -345,7 +319,11 @@ class Leasehold:
         async with self.open():
             opened = self._store.here
             again = partial(self._database.open_at, opened.url)
-            return await tick(opened.store, again, self.handlers, settings, max_jobs, seconds, fire_due_schedules)
+            return await tick(
+                *(opened.store, again, self.handlers, settings, max_jobs, seconds, fire_due_schedules),
+                open_state=self.open_state(),
+                processes=make_processes(self, opened.url, settings),
+            )
 
     @property
     def store(self) -> Store:
@@ -362,7 +340,9 @@ class Leasehold:
 
     def worker_settings(self) -> WorkerSettings:
         settings = self.settings
-        return WorkerSettings(notify=settings.notify, fallback=settings.fallback, version=VERSION)
+        return WorkerSettings(
+            notify=settings.notify, fallback=settings.fallback, log_lines=settings.log_lines, version=VERSION
+        )
 
     def make_worker(
         self, url: str, settings: WorkerSettings, observe: Observer = ignore_events, *, scheduler: bool = True
@@ -375,7 +355,8 @@ class Leasehold:
             return store
 
         make_schedules = FireLoop if scheduler else None
-        return Worker(open_and_lend, self.handlers, settings, observe, make_schedules)
+        processes = make_processes(self, url, settings)
+        return Worker(open_and_lend, self.handlers, settings, observe, make_schedules, self.open_state(), processes)
 
     def make_scheduler(self, url: str, observe: Observer = ignore_events) -> Scheduler:
         """Makes a scheduler for a process of its own: it fires schedules, and runs no jobs."""

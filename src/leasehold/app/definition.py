@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, get_type_hints
 
 from pydantic import BaseModel
 
@@ -13,6 +13,7 @@ from leasehold.app.return_type import ReturnType
 from leasehold.errors import UnusableHandler
 from leasehold.model.definition import Definition
 from leasehold.model.job import NewJob
+from leasehold.model.secret_fields import unwrap, wrap
 from leasehold.worker.handlers import Call
 from leasehold.worker.job import Job
 
@@ -32,10 +33,14 @@ class TypedDefinition(Generic[P, R_co]):
     Called, it is the handler itself, with no queue involved.
     """
 
+    # Whether `call` takes the payload as JSON text.
+    reads_json: ClassVar[bool] = True
+
     def __init__(self, definition: Definition, arguments: Arguments, handler: Callable[..., Any]) -> None:
         self.definition = definition
         self._arguments = arguments
         self._handler = handler
+        self._has_secrets = bool(definition.secret_fields)
         self.__name__ = getattr(handler, "__name__", definition.key)
         self.__doc__ = handler.__doc__
         self.__wrapped__ = handler
@@ -55,21 +60,41 @@ class TypedDefinition(Generic[P, R_co]):
         payload, fits = self._arguments.payload(args, kwargs)
         if not fits:
             self.definition.check(payload)
+        if self._has_secrets:
+            return self._unsealed(NewJob.of(self.definition.key, payload))
         return NewJob.of(self.definition.key, payload)
 
     def of_payload(self, payload: Mapping[str, Any]) -> NewJob:
         """Makes a job of a JSON payload, as `bind` makes one of arguments."""
-        return NewJob.of(self.key, self._arguments.fill_defaults(payload))
+        job = NewJob.of(self.key, self._arguments.fill_defaults(payload))
+        return self._unsealed(job) if self._has_secrets else job
 
     def fit(self, job: NewJob) -> NewJob:
         """Returns the job with its payload validated and completed by the defaults of the parameters."""
-        return job.with_fields(job.version, {"payload": self._arguments.fill_defaults(job.payload), "fits": True})
+        given = unwrap(job.payload) if self._has_secrets else job.payload
+        fitting = job.with_fields(job.version, {"payload": self._arguments.fill_defaults(given), "fits": True})
+        return self._unsealed(fitting) if self._has_secrets else fitting
+
+    def _unsealed(self, job: NewJob) -> NewJob:
+        """Returns a job whose secret fields the enqueue encrypts: it does so when it checks jobs that may not fit."""
+        return job.with_fields(
+            job.version, {"payload": wrap(job.payload, self.definition.secret_fields), "fits": False}
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._handler(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<definition {self.key!r}>"
+
+    @property
+    def cleanup(self) -> float | None:
+        """Seconds that its handler may take to end after a cancel; None: the usual ones."""
+        return None
+
+    def problem_here(self) -> str | None:
+        """Returns why this machine can't run its jobs; None if it can."""
+        return None
 
     @cached_property
     def call(self) -> Call:

@@ -22,6 +22,7 @@ from leasehold.cli import (
     migrate,
     psql,
     scheduler,
+    secrets,
     tick,
     triggers,
     worker,
@@ -51,6 +52,7 @@ for group, commands in GROUPS.items():
 app.add_typer(events.commands, name="events", rich_help_panel="Jobs")
 app.add_typer(triggers.commands, name="triggers", rich_help_panel="Jobs")
 app.add_typer(definitions.commands, name="definitions", rich_help_panel="Operate")
+app.add_typer(secrets.commands, name="secrets", rich_help_panel="Operate")
 
 
 def _print_version(asked: bool) -> None:

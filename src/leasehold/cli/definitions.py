@@ -9,12 +9,13 @@ import typer
 from rich.text import Text
 
 from leasehold.app import Leasehold
+from leasehold.cli.argv_preview import show_argv
 from leasehold.cli.help import Command, Group
 from leasehold.cli.interrupts import run
-from leasehold.cli.options import Json, Schema, Url, ask, require_database
+from leasehold.cli.options import Commands, Json, OfTenant, Schema, Url, ask, require_database
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import Cell, show_line, show_table
-from leasehold.cli.target import load_app
+from leasehold.cli.target import load_target
 from leasehold.model.definition import Change, Registered
 from leasehold.operations import admin, views
 from leasehold.operations.triggers import described_owner
@@ -69,9 +70,28 @@ def _row(registered: Registered) -> list[Cell]:
 
 
 @commands.command(cls=Command)
-def show(key: Key, url: Url = None, schema: Schema = None, json: Json = False) -> None:
-    """Show a definition as JSON, its schema included."""
+def show(
+    key: Key,
+    payload: Annotated[
+        str | None, typer.Option(help="Show the argv that a command would run: JSON, @file, or - for stdin.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--app", help="The app with the command, like app.py.")] = None,
+    commands: Commands = None,
+    tenant: OfTenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Show a definition as JSON, its schema included.
+
+    With --payload, show the argv of a command for it; nothing is run.
+    """
     with explain_errors(json):
+        if payload is not None:
+            show_argv(load_target(target, commands), key, payload, tenant, json)
+            return
+        if target is not None or commands is not None:
+            raise typer.BadParameter("--app and --commands need a --payload to show an argv for")
         registered = ask(url, schema, lambda app: admin.definition(app.store, key))
         if json:
             print_json(views.definition(registered))
@@ -102,7 +122,11 @@ def _set_active(key: str, active: bool, url: str | None, schema: str | None, jso
 
 @commands.command(cls=Command)
 def sync(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="file.py or package.module, or either:name.")],
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="TARGET", help="file.py or package.module, or either:name.", show_default=False),
+    ] = None,
+    commands: Commands = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the difference, change nothing.")] = False,
     url: Url = None,
     schema: Schema = None,
@@ -110,7 +134,7 @@ def sync(
 ) -> None:
     """Register the code's definitions, and print what differs, field by field."""
     with explain_errors(json):
-        app = load_app(target)
+        app = load_target(target, commands)
         app.configure(url=url, schema=schema)
         require_database(app)
         changes, triggers = run(_sync(app, dry_run))

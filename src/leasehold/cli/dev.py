@@ -22,10 +22,11 @@ from leasehold.cli.dev_events import Topic
 from leasehold.cli.dev_screen import DevScreen, Display, make_display
 from leasehold.cli.dev_workers import DevWorkers
 from leasehold.cli.format import utc_now
-from leasehold.cli.options import Schema, Url
+from leasehold.cli.options import Commands, Schema, Url
 from leasehold.cli.other_devs import Presence
 from leasehold.cli.output import explain_errors
 from leasehold.cli.sources import changed_files
+from leasehold.cli.target import require_target
 from leasehold.cli.worker import Slots, Target, command_line
 from leasehold.config import VERSION, Settings
 from leasehold.engines import engine_for
@@ -49,7 +50,8 @@ LOOK_BACK = timedelta(minutes=1)
 
 
 def dev(
-    target: Target,
+    target: Target = None,
+    commands: Commands = None,
     workers: Annotated[
         int | None, typer.Option(help="How many worker processes. Default: 1, with --chaos 2.", min=1)
     ] = None,
@@ -70,31 +72,42 @@ def dev(
     if until_stdin_ends:
         end_with_stdin()
     with explain_errors(json):
-        options = Options(target, workers or (2 if chaos else 1), slots, chaos, not no_reload, url, schema)
+        require_target(target, commands)
+        size = workers or (2 if chaos else 1)
+        options = Options(target, size, slots, chaos, not no_reload, url, schema, commands)
         asyncio.run(Supervisor(options, make_display(json)).run())
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    target: str
+    target: str | None
     workers: int
     slots: int
     chaos: bool
     reload: bool
     url: str | None
     schema: str | None
+    commands: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return " and ".join(str(each) for each in (self.target, self.commands) if each)
 
     @property
     def folder(self) -> Path:
-        """The folder of the app's code."""
-        place = self.target.partition(":")[0]
-        return Path(place).parent if place.endswith(".py") else Path()
+        """The folder of the app's code, or of its commands."""
+        place = (self.target or str(self.commands)).partition(":")[0]
+        return Path(place).parent if place.endswith((".py", ".toml")) else Path()
+
+    @property
+    def watched(self) -> str:
+        return "*.py" if self.commands is None else f"*.py and {self.commands.name}"
 
     def worker_command(self) -> list[str]:
         lease = LEASE_IN_CHAOS if self.chaos else LEASE
-        given = {"--url": self.url, "--schema": self.schema}
+        given = {"--url": self.url, "--schema": self.schema, "--commands": str(self.commands or "")}
         return command_line(
-            *("worker", self.target, "--json", "--until-stdin-ends"),
+            *("worker", *([self.target] if self.target else ()), "--json", "--until-stdin-ends"),
             *("--slots", str(self.slots), "--grace", f"{GRACE}s", "--lease", f"{lease}s"),
             *(word for name, value in given.items() if value for word in (name, value)),
         )
@@ -119,7 +132,7 @@ class Supervisor:
         try:
             async with self._alongside(watching=self._watch):
                 if app := await self._wait_for_app():
-                    self._screen.say(Topic.APP, _title(self._options.target, app))
+                    self._screen.say(Topic.APP, _title(self._options.name, app))
                     self._say_which_others_run()
                     async with self._database(app) as url, self._store(url, app) as store:
                         await self._serve(app, store, dict(os.environ, LEASEHOLD_URL=url))
@@ -150,7 +163,7 @@ class Supervisor:
         while not self._stopping.is_set():
             self._changed.clear()
             try:
-                if app := await self._unless_interrupted(describe_app(self._options.target)):
+                if app := await self._unless_interrupted(describe_app(self._options.target, self._options.commands)):
                     return app
             except LeaseholdError as error:
                 if not self._watches:
@@ -188,7 +201,7 @@ class Supervisor:
 
     async def _start_workers(self, app: App, environment: Mapping[str, str], topic: Topic) -> None:
         if not app.definitions:
-            self._screen.say(Topic.NO_JOBS, _no_jobs(self._options.target))
+            self._screen.say(Topic.NO_JOBS, _no_jobs(self._options.name))
             return
         size, screen = self._options.workers, self._screen
         self._workers = DevWorkers(self._options.worker_command(), environment, size, screen.show_event, screen.say)
@@ -217,7 +230,7 @@ class Supervisor:
         if not self._watches:
             return
         try:
-            async for paths in changed_files(self._options.folder, self._warn_of_unreadable):
+            async for paths in changed_files(self._options.folder, self._warn_of_unreadable, self._options.commands):
                 self._screen.say(Topic.CHANGED, f"{_names(paths)} changed; running jobs have {GRACE} s to end")
                 self._changed.set()
         except OSError as error:  # the system's limit of watches, mostly
@@ -319,7 +332,7 @@ class Supervisor:
     def _how_to_go_on(self) -> str:
         if self._options.reload and not self._watches:
             return "no reload: watchfiles is not installed (pip install 'leasehold[dev]') · Ctrl-C quits"
-        return "watching *.py · Ctrl-C quits" if self._watches else "Ctrl-C quits"
+        return f"watching {self._options.watched} · Ctrl-C quits" if self._watches else "Ctrl-C quits"
 
 
 def _title(target: str, app: App) -> str:

@@ -31,6 +31,7 @@ from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.operations.views import error_of, first_line, format_count, printable, span, visible
 from leasehold.telemetry import (
     DefinitionChanged,
+    DefinitionUnavailable,
     JobDiscarded,
     JobEnded,
     JobGivenBack,
@@ -75,6 +76,9 @@ class Lines:
                 return Text.assemble(_time(event.at), ("☠ ", "bold red"), killed)
             case DefinitionChanged(created=False):
                 return Text.assemble(_time(event.at), ("≠ ", "yellow"), printable(event.text))
+            case DefinitionUnavailable():
+                why = printable(f"{event.definition} is not served: {event.why}")
+                return Text.assemble(_time(event.at), ("! ", "yellow"), why)
             case JobLogged():
                 job = (f"{short(event.job)} ", "dim")
                 return Text.assemble(_time(event.at), ("│ ", "dim"), job, _log_text(event))

@@ -1,7 +1,7 @@
 """`leasehold doctor`."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import typer
 from rich.text import Text
@@ -11,6 +11,7 @@ from leasehold.cli.interrupts import run
 from leasehold.cli.options import Json, Schema, Url, require_database
 from leasehold.cli.output import explain_errors, print_json, stdout
 from leasehold.cli.tables import show_line
+from leasehold.commands import missing_here
 from leasehold.engine import Finding, Severity
 from leasehold.engines import engine_for
 from leasehold.operations import views
@@ -57,6 +58,17 @@ async def _find(app: Leasehold, url: str) -> AsyncIterator[Finding]:
         )
     async for finding in engine_for(url, app.settings.schema, app.settings.listen_url).examine():
         yield finding
+    if missing := missing_here():
+        yield _commands(missing)
+
+
+def _commands(missing: Sequence[str]) -> Finding:
+    return Finding(
+        "commands",
+        Severity.WARNING,
+        f"commands can't be ended completely on this machine: {'; '.join(missing)}",
+        fix="Run workers with commands on Linux 5.3 or newer, with /proc.",
+    )
 
 
 def _show_finding(finding: Finding) -> None:

@@ -26,12 +26,14 @@ from leasehold.cli.options import ForTenant, Json, OfTenant, Schema, TheJob, Url
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.model.job import Attempt, JobRecord, TenantId
-from leasehold.model.status import ACTIVE, DisplayState, Status
+from leasehold.model.status import ACTIVE, AttemptStatus, DisplayState, Status
 from leasehold.operations import views
 from leasehold.operations.jobs import Reasons, Story, list_page, story
 from leasehold.operations.lookup import as_filters, find_job, read_states
 from leasehold.operations.views import error_of, first_line, format_count, printable, span, visible, why
 from leasehold.store import Page
+
+LAST_ERRORS = 10
 
 
 def jobs(
@@ -133,7 +135,7 @@ def _show(story: Story) -> None:
         show_line(stdout, f"  {'not as stored':<15} {printable(problem)}")
     _show_json("payload", views.payload(job))
     if job.result is not None:
-        _show_json("result", job.result)
+        _show_json("result", views.result(job))
     if job.last_error or job.last_error_code:
         _show_part(
             "last error" if job.status is Status.SUCCEEDED else "error", error_of(job.last_error_code, job.last_error)
@@ -145,6 +147,8 @@ def _show(story: Story) -> None:
             ["TRY", "STATUS", "STARTED", "TOOK", "WORKER", "ERROR"],
             [_attempt(attempt, story.numbers[attempt.number], now) for attempt in story.attempts],
         )
+    if ran := [attempt for attempt in story.attempts if "stdout_bytes" in attempt.details]:
+        _show_process(ran[-1], story.numbers[ran[-1].number])
     if traced := [attempt for attempt in story.attempts if attempt.details.get("traceback")]:
         _show_part(f"traceback of try {story.numbers[traced[-1].number]}", traced[-1].details["traceback"])
     if story.lines:
@@ -188,14 +192,39 @@ def _attempt(attempt: Attempt, tries: int, now: datetime) -> list[Cell]:
         Text(attempt.status.replace("_", " "), style=ATTEMPT_STYLES[attempt.status]),
         ago(attempt.started_at, now),
         span(took),
-        short(attempt.worker) if attempt.worker else "–",
+        _worker(attempt),
         first_line(error_of(attempt.error_code, attempt.error)) + _where(attempt),
     ]
+
+
+def _worker(attempt: Attempt) -> str:
+    if attempt.worker is None:
+        return "–"
+    name = "" if attempt.host is None else f"{attempt.host}:{attempt.pid}:"
+    return f"{name}{short(attempt.worker)}"
 
 
 def _where(attempt: Attempt) -> str:
     where = attempt.details.get("where")
     return f" ({where})" if where else ""
+
+
+def _show_process(attempt: Attempt, tries: int) -> None:
+    """Shows the process of a command, and the end of its error output if it did not succeed."""
+    details = attempt.details
+    ended = details.get("signal") or f"exit code {attempt.exit_code}"
+    facts = {
+        "command": " ".join(map(quote, details.get("argv", ()))),
+        "ended": f"{ended}, pid {details.get('pid', '–')}",
+        "output": f"{details['stdout_bytes']:,} bytes, errors {details.get('stderr_bytes', 0):,} bytes",
+        "leftovers": details.get("leftovers"),
+    }
+    show_line(stdout, f"\nprocess of try {tries}")
+    for name, value in facts.items():
+        if value is not None:
+            show_line(stdout, f"  {name:<15} {printable(str(value))}")
+    if attempt.status is not AttemptStatus.SUCCEEDED and (tail := str(details.get("stderr_tail", "")).strip()):
+        _show_part(f"last errors of try {tries}", printable("\n".join(tail.splitlines()[-LAST_ERRORS:])))
 
 
 def _show_json(title: str, value: Any) -> None:

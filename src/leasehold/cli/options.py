@@ -35,6 +35,9 @@ OfTenant = Annotated[
         help="Whose. Default: LEASEHOLD_TENANT, else the tenant that has it.",
     ),
 ]
+Commands = Annotated[
+    Path | None, typer.Option("--commands", metavar="FILE", help="Commands, in TOML.", show_default=False)
+]
 JobIds = Annotated[list[str], typer.Argument(metavar="ID…", help="Whole ids, or their last 4 or more characters.")]
 TheJob = Annotated[str, typer.Argument(metavar="ID", help="The whole id, or its last 4 or more characters.")]
 

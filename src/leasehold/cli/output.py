@@ -8,6 +8,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
+from leasehold.config import process_redactor
 from leasehold.errors import LeaseholdError
 from leasehold.operations import views
 from leasehold.operations.statuses import INTERRUPTED, exit_code
@@ -37,7 +38,7 @@ def fail(error: LeaseholdError, json: bool) -> NoReturn:
 
 
 def say_error(error: LeaseholdError) -> None:
-    stderr.print(printable(f"✕ {error}"), markup=False)
+    stderr.print(printable(process_redactor().text(f"✕ {error}")), markup=False)
 
 
 def print_text(text: str) -> None:

@@ -15,6 +15,7 @@ from leasehold.cli.worker import events_on_stdout
 from leasehold.engines import engine_for
 from leasehold.errors import Unreachable
 from leasehold.runtime.process import leave, serve
+from leasehold.runtime.redacted_logs import redact_all_logs
 from leasehold.telemetry import ignore_events
 
 
@@ -28,6 +29,7 @@ def scheduler(
     Workers do so by themselves; this is for fleets whose workers run with --no-scheduler. Several may run.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    redact_all_logs()
     with explain_errors(json), ExitStack() as aside:
         observe = aside.enter_context(events_on_stdout()) if json else ignore_events
         app = require_database(Leasehold(url, schema=schema))

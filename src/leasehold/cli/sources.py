@@ -54,8 +54,13 @@ def walk(top: Path, skipped: Sequence[str]) -> Tree:
     return Tree(tuple(folders), tuple(unreadable))
 
 
-async def changed_files(top: Path, warn: Callable[[Sequence[str]], None]) -> AsyncIterator[list[str]]:
-    """Yields the names of changed files, for ever. Calls `warn` with folders that it can't read, once for each."""
+async def changed_files(
+    top: Path, warn: Callable[[Sequence[str]], None], also: Path | None = None
+) -> AsyncIterator[list[str]]:
+    """Yields the names of changed files, for ever: those of Python, and `also`, if it is below the folder.
+
+    Calls `warn` with folders that it can't read, once for each.
+    """
     from watchfiles import DefaultFilter, PythonFilter, awatch
 
     class Watched(PythonFilter):
@@ -69,7 +74,9 @@ async def changed_files(top: Path, warn: Callable[[Sequence[str]], None]) -> Asy
                 return False
             return path.endswith(self.extensions) or path in self.folders or os.path.isdir(path)
 
-    watched, warned = Watched(), set[str]()
+    besides = [] if also is None else [also.name]
+    watched, warned = Watched(extra_extensions=[f"{os.sep}{name}" for name in besides]), set[str]()
+    names = ("*.py", *besides)
     skipped = (*watched.ignore_dirs, NOT_WALKED)
     unwatched_since: float | None = time.time()
     tree = await asyncio.to_thread(walk, top, skipped)
@@ -84,7 +91,7 @@ async def changed_files(top: Path, warn: Callable[[Sequence[str]], None]) -> Asy
                 paths = {path for _, path in changes}
                 files = {path for path in paths if path.endswith(watched.extensions)}
                 if unwatched_since is not None:
-                    missed = await asyncio.to_thread(_files_since, unwatched_since, tree.folders)
+                    missed = await asyncio.to_thread(_files_since, unwatched_since, tree.folders, names)
                     paths, files, unwatched_since = paths | missed, files | missed, None
                 if files:
                     yield sorted(files)
@@ -96,14 +103,14 @@ async def changed_files(top: Path, warn: Callable[[Sequence[str]], None]) -> Asy
             await asyncio.sleep(WALK_AGAIN)
         unwatched_since = time.time()
         tree = await asyncio.to_thread(walk, top, skipped)
-        if fresh := await asyncio.to_thread(_files_since, 0.0, set(tree.folders) - watched.folders):
+        if fresh := await asyncio.to_thread(_files_since, 0.0, set(tree.folders) - watched.folders, names):
             yield sorted(fresh)
 
 
-def _files_since(moment: float, folders: Iterable[str]) -> set[str]:
-    """Returns Python files that were modified since then: their folder may not have been watched."""
+def _files_since(moment: float, folders: Iterable[str], names: Sequence[str]) -> set[str]:
+    """Returns files of these names that were modified since then: their folder may not have been watched."""
     found = set[str]()
-    for file in (file for place in folders for file in Path(place).glob("*.py")):
+    for file in (file for place in folders for name in names for file in Path(place).glob(name)):
         with suppress(OSError):
             if file.stat().st_mtime >= moment - CLOCK_TICK:
                 found.add(str(file))

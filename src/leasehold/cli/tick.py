@@ -5,14 +5,15 @@ from typing import Annotated
 
 import typer
 
-from leasehold.cli.options import Schema, Url, require_database
+from leasehold.cli.options import Commands, Schema, Url, require_database
 from leasehold.cli.output import explain_errors, print_json, stderr
-from leasehold.cli.target import load_app, require_jobs
+from leasehold.cli.target import load_target, require_jobs
 from leasehold.cli.worker import Slots, Target
 
 
 def tick(
-    target: Target,
+    target: Target = None,
+    commands: Commands = None,
     max_jobs: Annotated[int, typer.Option(help="Run no more than so many.", min=1)] = 100,
     max_seconds: Annotated[str, typer.Option(help="Then give back what still runs, as in 10s.")] = "10s",
     slots: Slots = 10,
@@ -25,7 +26,7 @@ def tick(
     For cron and other schedulers; any number may run at once.
     """
     with explain_errors(json):
-        app = load_app(target)
+        app = load_target(target, commands)
         app.configure(url=url, schema=schema)
         require_jobs(app, target)
         require_database(app, may_create=True)

@@ -4,7 +4,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -13,31 +13,43 @@ from typing import Annotated
 import typer
 
 from leasehold.cli.interrupts import run
-from leasehold.cli.options import Schema, Url
+from leasehold.cli.options import Commands, Schema, Url
 from leasehold.cli.output import explain_errors, stderr
-from leasehold.cli.target import load_app, require_jobs
+from leasehold.cli.target import load_target, require_jobs
 from leasehold.engines import engine_for
-from leasehold.errors import Unreachable
+from leasehold.errors import InvalidInput, Unreachable
 from leasehold.model.duration import read_duration
+from leasehold.model.job import tenant_id
+from leasehold.operations.views import describe_subscription
 from leasehold.runtime.process import Parent, drain_with_stdin, end_with_stdin, leave, serve
+from leasehold.runtime.redacted_logs import redact_all_logs
 from leasehold.telemetry import Event, Observer, ignore_events
 from leasehold.worker.events import events_log
 from leasehold.worker.heartbeat import Leases
 
-Target = Annotated[str, typer.Argument(help="Where the app is: file.py or package.module, or either:name.")]
-Slots = Annotated[int, typer.Option(help="How many jobs run at once, in each process.", min=1)]
+Target = Annotated[
+    str | None,
+    typer.Argument(help="Where the app is: file.py or package.module, or either:name.", show_default=False),
+]
+Slots = Annotated[int, typer.Option(help="Jobs at once, in each process.", min=1, metavar="N")]
 _CHILD = "from leasehold.cli import main; main()"
 
 
 def worker(
-    target: Target,
+    target: Target = None,
+    commands: Commands = None,
     slots: Slots = 10,
-    processes: Annotated[int, typer.Option(help="How many worker processes; a parent keeps them alive.", min=1)] = 1,
-    grace: Annotated[str, typer.Option(help="How long running jobs may go on after a stop, as in 30s.")] = "30s",
-    lease: Annotated[str, typer.Option(help="How long a claim holds without a heartbeat, as in 60s.")] = "60s",
+    processes: Annotated[int, typer.Option(help="Worker processes, kept alive.", min=1, metavar="N")] = 1,
+    grace: Annotated[str, typer.Option(help="How long jobs may end after a stop.", metavar="TIME")] = "30s",
+    lease: Annotated[str, typer.Option(help="How long no heartbeat is needed.", metavar="TIME")] = "60s",
     scheduler: Annotated[
         bool, typer.Option("--scheduler/--no-scheduler", help="Fire schedules, too.", show_default=False)
     ] = True,
+    only: Annotated[list[str] | None, typer.Option(help="Only these jobs: 'sync-*,report'.", metavar="KEYS")] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--except", help="All jobs but these.", metavar="KEYS")] = None,
+    tenants: Annotated[
+        list[str] | None, typer.Option(help="Only these tenants: acme,globex.", metavar="NAMES")
+    ] = None,
     url: Url = None,
     schema: Schema = None,
     json: Annotated[bool, typer.Option("--json", help="Events, one JSON object per line on stdout.")] = False,
@@ -49,6 +61,7 @@ def worker(
     SIGTERM drains: running jobs end within the grace, the rest is given back.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    redact_all_logs()
     events_log.disabled = json  # stdout has them
     if until_stdin_ends:
         end_with_stdin()
@@ -56,15 +69,21 @@ def worker(
         drain_with_stdin()
     with explain_errors(json), ExitStack() as aside:
         observe = aside.enter_context(events_on_stdout()) if json else ignore_events
-        app = load_app(target)
+        app = load_target(target, commands)
         app.configure(url=url, schema=schema)
         require_jobs(app, target)
+        app.handlers.require_secret_keys()
         options = replace(
             app.worker_settings(),
             slots=slots,
             leases=Leases(busy=read_duration(lease), idle=3 * read_duration(lease)),
             grace=read_duration(grace),
+            only=read_list("--only", only),
+            exclude=read_list("--except", exclude),
+            tenants=tuple(map(tenant_id, read_list("--tenants", tenants))) if tenants else None,
         )
+        usable, _ = app.handlers.of_this_machine()
+        serves = options.subscription(app.handlers.keys, usable.keys)
         home, schema = None if app.settings.url else app.settings.home, app.settings.schema
         with app.database() as where:
             with suppress(Unreachable):  # the worker waits for a database that is away
@@ -80,10 +99,18 @@ def worker(
                     markup=False,
                 )
                 app.configure(url=where)
-            ready = f"✓ worker    {slots} slots for {', '.join(app.handlers.keys)}"
+            ready = f"✓ worker    {slots} slots for {describe_subscription(serves)}"
             say_ready = partial(stderr.print, ready, markup=False)
             make_worker = partial(app.make_worker, where, options, observe, scheduler=scheduler)
             leave(serve(make_worker, (lambda: None) if json else say_ready))
+
+
+def read_list(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the words of an option that takes several, with commas or repeated. Raises InvalidInput for none."""
+    words = tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
+    if given and not words:
+        raise InvalidInput(f"{option} names nothing. Nothing was started.", fix="Name at least one, or leave it out.")
+    return words
 
 
 def command_line(*arguments: str) -> list[str]:

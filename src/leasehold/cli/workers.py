@@ -11,7 +11,7 @@ from leasehold.cli.options import Json, Schema, Url, ask
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.operations import admin, views
-from leasehold.operations.views import format_count
+from leasehold.operations.views import describe_subscription, format_count
 from leasehold.store import WorkerRecord
 
 
@@ -30,7 +30,6 @@ def workers(url: Url = None, schema: Schema = None, json: Json = False) -> None:
 
 def _worker(record: WorkerRecord, now: datetime) -> list[Cell]:
     lost = record.lease_expires_at < now
-    tenants = f" for {', '.join(record.serves.tenants)}" if record.serves.tenants is not None else ""
     return [
         short(record.id),
         f"{record.facts.host}:{record.facts.pid}",
@@ -38,7 +37,7 @@ def _worker(record: WorkerRecord, now: datetime) -> list[Cell]:
         str(record.facts.slots),
         str(record.running),
         Text(ago(record.last_seen_at, now) + (", lease over" if lost else ""), style="red" if lost else ""),
-        ", ".join(record.serves.definitions) + tenants,
+        describe_subscription(record.serves),
     ]
 
 

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Self
 
 from leasehold.app.client import Leasehold
-from leasehold.config import VERSION
+from leasehold.config import VERSION, process_redactor
 from leasehold.errors import InvalidInput, PayloadInvalid, RegistrationLost
 from leasehold.model.backoff import SMALL_TEAM
 from leasehold.model.bounds import describe, problems_of_duration
@@ -19,11 +19,12 @@ from leasehold.model.definition import Definition, OnExhausted
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.job import Claim, JobId
 from leasehold.model.outcome import Outcome, Raised, Succeeded, decide
-from leasehold.model.payload import encode_result
+from leasehold.model.payload import decode, encode_result
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Registration, Store, Subscription, WorkerFacts
 from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.heartbeat import SHORTEST_LEASE
+from leasehold.worker.opened_payload import open_payload
 from leasehold.worker.outage import Outage
 from leasehold.worker.store_calls import StoreCalls, was_written
 from leasehold.worker.upkeep import reclaim_orphans
@@ -113,7 +114,7 @@ class JobsRepository:
     async def claim(self, limit: int = 1) -> Sequence[Claim]:
         """Claims up to `limit` due jobs. Before that, the claims of dead workers are reclaimed.
 
-        A claim's `payload` is JSON text, as it is stored.
+        A claim's `payload` is JSON text, as it is stored: `reveal` decrypts its secret fields.
 
         If the answer to a claim is lost, the next claim gives its jobs back. The server may still be working on the
         lost claim then, so each claim looks again until a lease has passed.
@@ -129,8 +130,13 @@ class JobsRepository:
             self._strays_until = monotonic() + self._lease.total_seconds()
             raise
 
+    @staticmethod
+    def reveal(claim: Claim) -> Mapping[str, Any]:
+        """Returns the payload of a claim in plain, with its secret fields decrypted."""
+        return open_payload(claim, decode(claim.payload)).payload
+
     async def mark_success(self, claim: Claim, result: Any = None) -> None:
-        await self._mark(claim, Succeeded(None if result is None else encode_result(result)))
+        await self._mark(claim, Succeeded(None if result is None else process_redactor().json(encode_result(result))))
 
     async def mark_failure(self, claim: Claim, error: str, *, code: str = "error", final: bool = False) -> None:
         """Queues the job again after its backoff; ends it if its attempts are used up, or if it is `final`."""
@@ -140,7 +146,7 @@ class JobsRepository:
                     f"{name}={describe(value)} is not text. Nothing was written, and the claim is still held.",
                     fix=f"Mark it again with {name} as text, such as str(error).",
                 )
-        await self._mark(claim, Raised(code, error, final=final))
+        await self._mark(claim, Raised(code, process_redactor().text(error), final=final))
 
     async def renew(self) -> None:
         """Extends the lease of all claims. Raises RegistrationLost when it had run out, and others have the jobs.

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple, Protocol
 from leasehold.errors import PayloadInvalid, UnknownDefinition
 from leasehold.model.bounds import describe
 from leasehold.model.job import EnqueueResult, NewJob, TenantId
+from leasehold.model.secret_fields import unwrap, wrap
 from leasehold.operations.catalog import Catalog
+from leasehold.operations.seal import seal
 from leasehold.store import Prepared
 
 PreparedJobs = Prepared[Sequence[EnqueueResult]]
@@ -61,7 +63,10 @@ async def job_of(target: Target, key: str, payload: Mapping[str, Any], catalog: 
         return known.of_payload(payload)
     registered = await catalog.read_registered(key)
     registered.definition.check(payload)
-    return NewJob.of(key, payload).with_fields(registered.version, {})
+    job = NewJob.of(key, payload)
+    if secret := registered.definition.secret_fields:
+        return job.with_fields(registered.version, {"payload": wrap(payload, secret), "fits": False})
+    return job.with_fields(registered.version, {})
 
 
 async def send_pinned(
@@ -83,15 +88,20 @@ async def pin_again(target: Target, jobs: Sequence[NewJob], catalog: Catalog) ->
 async def pin(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:
     """Returns the jobs with the target's fields, each pinned to the current version of its definition.
 
-    Validates jobs that `bind(…)` did not make.
+    Validates jobs that `bind(…)` did not make, and encrypts secret fields.
     """
     if not all(map(_fits, jobs)):
-        jobs = await _validate(target, jobs, catalog)
+        validated = await _validate(target, jobs, catalog)
+        return [seal(job, target.tenant) for job in await _look_up_versions(target, validated, catalog)]
     try:
         return _with_versions(target, jobs, catalog.versions)
     except KeyError:
-        keys = {job.definition for job in jobs if not job.version}
-        return _with_versions(target, jobs, {key: await catalog.version_of(key) for key in keys})
+        return await _look_up_versions(target, jobs, catalog)
+
+
+async def _look_up_versions(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:
+    keys = {job.definition for job in jobs if not job.version}
+    return _with_versions(target, jobs, {key: await catalog.version_of(key) for key in keys})
 
 
 async def prepare(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: Catalog) -> PreparedJobs:
@@ -133,9 +143,14 @@ async def _fit(target: Target, job: NewJob, catalog: Catalog) -> NewJob:
     known = target.code(job.definition)
     if known is not None and job.version in (None, await catalog.version_of(job.definition)):
         return known.fit(job)
-    if (definition := await catalog.read_version(job.definition, job.version)) is not None:
+    if (definition := await catalog.read_version(job.definition, job.version)) is None:
+        return job
+    if not definition.secret_fields:
         definition.check(job.payload)
-    return job
+        return job
+    plain = unwrap(job.payload)
+    definition.check(plain)
+    return job.with_fields(job.version, {"payload": wrap(plain, definition.secret_fields)})
 
 
 def _with_versions(target: Target, jobs: Sequence[NewJob], versions: Mapping[str, int]) -> list[NewJob]:

@@ -1,7 +1,7 @@
 """Records as JSON documents and as phrases for people.
 
-Fields of a document have the names of the model; times are ISO 8601 in UTC, durations are seconds. `payload` is the
-one place through which every view shows a payload.
+Fields of a document have the names of the model; times are ISO 8601 in UTC, durations are seconds. `payload` and
+`result` are the places through which every view shows a payload or a result: they are redacted there, as errors are.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from leasehold.config import process_redactor
 from leasehold.errors import LeaseholdError
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.cron import Cron
@@ -22,9 +23,10 @@ from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Attempt, JobRecord, LogLine
 from leasehold.model.preview import Preview, Run
 from leasehold.model.schedule import Every, schedule_as_json
+from leasehold.model.secret_fields import hide_sealed
 from leasehold.model.status import DisplayState
 from leasehold.model.trigger import ALL, Trigger
-from leasehold.store import ScopeRecord, TriggerChange, WorkerRecord
+from leasehold.store import ScopeRecord, Subscription, TriggerChange, WorkerRecord
 
 # ------------------------------------------------------------------------------------------------------- documents
 
@@ -32,20 +34,34 @@ from leasehold.store import ScopeRecord, TriggerChange, WorkerRecord
 def job(record: JobRecord, held_by: Sequence[str] = ()) -> dict[str, Any]:
     """`status` is the stored one, `state` the one that people see, `held_by` why a ready job does not start."""
     seen = {"id": record.id, "tenant": record.tenant, "state": record.display.value, "held_by": list(held_by)}
-    return seen | fields_of(record) | {"payload": payload(record), "tries": record.tries}
+    shown = {"payload": payload(record), "result": result(record), "last_error": _redacted(record.last_error)}
+    return seen | fields_of(record) | shown | {"tries": record.tries}
 
 
 def payload(record: JobRecord) -> Any:
-    """Returns the payload as every view shows it."""
-    return record.payload
+    """Returns the payload as every view shows it: without secrets."""
+    return hide_sealed(process_redactor().document(record.payload))
+
+
+def result(record: JobRecord) -> Any:
+    """Returns the result as every view shows it: without secrets."""
+    return process_redactor().document(record.result)
 
 
 def attempt(record: Attempt, tries: int) -> dict[str, Any]:
-    return fields_of(record) | {"try": tries}
+    """`worker` is `host:pid:boot id`, `worker_id` the last part of it; `details` has the process of a command."""
+    shown = {name: value for name, value in fields_of(record).items() if name not in ("host", "pid")}
+    details = process_redactor().document(dict(record.details), names=False)
+    redacted = {"error": _redacted(record.error), "details": details}
+    return shown | redacted | {"worker": record.worker_name, "worker_id": record.worker, "try": tries}
 
 
 def line(attempt: int, tries: int, said: LogLine) -> dict[str, Any]:
-    return {"attempt": attempt, "try": tries, **fields_of(said)}
+    return {"attempt": attempt, "try": tries, **fields_of(said), "text": process_redactor().text(said.text)}
+
+
+def _redacted(text: str | None) -> str | None:
+    return None if text is None else process_redactor().text(text)
 
 
 def scope(record: ScopeRecord) -> dict[str, Any]:
@@ -124,7 +140,7 @@ def decision(record: Decision) -> dict[str, Any]:
 
 def event(record: Event) -> dict[str, Any]:
     """`expanded_at` is null until its triggers have decided about it."""
-    return fields_of(record)
+    return fields_of(record) | {"data": process_redactor().document(record.data)}
 
 
 def emitted(answer: Emitted) -> dict[str, Any]:
@@ -178,7 +194,7 @@ def rule_value(value: Any) -> Any:
 
 
 def error(raised: LeaseholdError) -> dict[str, Any]:
-    return {"error": {"code": raised.code, "message": raised.happened, "fix": raised.fix}}
+    return {"error": {"code": raised.code, "message": _redacted(raised.happened), "fix": raised.fix}}
 
 
 def field_value(value: Any) -> Any:
@@ -227,12 +243,18 @@ def span(length: timedelta) -> str:
 
 
 def error_of(code: str | None, message: str | None) -> str:
-    return ": ".join(part for part in (code, message) if part)
+    return ": ".join(part for part in (code, _redacted(message)) if part)
 
 
 def first_line(text: str) -> str:
     first, _, rest = text.strip().partition("\n")
     return f"{first} …" if rest.strip() else first
+
+
+def describe_subscription(serves: Subscription) -> str:
+    """Returns the definitions, and the tenants if the worker does not serve all of them."""
+    tenants = "" if serves.tenants is None else f" for {', '.join(map(visible, serves.tenants)) or 'no tenant'}"
+    return ", ".join(serves.definitions) + tenants
 
 
 def why(job: JobRecord, now: datetime, held_by: Sequence[str] = ()) -> str:

@@ -82,7 +82,7 @@ class Drain:
             store = await self._engine.open()
             return cast(Store, _Watched(store, lambda: worker.running, note_look))
 
-        worker = Worker(open_watched, self._app.handlers, self._settings, observe)
+        worker = Worker(open_watched, self._app.handlers, self._settings, observe, open_state=self._app.open_state())
         return worker
 
 

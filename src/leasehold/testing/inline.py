@@ -13,7 +13,7 @@ from leasehold.app.app_store import AppStore
 from leasehold.app.open_store import OpenStore
 from leasehold.app.within import frames_of_ours
 from leasehold.model.job import Claim
-from leasehold.model.outcome import decide
+from leasehold.model.outcome import decide, with_process
 from leasehold.store import Caller, Registration, Store, Subscription, WorkerFacts
 from leasehold.testing.execution import Execution, Ran
 
@@ -88,7 +88,8 @@ class _Turn:
             await self._leave(opened.store)
             return None
         (self._claim,) = claimed.claims
-        self._execution = Execution(self._app.handlers[self._claim.definition.key], self._claim)
+        handler = self._app.handlers[self._claim.definition.key]
+        self._execution = Execution(handler, self._claim, self._app.state_without_worker)
         return self._execution
 
     async def end(self, ran: Ran, opened: OpenStore) -> None:
@@ -96,7 +97,10 @@ class _Turn:
         assert self._execution is not None
         if self._execution.lines:
             await opened.store.append_log(self._execution.lines)
-        await opened.store.finish([(self._claim, decide(ran.outcome, self._claim, random()))])
+        verdict = decide(ran.outcome, self._claim, random())
+        if ran.process is not None:
+            verdict = with_process(verdict, ran.process)
+        await opened.store.finish([(self._claim, verdict)])
         if self._claim.job == self._placed.id or ran.error is not None:
             await self._leave(opened.store)
 

@@ -60,7 +60,7 @@ class QueueTester(JobRecords):
     ) -> Execution:
         handler = self._injected.handler(key_of(definition))
         claim = make_claim(tenant_id(tenant), handler.definition, definition.bind(*args, **kwargs))
-        return Execution(handler, claim)
+        return Execution(handler, claim, self.app.state_without_worker)
 
     def inline(self) -> AbstractContextManager[None]:
         """Within the block, an enqueue runs its job at once, and raises the handler's error.

@@ -1,0 +1,32 @@
+"""The main program of a process for handlers with isolation="process": finds the app, and serves its worker."""
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from leasehold.app.load import load_app
+from leasehold.app.processes import mark_handler_process
+from leasehold.runtime.process import leave
+from leasehold.worker import Handlers
+from leasehold.worker.handler_process import serve
+from leasehold.worker.lifespan import OpenState
+
+
+def main() -> None:
+    """Serves on the socket whose number is the only argument."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    number = int(sys.argv[1])
+    os.set_inheritable(number, False)
+    serve(socket.socket(fileno=number), load)
+    leave(0)
+
+
+def load(plan: Mapping[str, Any]) -> tuple[Handlers, OpenState | None]:
+    mark_handler_process()
+    sys.path[:], sys.argv[:] = plan["path"], plan["argv"]
+    app = load_app(plan["target"])
+    app.configure(url=plan["url"], schema=plan["schema"])
+    return app.handlers, app.open_state()
