@@ -27,6 +27,7 @@ from bench.measures.fires import Fires
 from bench.measures.flood import Flood
 from bench.measures.growth import Backlog, History, Lanes, Snapshot
 from bench.measures.idle import Idle
+from bench.measures.isolation import Isolation
 from bench.measures.latency import Asleep, Committed, Due, Hundred, Latency, Urgent, WakeToStart
 from bench.measures.memory import Memory
 from bench.measures.wakes import Producers
@@ -41,7 +42,7 @@ HERE = Path(__file__).parent
 MEASURES: tuple[Measure, ...] = (
     *(Drain(), Tenants(), Polling(), OneByOne(), Asleep(), Bulk(), Latency(), WakeToStart(), Hundred(), Backlog()),
     *(History(), Lanes(), Snapshot(), Flood(), Urgent(), Due(), Committed(), Producers(), Processes(), OneCall()),
-    *(Emit(), Fires(), Memory(), Idle()),
+    *(Emit(), Fires(), Isolation(), Memory(), Idle()),
 )
 NAMES = ", ".join(measure.name for measure in MEASURES)
 console = Console(stderr=True)

@@ -32,6 +32,7 @@ class Sizes:
     memory: int = 1_000_000
     due: int = 400
     fires: int = 60
+    isolation: int = 2_000
     processes: tuple[int, ...] = (1, 2, 3, 4)
     limit: float = 300.0
 
@@ -64,6 +65,7 @@ QUICK = Sizes(
     memory=10_000,
     due=20,
     fires=5,
+    isolation=100,
     processes=(1, 2),
     limit=30.0,
 )
