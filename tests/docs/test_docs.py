@@ -2,7 +2,7 @@
 
 The Python blocks of a page run one after the other in a new folder, on its embedded Postgres and without any setting,
 as a new user would run them. On a page with tests each block is a file, and pytest runs the tests. The commands of a
-page run one after the other, in a folder with the page's own `app.py`.
+page run one after the other, in a folder with the page's own `app.py` and TOML files.
 
 The test holds a reference to the folder's Postgres while the page runs: all processes of a home share one server, so
 initdb, start and stop happen once per page and not once per block. One block runs in a folder that is really empty.
@@ -74,6 +74,10 @@ NAMED = re.compile(r"# (\w+\.py)\n")
 def files_of(page: Path) -> dict[str, str]:
     """Blocks that begin with the name of a file."""
     return {match[1]: code for code in blocks(page, "python") if (match := NAMED.match(code))}
+
+
+def toml_files_of(page: Path) -> dict[str, str]:
+    return {match[1]: code for code in blocks(page, "toml") if (match := re.match(r"# (\w+\.toml)\n", code))}
 
 
 WITH_TESTS = [page for page in PAGES if any(name.startswith("test_") for name in files_of(page))]
@@ -278,6 +282,8 @@ WITH_COMMANDS = [page for page in PAGES if list(commands(page)) and page != IN_A
 def test_the_commands_of_a_page_work_in_their_order(page: Path, tmp_path: Path) -> None:
     apps = [code for code in blocks(page, "python") if code.startswith("# app.py")] or blocks(README, "python")
     (tmp_path / "app.py").write_text(apps[0])
+    for name, content in toml_files_of(page).items():
+        (tmp_path / name).write_text(content)
     with embedded.postgres(tmp_path / ".leasehold") as server:
         terminal = Terminal(tmp_path, server.url)
         try:
