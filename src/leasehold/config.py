@@ -70,7 +70,11 @@ class Settings:
 @cache
 def process_redactor() -> Redactor:
     """Returns the redactor of this process. It knows the secrets of the environment as it was at the first call."""
-    settings = Settings.from_environment()
+    wanted = {name: text for name, text in os.environ.items() if name.startswith("LEASEHOLD_REDACT")}
+    try:
+        settings = Settings.from_environment(wanted)
+    except InvalidInput:  # is reported where all settings are read
+        settings = Settings()
     return Redactor(environment_values(os.environ), patterns=settings.redact_patterns, own_patterns=settings.redact)
 
 

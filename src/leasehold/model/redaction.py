@@ -44,22 +44,22 @@ _KEY_END = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 # named `secret` is the part to redact.
 _PATTERNS: Sequence[tuple[str, str]] = (
     (r"(?:AKIA|ASIA)[0-9A-Z]", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    (r"ecret_?[aA]ccess_?[kK]ey", r"(?i:secret_?access_?key)\W{1,6}(?P<secret>[A-Za-z0-9/+]{40})\b"),
+    (r"(?i:secret_?access_?key)", r"(?i:secret_?access_?key)\W{1,6}(?P<secret>[A-Za-z0-9/+]{40})\b"),
     (r"gh[pousr]_[A-Za-z0-9]", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
     (r"github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b"),
     (r"glpat-", r"\bglpat-[A-Za-z0-9_-]{20,}"),
     (r"xox[abeoprs]-", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
     (r"[sr]k_live_", r"\b[sr]k_live_[A-Za-z0-9]{16,}\b"),
     (r"AIza", r"\bAIza[A-Za-z0-9_-]{35}"),
-    (r"eyJ[A-Za-z0-9_-]", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
+    (r"eyJ[A-Za-z0-9_-]", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
     (r"PRIVATE KEY", rf"{_KEY_BEGIN}(?:[^-]|-(?!----)){{0,{LONGEST_KEY}}}(?:{_KEY_END})?"),
     (r"://[^\s/@]{0,100}:", r"\b[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/:@]{0,200}:(?P<secret>[^\s/@]{1,500})@"),
-    (r"assword=", r"(?i:password)=(?P<secret>'[^']+'|\"[^\"]+\"|[^\s&;,'\")\]]+)"),
-    (r"(?:earer|asic) [A-Za-z0-9]", r"\b(?i:bearer|basic) (?P<secret>[A-Za-z0-9._~+/-]{16,}=*)"),
+    (r"(?i:password)=", r"(?i:password)=(?P<secret>'[^']+'|\"[^\"]+\"|[^\s&;,'\")\]]+)"),
+    (r"(?i:bearer|basic) [A-Za-z0-9]", r"\b(?i:bearer|basic) (?P<secret>[A-Za-z0-9._~+/-]{16,}=*)"),
 )
 _END_OF_KEY = re.compile(_KEY_END)
 _BEGIN_OF_KEY = re.compile(_KEY_BEGIN)
-_SECRET_VARIABLE = re.compile("KEY|TOKEN|SECRET|PASS|DSN", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile("KEY|TOKEN|SECRET|PASS|PWD$|DSN|CREDENTIAL", re.IGNORECASE)
 _PLACE_VARIABLE = re.compile("_(FILE|PATH|DIR)$", re.IGNORECASE)
 # Of field names without case, `_` and `-`. A count of tokens is a number, and numbers are kept.
 _SECRET_NAME = re.compile(
