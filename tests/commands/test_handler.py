@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from tests.conftest import eventually
 from tests.model.claims import a_claim
 
 from leasehold.commands import command_handler, handler
-from leasehold.commands.folders import make_folder
+from leasehold.commands.folders import WorkingFolder, make_folder, parent_folder
 from leasehold.commands.handler import limits_of
 from leasehold.model.command import SEARCH_PATH, Command, ResourceLimits
 from leasehold.model.definition import Definition
@@ -172,19 +174,38 @@ async def test_a_lost_lease_leaves_no_grace() -> None:
 
 def test_processor_time_is_bounded_by_the_timeout() -> None:
     command = Command(Definition("report", timeout=timedelta(seconds=10)), ("/bin/true",))
-    assert ("RLIMIT_CPU", 12, 17) in limits_of(command)
+    cpu = 12 * (os.cpu_count() or 1)
+    assert ("RLIMIT_CPU", cpu, cpu + 5) in limits_of(command, timedelta(seconds=10))
 
 
 def test_limits_are_those_of_the_command() -> None:
     limits = ResourceLimits(memory=2**30, cpu=timedelta(seconds=1.5), open_files=99, file_size=10**6)
     command = Command(Definition("report"), ("/bin/true",), limits=limits)
-    assert limits_of(command) == [
+    assert limits_of(command, timedelta(hours=1)) == [
         ("RLIMIT_CORE", 0, 0),
         ("RLIMIT_CPU", 2, 7),
         ("RLIMIT_NOFILE", 99, 99),
         ("RLIMIT_FSIZE", 10**6, 10**6),
         ("RLIMIT_AS", 2**30, 2**30),
     ]
+
+
+async def test_secrets_of_its_environment_are_redacted() -> None:
+    _, job = await run(replace(a_command("/usr/bin/env"), env={"API_TOKEN": "hunter2-hunter2"}))
+    assert job._process is not None
+    assert "API_TOKEN=[redacted]" in job._process.as_json()
+
+
+async def test_a_folder_that_cannot_be_filled_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: WorkingFolder, name: str, content: bytes) -> Path:
+        raise OSError(28, "No space left on device")
+
+    before = len(list(parent_folder().iterdir())), len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(WorkingFolder, "write", refuse)
+    outcome, _ = await run(replace(a_command("/bin/true"), payload_file="PAYLOAD"))
+    assert isinstance(outcome, Raised)
+    assert (outcome.code, outcome.final) == ("not_started", False)
+    assert (len(list(parent_folder().iterdir())), len(os.listdir("/proc/self/fd"))) == before
 
 
 async def test_secrets_in_arguments_and_output_are_redacted() -> None:

@@ -318,6 +318,7 @@ def remove_folder(folder: str) -> None:
 
     Moves nested folders to the top instead of descending: a path may be too long, and a recursion too deep.
     """
+    os.chmod(folder, 0o700)
     top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     mark, count = os.urandom(8).hex(), 0
     try:
@@ -331,6 +332,7 @@ def remove_folder(folder: str) -> None:
                 for inner_name, inner_is_folder in entries_of(inner):
                     if inner_is_folder:
                         count += 1
+                        os.chmod(inner_name, 0o700, dir_fd=inner)  # a folder is moved only if it can be written
                         os.rename(inner_name, f"{mark}-{count}", src_dir_fd=inner, dst_dir_fd=top)
                     else:
                         os.unlink(inner_name, dir_fd=inner)

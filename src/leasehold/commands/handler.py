@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from math import ceil
 from pathlib import Path
 from time import monotonic
@@ -22,7 +23,7 @@ from leasehold.model.job import Claim, LineKind
 from leasehold.model.outcome import Outcome, Raised, Rejected, Snoozed, Succeeded
 from leasehold.model.payload import encode_result
 from leasehold.model.process import ProcessEnd
-from leasehold.model.redaction import Redactor
+from leasehold.model.redaction import Redactor, environment_values
 
 PAYLOAD_FILE = "payload.json"
 CPU_PER_TIMEOUT = 1.2
@@ -66,6 +67,8 @@ class CommandRun:
         self._command = command
         self._job = job
         self._payload = payload
+        if secrets := environment_values(command.env):
+            job._redactor = job._redactor.with_values(*secrets)
 
     async def run(self) -> Outcome:
         try:
@@ -96,13 +99,18 @@ class CommandRun:
 
     async def _run_program(self, invocation: Invocation) -> ProcessEnd:
         folder = make_folder()
-        program = Program(
-            invocation.argv,
-            self._environment(folder, invocation),
-            limits_of(self._command),
-            self._command.grace.total_seconds(),
-            mark="JOB_FENCE",
-        )
+        try:
+            program = Program(
+                invocation.argv,
+                self._environment(folder, invocation),
+                limits_of(self._command, self._job._claim.definition.timeout),
+                self._command.grace.total_seconds(),
+                mark="JOB_FENCE",
+            )
+        except BaseException:  # the disk is full, for example
+            folder.remove()
+            folder.release()
+            raise
         stdout, stderr = self._output(LineKind.STDOUT), self._output(LineKind.STDERR)
         return await run_process(program, folder, stdout, stderr, at_once=lambda: self._job._stops_at_once)
 
@@ -169,10 +177,14 @@ def environment(command: Command, claim: Claim, folder: Path, own: Mapping[str, 
     }
 
 
-def limits_of(command: Command) -> list[Limit]:
-    """Returns the resource limits. That of memory comes last: to set the others may need some."""
-    given, timeout = command.limits, command.definition.timeout
-    cpu = ceil(given.cpu.total_seconds() if given.cpu else CPU_PER_TIMEOUT * timeout.total_seconds()) or 1
+def limits_of(command: Command, timeout: timedelta) -> list[Limit]:
+    """Returns the resource limits of a job with this timeout. That of memory comes last: others may need some.
+
+    The kernel adds up the time of all threads of a process, so the default counts the processors.
+    """
+    given, processors = command.limits, os.cpu_count() or 1
+    by_default = CPU_PER_TIMEOUT * timeout.total_seconds() * processors
+    cpu = ceil(given.cpu.total_seconds() if given.cpu else by_default) or 1
     limits = [
         ("RLIMIT_CORE", 0, 0),
         # SIGXCPU at the first one; SIGKILL at the second one, if the program ignores that.
