@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.app.helpers import ended
@@ -81,10 +83,12 @@ async def test_a_worker_without_isolated_handlers_looks_for_no_module(app: Lease
 
 
 def test_a_module_comes_before_the_script_that_imported_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.worker import isolated_app
-
-    monkeypatch.setattr(sys.modules["__main__"], "app_of_a_test", isolated_app.app, raising=False)
-    assert target_of(isolated_app.app) == "tests.worker.isolated_app:app"
+    app, module = Leasehold(), ModuleType("shop_of_a_test")
+    module.__spec__ = ModuleSpec("shop_of_a_test", None)
+    monkeypatch.setattr(module, "app", app, raising=False)
+    monkeypatch.setitem(sys.modules, "shop_of_a_test", module)
+    monkeypatch.setattr(sys.modules["__main__"], "app_of_a_test", app, raising=False)
+    assert target_of(app) == "shop_of_a_test:app"
 
 
 def test_isolation_is_not_part_of_the_stored_definition() -> None:

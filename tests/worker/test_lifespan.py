@@ -13,6 +13,7 @@ from tests.worker.shop import SETTINGS, Payload, Shop, for_ever, only, raising
 from leasehold.errors import LifespanFailed, RegistrationLost
 from leasehold.store import Store
 from leasehold.worker import Job, Worker
+from leasehold.worker.lifespan import Lifespan
 
 LANGUAGE = ContextVar("LANGUAGE", default="none")
 
@@ -170,3 +171,29 @@ async def test_a_stop_cancels_a_start_that_takes_long(shop: Shop) -> None:
     await running
     assert cleaned_up.is_set()
     assert not worker.joined.is_set()
+
+
+async def test_a_second_stop_during_the_start_changes_nothing() -> None:
+    started = asyncio.Event()
+
+    @asynccontextmanager
+    async def hanging() -> AsyncIterator[None]:
+        started.set()
+        await for_ever()
+        yield
+
+    lifespan = Lifespan(hanging)
+    opening = asyncio.create_task(lifespan.open())
+    await started.wait()
+    lifespan.stop()
+    lifespan.stop()
+    async with asyncio.timeout(30):
+        assert await opening is False
+
+
+async def test_a_stop_before_the_start_opens_nothing() -> None:
+    record = Record()
+    lifespan = Lifespan(record.lifespan)
+    lifespan.stop()
+    assert await lifespan.open() is False
+    assert record.happened == []

@@ -10,6 +10,7 @@ from typing import Any
 from leasehold.app.load import load_app
 from leasehold.app.processes import mark_handler_process
 from leasehold.runtime.process import leave
+from leasehold.runtime.redacted_logs import redact_all_logs, redact_own_logs
 from leasehold.worker import Handlers
 from leasehold.worker.handler_process import serve
 from leasehold.worker.lifespan import OpenState
@@ -18,6 +19,7 @@ from leasehold.worker.lifespan import OpenState
 def main() -> None:
     """Serves on the socket whose number is the only argument."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    redact_own_logs()
     number = int(sys.argv[1])
     os.set_inheritable(number, False)
     serve(socket.socket(fileno=number), load)
@@ -29,4 +31,5 @@ def load(plan: Mapping[str, Any]) -> tuple[Handlers, OpenState | None]:
     sys.path[:], sys.argv[:] = plan["path"], plan["argv"]
     app = load_app(plan["target"])
     app.configure(url=plan["url"], schema=plan["schema"])
+    redact_all_logs()  # after the import, which may have set up handlers
     return app.handlers, app.open_state()

@@ -54,4 +54,4 @@ def make_processes(app: App, url: str, settings: WorkerSettings) -> HandlerProce
         "argv": sys.argv,
         "parent": os.getpid(),
     }
-    return HandlerProcesses([sys.executable, "-c", _PROGRAM], plan, settings.slots)
+    return HandlerProcesses([sys.executable, "-P", "-c", _PROGRAM], plan, settings.slots)

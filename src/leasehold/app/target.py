@@ -12,18 +12,18 @@ def target_of(app: object) -> str:
     for name, module in sorted(sys.modules.items(), key=lambda each: (each[0] == "__main__", _is_a_test(each[1]))):
         if isinstance(module, ModuleType):
             for attribute, value in list(vars(module).items()):
-                if value is app:
-                    return f"{_place(name, module)}:{attribute}"
+                if value is app and (place := _place(name, module)):
+                    return f"{place}:{attribute}"
     raise InvalidInput(
         "no module holds the app, so a process of its own can't import it. Nothing was started.",
         fix='Make it a global of a module: app = Leasehold(); or set leasehold_app = "shop.app:app" for pytest.',
     )
 
 
-def _place(name: str, module: ModuleType) -> str:
-    """Returns a module's file if its name can't be imported, as test modules may be."""
+def _place(name: str, module: ModuleType) -> str | None:
+    """Returns a module's file if its name can't be imported, as test modules may be; None without a file."""
     is_importable = module.__spec__ is not None and name != "__main__" and not _is_a_test(module)
-    return name if is_importable else str(module.__file__)
+    return name if is_importable else getattr(module, "__file__", None)
 
 
 def _is_a_test(module: ModuleType) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import json
 import os
 import signal
 import socket
@@ -17,6 +18,8 @@ from typing import Any
 from leasehold.errors import InvalidInput, LifespanFailed
 from leasehold.model.job import Claim, LineKind
 from leasehold.model.outcome import Outcome, Raised, Trace
+from leasehold.model.secret_fields import secret_values
+from leasehold.runtime.redacted_logs import redact_logs_of_job
 from leasehold.worker.copies import end_a_copy, generation
 from leasehold.worker.handler_transaction import HandlerTransaction
 from leasehold.worker.handlers import Handler, Handlers
@@ -127,6 +130,8 @@ class _Server:
             handler = handlers[key]
             claim = claim_of(call["claim"], handler.definition)
             job = self._job = IsolatedJob(claim, partial(self._append_line, number), state=state)
+            if claim.definition.secret_fields:
+                _redact_secrets(job, call["payload"])
             self._number = number
             if self._canceled == number:
                 job._request_cancel()
@@ -200,6 +205,13 @@ class _Server:
         stack = extract_stack(frame, MOST_FRAMES)
         above = max((place for place, each in enumerate(stack) if each.filename == __file__), default=-1)
         return trace_of_stack(StackSummary.from_list(list(stack[above + 1 :])))
+
+
+def _redact_secrets(job: Job, payload: Any) -> None:
+    """Redacts the secrets of the payload from all that the job stores, and from logs of its task or thread."""
+    plain = json.loads(payload) if isinstance(payload, str | bytes) else payload
+    job._redactor = job._redactor.with_values(*secret_values(job._claim.definition.schema, plain))
+    redact_logs_of_job(job._redactor)
 
 
 async def _await_outcome(handler: Handler, job: Job, payload: Any, born: int) -> Outcome:

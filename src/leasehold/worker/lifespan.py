@@ -21,10 +21,13 @@ class Lifespan:
         self._open_state = open_state
         self._stack = AsyncExitStack()
         self._start: asyncio.Timeout | None = None
+        self._is_stopped = False
         self.state: Any = None
 
     async def open(self) -> bool:
         """Returns False if it was stopped before it was open. Raises LifespanFailed."""
+        if self._is_stopped:
+            return False
         if self._open_state is None:
             return True
         start = asyncio.timeout(None)
@@ -45,8 +48,10 @@ class Lifespan:
 
     def stop(self) -> None:
         """Cancels a start that is under way."""
+        self._is_stopped = True
         if self._start is not None:
             self._start.reschedule(asyncio.get_running_loop().time())
+            self._start = None  # a timeout that expires can't be changed once more
 
     async def close(self) -> None:
         """Closes it as at a normal end, so that code after `yield` runs whatever ended the work. Logs an error."""

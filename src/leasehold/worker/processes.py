@@ -149,8 +149,9 @@ class HandlerProcess(asyncio.Protocol):
     def _wait(self) -> None:
         """Waits in a thread; before it reaps the process, kills the rest of its group."""
         if hasattr(os, "waitid"):  # macOS has it since Python 3.13
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            self._signal(signal.SIGKILL)
+            with suppress(ChildProcessError):  # it was reaped by others, or SIGCHLD is ignored
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+                self._signal(signal.SIGKILL)
             with self._lock:
                 code = self._process.wait()
                 self._reaped = True
