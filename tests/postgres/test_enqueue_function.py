@@ -34,7 +34,7 @@ SIGNATURES = {
     "enqueue_jobs": "tenant text, jobs jsonb, wakes boolean DEFAULT true, validate boolean DEFAULT true",
     "wake_workers": "tenant text, key text",
     "emit": "tenant text, name text, data jsonb DEFAULT '{}'::jsonb, correlation_id text DEFAULT NULL::text, "
-    "created_by text DEFAULT NULL::text, OUT event_id uuid, OUT expanded boolean",
+    "created_by text DEFAULT NULL::text, id uuid DEFAULT NULL::uuid, OUT event_id uuid, OUT expanded boolean",
 }
 ANSWER = (
     "TABLE(number bigint, job_id uuid, created boolean, replaced boolean, "

@@ -62,6 +62,7 @@ PRODUCING = {
     "tenant/enqueue_jobs",
 }
 READING = {
+    "events/holders",
     "events/list",
     "scheduler/unexpanded",
     "administration/trigger",

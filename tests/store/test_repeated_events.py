@@ -70,3 +70,13 @@ async def test_emits_at_once_with_one_id_make_one_job(events: Events, stores: li
     answers = await asyncio.gather(*(repeat(store, size=1) for store in stores for _ in range(5)))
     assert sorted(each.created for each in answers).count(True) == 1
     assert len(await events.jobs()) == 1
+
+
+async def test_a_repeated_emit_succeeds_after_its_rules_changed(events: Events) -> None:
+    await events.add(dedupe_window=None)
+    first = await repeat(events.store, size=1)
+    await events.store.activate("report", False)
+    again = await repeat(events.store, size=1)
+    await events.store.activate("report", True)
+    assert (again.id, again.created) == (first.id, False)
+    assert [decision.job for decision in again.decisions] == list(first.jobs)

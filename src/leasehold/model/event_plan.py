@@ -48,7 +48,8 @@ class Emitted:
 
     `expanded`: all triggers have decided about the event, in the transaction that wrote it. Otherwise a worker lets
     them do so after the commit. `created`: false if the event was there, because the call was repeated with its id;
-    then decisions and jobs are those of the first call. `decisions` has one entry for each trigger that matched, and
+    then decisions are those of the first call by triggers that still match, and jobs those that still could be made.
+    `decisions` has one entry for each trigger that matched, and
     `definitions` the definition of each job that was made.
     """
 
@@ -74,7 +75,7 @@ def emitted(
     made = {
         each.job: wanted[each.trigger]
         for each in decisions
-        if each.job is not None and each.kind is DecisionKind.FIRED
+        if each.job is not None and each.kind is DecisionKind.FIRED and each.trigger in wanted
     }
     return Emitted(event.id, event.tenant, event.name, True, created, tuple(decisions), made)
 

@@ -253,9 +253,9 @@ begin
 end $$;
 
 -- Writes the jobs and the decisions of an event, and the event itself; without a name, the event is one that waits to be
--- expanded. Returns a row with the answer of insert_event, and one for each decision; no row if another worker expands it.
--- `decisions` is an array of objects: trigger, kind, reason, why, job (as in enqueue_jobs) and trailing. A job that is refused becomes
--- an error of its own decision.
+-- expanded. Returns a row with the answer of insert_event, and one for each decision; no row if another worker expands
+-- it. `decisions` is an array of objects: trigger, kind, reason, why, job (as in enqueue_jobs) and trailing. A job that
+-- is refused becomes an error of its own decision. The answer to a repeated call has the decisions of these triggers.
 create function leasehold.place_event(
     tenant text, event uuid, name text, data jsonb, correlation_id text, created_by text, emitted_at timestamptz,
     decisions jsonb, wakes boolean
@@ -288,7 +288,8 @@ begin
             from jsonb_array_elements(decisions) with ordinality g
             cross join lateral (
                 select * from leasehold.trigger_decisions d
-                where d.trigger_id = (g.value ->> 'trigger')::uuid and d.event_id = event limit 1
+                where d.trigger_id = (g.value ->> 'trigger')::uuid and d.event_id = event and d.tenant_id = tenant
+                limit 1
             ) d
             where answer = 'repeated'
             order by g.ordinality;

@@ -6,7 +6,8 @@ with living as materialized (
     select w.definitions, w.tenants from leasehold.workers w where w.lease_expires_at > (select leasehold.clock())
 ),
 firing as materialized (
-    select t.definition, t.tenant_id from leasehold.triggers t where t.next_fire_at is not null order by t.next_fire_at limit :most
+    select t.definition, t.tenant_id from leasehold.triggers t
+    where t.next_fire_at is not null order by t.next_fire_at limit :most
 ),
 unserved as (
     select firing.definition, count(*) as schedules from firing
