@@ -7,7 +7,7 @@ import pytest
 from leasehold.errors import InvalidInput, NotJson, PayloadInvalid
 from leasehold.model.definition import Definition
 from leasehold.model.payload import encode
-from leasehold.model.secret_fields import hide_sealed, secret_fields, secret_values, unwrap, wrap
+from leasehold.model.secret_fields import hide_sealed, problem_of_marks, secret_fields, secret_values, unwrap, wrap
 
 SECRET = {"type": "string", "x-secret": True}
 SCHEMA: dict[str, Any] = {
@@ -95,3 +95,16 @@ def test_a_stored_payload_is_shown_without_encrypted_values() -> None:
     plain = {"a": {"$secret": 1}, "b": {"$secret": "x", "c": 1}}
     assert hide_sealed(plain) is plain
     assert hide_sealed("damaged") == "damaged"
+
+
+@pytest.mark.parametrize("ref", ["#s", "#/$defs/My%20S", "#/$defs/none"])
+def test_a_mark_behind_an_unknown_reference_is_refused(ref: str) -> None:
+    marked = {"$anchor": "s", "type": "string", "x-secret": True}
+    schema = {"type": "object", "properties": {"x": {"$ref": ref}}, "$defs": {"My S": marked}}
+    assert "can't be followed through the reference" in (problem_of_marks(schema) or "")
+
+
+def test_a_field_whose_mark_has_a_condition_is_secret_as_a_whole() -> None:
+    part = {"if": {"type": "string"}, "then": {"x-secret": True}}
+    schema = {"type": "object", "properties": {"p": part}}
+    assert secret_values(schema, {"p": "hunter2hunter2"}) == ("hunter2hunter2",)

@@ -10,7 +10,7 @@ from leasehold.model.argv import END_OF_OPTIONS, RESERVED, Part, Slot, TemplateU
 from leasehold.model.bounds import problems_of_duration, problems_of_integer, storable
 from leasehold.model.command import Command
 from leasehold.model.interpreters import problem_of_program
-from leasehold.model.slot_types import has_secret, is_list, is_nullable, is_scalar, items_of, starts_safely, types_of
+from leasehold.model.slot_types import is_list, is_nullable, is_scalar, items_of, starts_safely, types_of
 
 MAX_TOKENS = 1000
 _NAME_OF_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -108,6 +108,7 @@ class _Slots:
         schema = command.definition.schema or {}
         self._fields: Mapping[str, Any] = schema.get("properties", {})
         self._required = frozenset(schema.get("required", ()))
+        self._secret = command.definition.secret_fields
         self._payload_file = command.payload_file
         self._parts = parts
 
@@ -161,7 +162,7 @@ class _Slots:
 
     def _problems_of_value(self, slot: Slot, word: Word) -> Iterator[str]:
         schema = self._fields[slot.name]
-        if has_secret(schema):
+        if slot.name in self._secret:
             yield f"{slot.name} is secret and {word.text!r} would show it to every user of the machine"
         if not is_scalar(items_of(schema)):
             yield (

@@ -49,12 +49,36 @@ def problem_of_marks(schema: Mapping[str, Any] | None) -> str | None:
     others = {name: part for name, part in root.items() if name != "properties"}
     if root.get(MARK) is True or _has_mark(others, schema, ()):
         return f"{MARK} marks something else than a field of the payload"
+    nested = list(_mappings(schema))
+    if any(part.get(MARK) is True for part in nested):
+        refs = [part[name] for part in nested for name in ("$ref", "$dynamicRef") if isinstance(part.get(name), str)]
+        if unknown := [ref for ref in refs if not isinstance(_target(ref, schema), Mapping | bool)]:
+            return f"{MARK} can't be followed through the reference {unknown[0]!r:.80}: write it like #/$defs/name"
     return None
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yields all parts of a schema, those included that only a reference leads to."""
+    if isinstance(value, Mapping):
+        yield value
+        for item in value.values():
+            yield from _mappings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _mappings(item)
 
 
 def secret_values(schema: Mapping[str, Any] | None, payload: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the secret texts of a plain payload: those that are marked, and not all of the fields they are in."""
-    return () if not schema else tuple(dict.fromkeys(_marked(schema, payload, schema, 0)))
+    if not schema:
+        return ()
+    found = list(_marked(schema, payload, schema, 0))
+    properties = _resolved(schema, schema).get("properties", {})
+    for name in secret_fields(schema) & payload.keys():
+        # A mark below `if` or `contains` is not followed by value: all of the field counts then.
+        if not any(_marked(properties[name], payload[name], schema, 0)):
+            found += _texts(payload[name])
+    return tuple(dict.fromkeys(found))
 
 
 def is_sealed(value: Any) -> bool:

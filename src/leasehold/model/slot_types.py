@@ -95,13 +95,6 @@ def _pattern_starts_safely(pattern: str) -> bool:
     return "|" not in pattern and _SAFE_PATTERN.match(pattern) is not None
 
 
-def has_secret(schema: Any) -> bool:
-    """Returns whether the schema, or one inside it, is marked with `x-secret: true`."""
-    if isinstance(schema, Mapping):
-        return schema.get("x-secret") is True or any(map(has_secret, schema.values()))
-    return isinstance(schema, list) and any(map(has_secret, schema))
-
-
 def _choices(schema: Schema) -> list[Any] | None:
     if "const" in schema:
         return [schema["const"]]
