@@ -308,3 +308,8 @@ def test_a_pattern_reads_a_long_text_in_linear_time(piece: str) -> None:
         return min(timeit(lambda: redactor.text(text), timer=process_time, number=1) for _ in range(3))
 
     assert seconds(16_000) < 9 * max(seconds(4_000), 0.0005)
+
+
+def test_the_current_folder_of_a_shell_is_no_secret() -> None:
+    environment = {"PWD": "/srv/application", "OLDPWD": "/home/somebody", "MYSQL_PWD": "hunter2hunter2"}
+    assert environment_values(environment) == ["hunter2hunter2", "hunter2hunter2"]

@@ -59,7 +59,7 @@ _PATTERNS: Sequence[tuple[str, str]] = (
 )
 _END_OF_KEY = re.compile(_KEY_END)
 _BEGIN_OF_KEY = re.compile(_KEY_BEGIN)
-_SECRET_VARIABLE = re.compile("KEY|TOKEN|SECRET|PASS|PWD$|DSN|CREDENTIAL", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile("KEY|TOKEN|SECRET|PASS|_PWD$|DSN|CREDENTIAL", re.IGNORECASE)
 _PLACE_VARIABLE = re.compile("_(FILE|PATH|DIR)$", re.IGNORECASE)
 # Of field names without case, `_` and `-`. A count of tokens is a number, and numbers are kept.
 _SECRET_NAME = re.compile(
