@@ -184,6 +184,7 @@ def test_a_filter_says_why_data_does_not_fit(given_filter: dict[str, Any], why: 
         ({"size": {"exists": "yes"}}, "exists takes true or false"),
         ({"size": "x" * 2000}, "eq compares text"),
         ({5: 1}, "the path 5 is not text"),
+        ({"a\ud800b": 1}, "has a NUL character or a lone surrogate"),
         ({"a..b": 1}, "can't be read as a path at character 2"),
         ({"": 1}, "1 to 500 characters"),
         ({f"f{n}": 1 for n in range(MAX_CONDITIONS + 1)}, "21 comparisons"),

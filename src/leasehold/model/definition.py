@@ -136,7 +136,7 @@ class Definition:
         if self.schema is not None:
             require_schema(dict(self.schema) if isinstance(self.schema, Mapping) else self.schema)
             self._validator()
-            if problem := problem_of_marks(self.schema):
+            if problem := problem_of_marks(orjson.loads(_as_json(self.schema))):
                 raise InvalidInput(
                     f"The definition {self.key!r:.120} can't be used: {problem}.",
                     fix="Nothing was registered. Mark fields of the payload.",

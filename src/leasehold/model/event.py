@@ -24,7 +24,7 @@ from uuid import UUID
 
 from leasehold.errors import InvalidInput
 from leasehold.model import payload as payloads
-from leasehold.model.bounds import describe, problems_of_text
+from leasehold.model.bounds import describe, problems_of_text, storable
 from leasehold.model.job import TenantId
 from leasehold.model.path import Missing, Step, kind_of, look_up, parse_path
 
@@ -232,7 +232,10 @@ def read_filter(given: Any) -> Filter:
         return given
     if not isinstance(given, Mapping):
         raise _refused(f"{describe(given)} is not a mapping of paths to comparisons")
-    pairs = [pair for path, wanted in given.items() for pair in _comparisons(path, wanted)]
+    try:
+        pairs = [pair for path, wanted in given.items() for pair in _comparisons(path, wanted)]
+    except Exception as error:
+        raise _refused(f"it can't be read: {type(error).__name__}") from error
     if len(pairs) > MAX_CONDITIONS:
         raise _refused(f"it has {len(pairs)} comparisons, at most {MAX_CONDITIONS} are kept")
     if problems := [problem for path, name, operand in pairs for problem in _problems(path, name, operand)]:
@@ -251,6 +254,9 @@ def _comparisons(path: Any, wanted: Any) -> list[tuple[Any, Any, Any]]:
 def _problems(path: Any, name: Any, operand: Any) -> Iterator[str]:
     if not isinstance(path, str):
         yield f"the path {describe(path)} is not text"
+        return
+    if not storable(path):
+        yield f"the path {path!r:.80} has a NUL character or a lone surrogate"
         return
     try:
         parse_path(path)

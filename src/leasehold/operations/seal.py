@@ -14,6 +14,8 @@ def seal(job: NewJob, tenant: TenantId) -> NewJob:
 
     A dedupe key that the database would make of the payload is made here: it has HMACs of the secrets.
     """
+    if type(job.payload) is not dict:  # is refused when it is encoded
+        return job
     fields = frozenset(name for name, value in job.payload.items() if type(value) is Unsealed)
     if not fields:
         return job
