@@ -47,7 +47,9 @@ def test_a_token_of_another_field_can_not_be_decrypted() -> None:
         keys.open({"token": sealed["database"]}, FIELDS, ACME)
 
 
-@pytest.mark.parametrize("token", ["v1.{id}.", "v1.{id}.AAAA", "v1.{id}.{data}A", "v1.{id}.!", "v1.{id}"])
+@pytest.mark.parametrize(
+    "token", ["v1.{id}.", "v1.{id}.AAAA", "v1.{id}.{data}A", "v1.{id}.!", "v1.{id}", "…", "of.no.version"]
+)
 def test_a_damaged_token_is_refused(token: str) -> None:
     keys = Keyring.read(NEW)
     _, key_id, data = keys.seal({"token": "x"}, FIELDS, ACME)["token"]["$secret"].split(".")
@@ -65,9 +67,9 @@ def test_older_keys_decrypt_until_they_are_removed() -> None:
     sealed = Keyring.read(OLD).seal(PLAIN, FIELDS, ACME)
     both = Keyring.read(f"{NEW}, {OLD}")
     assert both.open(sealed, FIELDS, ACME) == PLAIN
-    assert not both.is_current(sealed)
-    renewed = both.renew(sealed, ACME)
-    assert both.is_current(renewed)
+    assert not both.is_current(sealed, FIELDS)
+    renewed = both.renew(sealed, FIELDS, ACME)
+    assert both.is_current(renewed, FIELDS)
     assert Keyring.read(NEW).open(renewed, FIELDS, ACME) == PLAIN
     with pytest.raises(SecretUnreadable, match="was encrypted by the key"):
         Keyring.read(NEW).open(sealed, FIELDS, ACME)

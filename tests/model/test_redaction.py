@@ -58,6 +58,40 @@ def test_a_value_within_base64_of_longer_data_is_redacted(before: str) -> None:
     assert REDACTED in redacted
 
 
+def wrapped(data: bytes, columns: int, between: str = "\n") -> str:
+    encoded = base64.b64encode(data).decode()
+    return between.join(encoded[at : at + columns] for at in range(0, len(encoded), columns))
+
+
+@pytest.mark.parametrize("between", ["\n", "\r\n", "\n    ", "\\n"])
+@pytest.mark.parametrize("columns", [60, 64, 76])
+@pytest.mark.parametrize("before", [0, 20, 50, 73])
+def test_a_value_in_wrapped_base64_is_redacted(columns: int, between: str, before: int) -> None:
+    secret = "correct-horse-battery-staple-of-acme"
+    text = wrapped(b"b" * before + secret.encode() + b"e" * 60, columns, between)
+    redacted = Redactor([secret]).text(f"file:\n{text}\nend of it")
+    assert REDACTED in redacted
+    assert redacted.startswith("file:\n")
+    assert redacted.endswith("\nend of it")
+    plain = base64.b64encode(secret.encode()).decode()
+    assert not any(plain[at : at + 12] in redacted.replace(between, "") for at in range(4, len(plain) - 16))
+    assert len(redacted) < len(text) - len(plain) + 40
+
+
+def test_a_value_in_wrapped_hexadecimal_is_redacted() -> None:
+    digits = ("before " * 3 + SECRET).encode().hex()
+    text = "\n".join(digits[at : at + 60] for at in range(0, len(digits), 60))
+    redacted = Redactor([SECRET]).text(text)
+    assert SECRET.encode().hex()[:12] not in redacted.replace("\n", "")
+
+
+def test_a_value_in_wrapped_base64_in_a_result_is_redacted() -> None:
+    secret = "correct-horse-battery-staple-of-acme"
+    text = json.dumps({"file": base64.encodebytes(b"b" * 40 + secret.encode()).decode()})
+    redacted = Redactor([secret]).json(text)
+    assert REDACTED in json.loads(redacted)["file"]
+
+
 def test_a_text_without_secrets_is_the_same_object() -> None:
     line = "synced 1,204 of 3,010 files of https://example.org/photos"
     assert Redactor([SECRET]).text(line) is line
@@ -248,6 +282,29 @@ def test_no_cut_of_a_long_line_leaks_a_value() -> None:
         assert redacted.count(b"x") == data.count(b"x")
 
 
+@pytest.mark.parametrize("longest", [1, 10, 100, 5000])
+def test_no_chunking_leaks_a_value_in_wrapped_base64(longest: int) -> None:
+    random_ = random.Random(longest)
+    redactor = Redactor(["correct-horse-battery-staple-of-acme"])
+    for _ in range(30):
+        before, after = random_.randint(0, 500), random_.randint(0, 500)
+        text = wrapped(
+            b"b" * before + b"correct-horse-battery-staple-of-acme" + b"e" * after, random_.choice([64, 76])
+        )
+        data = b"log line\n" * random_.randint(0, 3) + text.encode() + b"\nlast line\n"
+        redacted = streamed(redactor, cut(data, random_, longest))
+        assert redacted == redactor.text(data.decode()).encode()
+        assert redacted.count(b"[redacted]") == 1
+        assert redacted.endswith(b"last line\n")
+
+
+def test_endless_base64_is_given_on_in_a_bounded_way() -> None:
+    stream = Redactor(["correct-horse"]).stream()
+    line = b"A" * 76 + b"\n"
+    given_on = sum(len(stream.feed(line)) for _ in range(10_000))
+    assert 10_000 * len(line) - given_on < 1_000
+
+
 def test_lines_are_given_on_when_they_are_complete() -> None:
     stream = Redactor(["correct-horse"]).stream()
     assert stream.feed(b"first\nsecond cor") == b"first\n"
@@ -313,3 +370,14 @@ def test_a_pattern_reads_a_long_text_in_linear_time(piece: str) -> None:
 def test_the_current_folder_of_a_shell_is_no_secret() -> None:
     environment = {"PWD": "/srv/application", "OLDPWD": "/home/somebody", "MYSQL_PWD": "hunter2hunter2"}
     assert environment_values(environment) == ["hunter2hunter2", "hunter2hunter2"]
+
+
+@pytest.mark.parametrize("found", ["http://db.internal:8080/", "correct-horse-battery"])
+def test_a_hit_in_one_line_does_not_slow_down_the_others(found: str) -> None:
+    redactor = Redactor(["correct-horse-battery"])
+    plain = b"2026-11-17 12:00:00 INFO synced another file of the folder of photos\n" * 900
+
+    def seconds(data: bytes) -> float:
+        return min(timeit(lambda: streamed(redactor, [data]), timer=process_time, number=3) for _ in range(5))
+
+    assert seconds(plain + found.encode() + b"\n") < 20 * seconds(plain)

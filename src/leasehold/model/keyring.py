@@ -7,6 +7,7 @@ limited. Tenant, definition and field are authenticated: a token that is moved t
 
 import hmac
 import os
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ SALT_BYTES = 16
 # Each derived key encrypts one message, so the nonce may always be the same.
 _NONCE = bytes(12)
 _VERSION = "v1"
+_ANY_VERSION = re.compile(r"v\d{1,9}")
 
 
 class Owner(NamedTuple):
@@ -78,14 +80,14 @@ class Keyring:
             name: self._open_field(name, value, owner) if name in fields else value for name, value in payload.items()
         }
 
-    def is_current(self, payload: Mapping[str, Any]) -> bool:
-        """Returns whether all secrets of a stored payload are encrypted by the first key."""
+    def is_current(self, payload: Mapping[str, Any], fields: frozenset[str]) -> bool:
+        """Returns whether these fields of a stored payload are encrypted by the first key."""
         current = f"{_VERSION}.{self.current}."
-        return all(value[SEALED].startswith(current) for value in payload.values() if is_sealed(value))
+        given = [value for name, value in payload.items() if name in fields]
+        return all(is_sealed(value) and value[SEALED].startswith(current) for value in given)
 
-    def renew(self, payload: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
-        """Returns a stored payload with its secrets encrypted by the first key. Raises as `open` does."""
-        fields = frozenset(name for name, value in payload.items() if is_sealed(value))
+    def renew(self, payload: Mapping[str, Any], fields: frozenset[str], owner: Owner) -> dict[str, Any]:
+        """Returns a stored payload with these fields encrypted by the first key. Raises as `open` does."""
         return self.seal(self.open(payload, fields, owner), fields, owner)
 
     def dedupe_key(self, payload: Mapping[str, Any], fields: frozenset[str], owner: Owner) -> str:
@@ -133,6 +135,8 @@ class Keyring:
                 fix="Nothing was run. Enqueue the job from Python or by the command line.",
             )
         version, key_id, data = (*value[SEALED].split(".", 2), "", "")[:3]
+        if not _ANY_VERSION.fullmatch(version):
+            raise _undecryptable(name)
         if version != _VERSION:
             raise SecretUnreadable(
                 f"payload.{name} was encrypted by a newer release ({version:.20}).", fix="Deploy workers first."
@@ -173,11 +177,15 @@ def _decrypt(key: bytes, data: str, aad: bytes, name: str) -> bytes:
     except NoSecretKey:
         raise
     except Exception as error:  # not base64, too short, or an invalid tag
-        raise InvalidInput(
-            f"payload.{name} can't be decrypted: it was changed, or belongs to another tenant, definition or field.",
-            fix="Nothing was run. Enqueue the job again.",
-        ) from error
+        raise _undecryptable(name) from error
     return plain
+
+
+def _undecryptable(name: str) -> InvalidInput:
+    return InvalidInput(
+        f"payload.{name} can't be decrypted: it was changed, or belongs to another tenant, definition or field.",
+        fix="Nothing was run. Enqueue the job again.",
+    )
 
 
 def _cipher(key: bytes) -> Any:

@@ -38,7 +38,7 @@ def secret_fields(schema: Mapping[str, Any] | None) -> frozenset[str]:
     if not schema:
         return frozenset()
     root = _resolved(schema, schema)
-    return frozenset(name for name, part in root.get("properties", {}).items() if _has_mark(part, schema, ()))
+    return frozenset(name for name, part in root.get("properties", {}).items() if _has_mark(part, schema, set()))
 
 
 def problem_of_marks(schema: Mapping[str, Any] | None) -> str | None:
@@ -47,7 +47,7 @@ def problem_of_marks(schema: Mapping[str, Any] | None) -> str | None:
         return None
     root = _resolved(schema, schema)
     others = {name: part for name, part in root.items() if name != "properties"}
-    if root.get(MARK) is True or _has_mark(others, schema, ()):
+    if root.get(MARK) is True or _has_mark(others, schema, set()):
         return f"{MARK} marks something else than a field of the payload"
     nested = list(_mappings(schema))
     if any(part.get(MARK) is True for part in nested):
@@ -103,16 +103,16 @@ def unwrap(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.value if type(value) is Unsealed else value for name, value in payload.items()}
 
 
-def _has_mark(schema: Any, whole: Mapping[str, Any], seen: tuple[str, ...]) -> bool:
+def _has_mark(schema: Any, whole: Mapping[str, Any], seen: set[str]) -> bool:
+    """Follows each reference once: parts that refer to each other may have billions of ways."""
     if not isinstance(schema, Mapping):
         return False
     if schema.get(MARK) is True:
         return True
     ref = schema.get("$ref")
-    if isinstance(ref, str):
-        if ref in seen:
-            return False
-        if _has_mark(_target(ref, whole), whole, (*seen, ref)):
+    if isinstance(ref, str) and ref not in seen:
+        seen.add(ref)
+        if _has_mark(_target(ref, whole), whole, seen):
             return True
     return any(_has_mark(part, whole, seen) for part in _parts(schema))
 
