@@ -83,7 +83,9 @@ def test_a_schema_that_allows_unknown_fields_is_refused(schema: dict[str, Any] |
 
 
 def test_a_field_without_a_slot_is_refused() -> None:
-    assert "x, y have neither a slot in argv nor a payload file" in refusal_of(make(fields={"x": TEXT, "y": ID}))
+    assert "x, y have neither a slot in argv or env nor a payload file" in refusal_of(
+        make(fields={"x": TEXT, "y": ID})
+    )
 
 
 def test_a_field_without_a_slot_goes_into_the_payload_file() -> None:

@@ -21,6 +21,8 @@ import orjson
 from leasehold.errors import PayloadInvalid
 from leasehold.model.bounds import storable
 from leasehold.model.command import Command, Invocation, Token
+from leasehold.model.command_env import env_slots, render_env
+from leasehold.model.scalar_text import text_of
 
 RESERVED = ("tenant", "job_id", "attempt")
 END_OF_OPTIONS = "--"
@@ -118,7 +120,7 @@ def _pieces(text: str) -> Iterator[str | Slot]:
 
 
 def render(command: Command, payload: Mapping[str, Any], *, tenant: str, job_id: str, attempt: int) -> Invocation:
-    """Returns the argv for this job, and the content of its payload file. Raises PayloadInvalid; a retry can't help.
+    """Returns the argv, payload file and variables for this job. Raises PayloadInvalid; a retry can't help.
 
     The payload is checked against the schema of this command: a job that waits may have been enqueued under another
     one, and the template is the worker's own.
@@ -134,7 +136,8 @@ def render(command: Command, payload: Mapping[str, Any], *, tenant: str, job_id:
     if command.executable is not None:
         argv[0] = command.executable
     _require_executable(command, argv)
-    return Invocation(tuple(argv), _file_content(command, parts, payload))
+    env = render_env(command.definition.key, command.env, payload)
+    return Invocation(tuple(argv), _file_content(command, parts, payload), env)
 
 
 def _is_given(command: Command, group: Part, payload: Mapping[str, Any]) -> bool:
@@ -181,24 +184,6 @@ def _text(command: Command, name: str, values: Mapping[str, Any]) -> str:
     return text
 
 
-def text_of(value: Any) -> str | None:
-    """Returns a scalar of JSON as an argument; None for other values.
-
-    1.0 and -0.0 are whole numbers for JSON Schema, so they are written as such: as 1 and 0.
-    """
-    match value:
-        case str():
-            return value
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case float():
-            return str(int(value)) if value.is_integer() else repr(value)
-        case _:
-            return None
-
-
 def _require_executable(command: Command, argv: Sequence[str]) -> None:
     """Raises PayloadInvalid for an argv that the system would refuse when the program is started."""
     total = 0
@@ -215,7 +200,7 @@ def _require_executable(command: Command, argv: Sequence[str]) -> None:
 def _file_content(command: Command, parts: Sequence[Part], payload: Mapping[str, Any]) -> bytes | None:
     if command.payload_file is None:
         return None
-    slots = {name for part in parts for name in part.fields}
+    slots = {*env_slots(command.env).values(), *(name for part in parts for name in part.fields)}
     return orjson.dumps({name: value for name, value in payload.items() if name not in slots})
 
 

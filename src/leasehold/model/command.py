@@ -43,10 +43,11 @@ class ResourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A command with the values of one job: its exact argv, and the content of its payload file."""
+    """A command with the values of one job: its exact argv, the content of its payload file, its own variables."""
 
     argv: tuple[str, ...]
     payload_file: bytes | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Command:
                   group that is left out if its fields are missing
     executable    the absolute path of the program on this machine; None before a worker has looked for it
     payload_file  an environment name that gets the path of a 0600 file with the payload fields that have no slot
-    env           environment values, in addition to PATH, LANG, TZ and JOB_*
+    env           environment values, in addition to PATH, LANG, TZ and JOB_*; `{field}` is filled by the payload
     pass_env      names that are passed on from the worker's environment
     fail_on       exit codes that end the job at once
     snooze_on     exit codes after which it runs again later, without using a try

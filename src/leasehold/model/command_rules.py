@@ -9,6 +9,8 @@ from leasehold.errors import InvalidInput
 from leasehold.model.argv import END_OF_OPTIONS, RESERVED, Part, Slot, TemplateUnreadable, Word, parse_template
 from leasehold.model.bounds import problems_of_duration, problems_of_integer, storable
 from leasehold.model.command import Command
+from leasehold.model.command_env import env_slots
+from leasehold.model.env_rules import problems_of_slots
 from leasehold.model.interpreters import problem_of_program
 from leasehold.model.slot_types import is_list, is_nullable, is_scalar, items_of, starts_safely, types_of
 
@@ -110,6 +112,7 @@ class _Slots:
         self._required = frozenset(schema.get("required", ()))
         self._secret = command.definition.secret_fields
         self._payload_file = command.payload_file
+        self._env = command.env
         self._parts = parts
 
     def problems(self) -> Iterator[str]:
@@ -117,6 +120,7 @@ class _Slots:
             yield from self._problems_of_group(part) if part.is_group else self._problems_of_single(part.words[0])
             for word in part.words:
                 yield from self._problems_of_word(word)
+        yield from problems_of_slots(self._env, self._fields)
         yield from self._fields_without_slot()
 
     def _problems_of_single(self, word: Word) -> Iterator[str]:
@@ -163,7 +167,10 @@ class _Slots:
     def _problems_of_value(self, slot: Slot, word: Word) -> Iterator[str]:
         schema = self._fields[slot.name]
         if slot.name in self._secret:
-            yield f"{slot.name} is secret and {word.text!r} would show it to every user of the machine"
+            yield (
+                f"{slot.name} is secret and {word.text!r} would show it to every user of the machine: write "
+                f'env={{"NAME": "{{{slot.name}}}"}}, or leave it to the payload file'
+            )
         if not is_scalar(items_of(schema)):
             yield (
                 f"{slot.name} has no type that {word.text!r} can be filled with: string, integer, number, boolean, "
@@ -191,11 +198,12 @@ class _Slots:
             )
 
     def _fields_without_slot(self) -> Iterator[str]:
-        named = {name for part in self._parts for name in part.fields}
+        named = {*env_slots(self._env).values(), *(name for part in self._parts for name in part.fields)}
         bare = [name for name in self._fields if name not in named]
         if bare and self._payload_file is None:
             verb = "has" if len(bare) == 1 else "have"
-            yield f'{", ".join(bare)} {verb} neither a slot in argv nor a payload file (payload_file="JOB_PAYLOAD")'
+            file = 'a payload file (payload_file="JOB_PAYLOAD")'
+            yield f"{', '.join(bare)} {verb} neither a slot in argv or env nor {file}"
 
     def _known(self, word: Word) -> list[Slot]:
         return [slot for slot in word.slots if slot.name in self._fields]

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from leasehold.model.argv import RISKY_STARTS, text_of
+from leasehold.model.argv import RISKY_STARTS
+from leasehold.model.scalar_text import text_of
 
 Schema = Mapping[str, Any]
 
