@@ -1,6 +1,7 @@
 """Payloads are plain JSON: other values are refused with their field, and plain values come back unchanged."""
 
 import json
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.errors import NotJson, PayloadInvalid
-from leasehold.model.payload import MAX_BYTES, MAX_DEPTH, decode, encode, encode_result, is_huge
+from leasehold.model.payload import MAX_BYTES, MAX_DEPTH, decode, encode, encode_all, encode_result, is_huge
 
 
 class Text(str):
@@ -113,6 +114,12 @@ def test_what_is_not_plain_json_is_refused_by_its_path(payload: Any, path: str, 
     assert "Nothing was enqueued." in message
 
 
+@pytest.mark.parametrize(("payload", "path", "why"), NOT_JSON)
+def test_it_is_refused_among_others_as_it_is_alone(payload: Any, path: str, why: str) -> None:
+    with pytest.raises(PayloadInvalid, match=re.escape(why)):
+        encode_all([{"a": 1}, payload, {"a": 2}])
+
+
 @pytest.mark.parametrize(
     ("payload", "text"),
     [
@@ -165,6 +172,11 @@ def test_any_plain_payload_comes_back_as_it_went_in(payload: dict[str, Any]) -> 
 @given(st.dictionaries(st.text("abé ", max_size=8), plain_json, max_size=4))
 def test_the_text_of_a_payload_is_what_any_reader_of_json_understands(payload: dict[str, Any]) -> None:
     assert json.loads(encode(payload)) == payload
+
+
+@given(st.lists(st.dictionaries(st.text("abé \n\\", max_size=8), plain_json | st.text("\n\\"), max_size=4)))
+def test_payloads_are_written_together_as_they_are_alone(payloads: list[dict[str, Any]]) -> None:
+    assert encode_all(payloads) == [encode(payload) for payload in payloads]
 
 
 @given(plain_json)
