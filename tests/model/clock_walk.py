@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from importlib import resources
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from leasehold.model.zone import zone, zone_names
@@ -46,6 +47,22 @@ def distinct_zones() -> list[str]:
         file = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
         by_rules.setdefault(sha256(file.read_bytes()).digest(), name)
     return sorted(by_rules.values())
+
+
+def zones_with_other_clocks() -> list[str]:
+    """Returns one name for each way in which a clock goes in the two years: other years can't change their fires."""
+    by_clock: dict[tuple[object, ...], str] = {}
+    for name in distinct_zones():
+        changes = [change for window in windows_around_changes(name) for change in _changes(name, *window)]
+        by_clock.setdefault((START.astimezone(zone(name)).utcoffset(), *changes), name)
+    return sorted(by_clock.values())
+
+
+def _changes(name: str, start: datetime, end: datetime) -> Iterator[tuple[datetime, timedelta]]:
+    """Yields the minutes in which the clock is changed, and by how much."""
+    for (_, before), (moment, after) in pairwise(readings(name, start, end)):
+        if after - before != MINUTE:
+            yield moment, after - before
 
 
 def readings(name: str, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:

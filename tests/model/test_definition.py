@@ -161,14 +161,14 @@ def test_every_field_that_is_wrong_is_named() -> None:
 
 
 def test_of_very_many_problems_the_first_are_named() -> None:
-    message = refusal_of({"email": "a", "tags": list(range(50_000))})
+    message = refusal_of({"email": "a", "tags": list(range(5_000))})
     assert f"payload.tags[{SHOWN_PROBLEMS - 1}]: " in message
     assert f"payload.tags[{SHOWN_PROBLEMS}]: " not in message
     assert "; and more." in message
 
 
 def test_of_very_many_unknown_fields_the_first_are_named() -> None:
-    message = refusal_of({"email": "a"} | {f"emai{number}": 1 for number in range(50_000)})
+    message = refusal_of({"email": "a"} | {f"emai{number}": 1 for number in range(5_000)})
     assert message.count("unknown field") == SHOWN_PROBLEMS
     assert "; and more." in message
 

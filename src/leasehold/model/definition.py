@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
@@ -27,6 +27,7 @@ from leasehold.model.bounds import (
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.hidden import escape_hidden, problem_of_name
 from leasehold.model.payload import require_schema
+from leasehold.model.schema_load import SchemaLoad, count_values, load_of
 from leasehold.model.secret_fields import SHOWN, problem_of_marks, secret_fields, secret_values
 from leasehold.model.status import Status
 
@@ -34,6 +35,8 @@ MAX_KEY = 100
 DEFAULT_PRIORITY = 100
 SHOWN_PROBLEMS = 20
 SHOWN_PROBLEM = 300
+# Of a payload with more values than this, only the first problem is shown.
+ALL_PROBLEMS_SHOWN = 10_000
 SHOWN_VALUE = 120
 
 
@@ -98,7 +101,7 @@ class Definition:
     on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
     durable_claims: bool = False
     """A claim is on disk before its worker starts the job; else a database crash may undo it."""
-    _made: jsonschema_rs.Draft202012Validator | None = field(default=None, init=False, repr=False, compare=False)
+    _made: "_Checker | None" = field(default=None, init=False, repr=False, compare=False)
     _secret_fields: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -135,7 +138,7 @@ class Definition:
             )
         if self.schema is not None:
             require_schema(dict(self.schema) if isinstance(self.schema, Mapping) else self.schema)
-            self._validator()
+            self._checker()
             if problem := problem_of_marks(orjson.loads(_as_json(self.schema))):
                 raise InvalidInput(
                     f"The definition {self.key!r:.120} can't be used: {problem}.",
@@ -150,10 +153,10 @@ class Definition:
         assert self._secret_fields is not None
         return self._secret_fields
 
-    def _validator(self) -> jsonschema_rs.Draft202012Validator:
+    def _checker(self) -> "_Checker":
         """Returns the validator, created once: a lookup by the schema's text took as long as the check itself."""
         if self._made is None:
-            object.__setattr__(self, "_made", _validator_for(_as_json(self.schema or {})))
+            object.__setattr__(self, "_made", _checker_for(_as_json(self.schema or {})))
         assert self._made is not None
         return self._made
 
@@ -166,11 +169,17 @@ class Definition:
         """
         if self.schema is None:
             return
-        validator = self._validator()
+        checker = self._checker()
+        if why := checker.load.refuses(payload):
+            raise PayloadInvalid(
+                f"{self.key}: payload: {why}.",
+                fix=f"Nothing was enqueued. Send less. Its schema: leasehold definitions show {self.key}",
+            )
         try:
-            if validator.is_valid(payload):
+            if checker.validator.is_valid(payload):
                 return
-            errors = filter(counts, validator.iter_errors(payload)) if counts else validator.iter_errors(payload)
+            errors = checker.errors(payload)
+            errors = filter(counts, errors) if counts else errors
             described = (line for error in errors for line in _describe_problem(error, self.schema))
             found = self._hide_secrets(described, payload) if self.secret_fields else described
             problems = [_shorten(line) for line in islice(found, SHOWN_PROBLEMS)]
@@ -207,17 +216,35 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Override:
+    """The value of one field that an administrator has set in place of the code's; see overrides.py."""
+
+    value: Any
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Registered:
-    """A definition as the database stores it.
+    """A definition as the database stores it: the content of the code, with the overrides of administrators applied.
 
     `unreadable` lists the fields that this release can't read, for example because a newer release wrote them;
     `definition` has defaults in their place. It is shown and its jobs run, but no definition in the code equals it.
+
+    overrides  by field; `active` may be among them, although it is not a field of a definition
+    revision   counts the changes by administrators
+    base       the version without overrides; None if it is this version
+    declared   code has registered it; otherwise an administrator has created it
     """
 
     definition: Definition
     version: int
     active: bool
     unreadable: tuple[str, ...] = ()
+    overrides: Mapping[str, Override] = field(default_factory=dict, hash=False)
+    revision: int = 0
+    base: int | None = None
+    declared: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +252,16 @@ class Change:
     """The result of a sync for one definition: `version` has the content of the code, and is current now.
 
     `fields` maps each field that differs from the previous version to (before, after). If it is empty and `created`
-    is false, the sync changed nothing.
+    is false, the sync changed nothing. `overridden` maps each field that stays as an administrator has set it to
+    (value of the code, value of the administrator); `revision` counts the changes by administrators.
     """
 
     key: str
     version: int
     fields: Mapping[str, tuple[Any, Any]]
     created: bool
+    overridden: Mapping[str, tuple[Any, Any]] = field(default_factory=dict, hash=False)
+    revision: int = field(default=0, compare=False)
 
 
 def differences(before: Definition, after: Definition) -> dict[str, tuple[Any, Any]]:
@@ -248,7 +278,10 @@ def describe_changes(changes: Sequence[Change]) -> list[str]:
 def _describe_change(change: Change) -> str:
     if change.created:
         return f"{change.key}: registered as version {change.version}"
-    fields = (f"{name}: {_short(before)} → {_short(after)}" for name, (before, after) in change.fields.items())
+    fields = [f"{name}: {_short(before)} → {_short(after)}" for name, (before, after) in change.fields.items()]
+    fields += [
+        f"{name} stays {_short(kept)}, set by an administrator" for name, (_, kept) in change.overridden.items()
+    ]
     return f"{change.key}: now version {change.version} ({'; '.join(fields)})"
 
 
@@ -289,16 +322,35 @@ def _as_json(schema: Mapping[str, Any]) -> bytes:
         raise _unusable_schema(error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    validator: jsonschema_rs.Draft202012Validator
+    load: SchemaLoad
+
+    def errors(self, payload: Any) -> Iterator[jsonschema_rs.ValidationError]:
+        """Returns the errors of a payload; of a large one only the first: the validator makes all of them at once."""
+        if count_values(payload, ALL_PROBLEMS_SHOWN) <= ALL_PROBLEMS_SHOWN:
+            return iter(self.validator.iter_errors(payload))
+        try:
+            self.validator.validate(payload)
+        except jsonschema_rs.ValidationError as error:
+            return iter([error])
+        return iter(())
+
+
 @lru_cache(maxsize=1024)
-def _validator_for(schema: bytes) -> jsonschema_rs.Draft202012Validator:
+def _checker_for(schema: bytes) -> _Checker:
     """Makes a validator that checks formats, matches patterns in linear time, and never fetches a remote `$ref`."""
+    read = orjson.loads(schema)
+    load = load_of(read)
     try:
-        return jsonschema_rs.Draft202012Validator(
-            orjson.loads(schema),
+        validator = jsonschema_rs.Draft202012Validator(
+            read,
             validate_formats=True,
             pattern_options=jsonschema_rs.RegexOptions(),
             retriever=_deny_remote,
         )
+        return _Checker(validator, load)
     except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
         raise _unusable_schema(error) from error
 

@@ -1,4 +1,4 @@
-"""Reads durations: "90s", "1h30m", "7d", a timedelta, or a number of seconds."""
+"""Reads durations, "90s", "1h30m", "7d", a timedelta or a number of seconds, and writes them for people."""
 
 import re
 from datetime import timedelta
@@ -84,3 +84,18 @@ def _show(value: Any) -> str:
     except ValueError:
         return "a number of thousands of digits"
     return shown if len(shown) <= MAX_LENGTH else f"{shown[:MAX_LENGTH]}…"
+
+
+def span(length: timedelta) -> str:
+    """`9 ms`, `0.8 s`, `42 s`, `2m 40s`, `3h 5m`, `2d 4h`."""
+    seconds = max(length.total_seconds(), 0)
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for big, name, small, lesser in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= big:
+            rest = whole % big // small
+            return f"{whole // big}{name}" + (f" {rest}{lesser}" if rest else "")
+    return f"{whole} s"

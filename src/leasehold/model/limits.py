@@ -77,15 +77,20 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause: no job of the scope is claimed before `until`, or before it is resumed. Running jobs continue."""
+    """A pause: no job of the scope is claimed before `until`, or before it is resumed. Running jobs continue.
+
+    `by` names who paused it, for people.
+    """
 
     why: str
     until: datetime | None = None
+    by: str | None = None
 
     def __post_init__(self) -> None:
         if problems := [
             *problems_of_text("why", self.why, MAX_TEXT),
             *(problems_of_moment("until", self.until) if self.until is not None else ()),
+            *(problems_of_text("by", self.by, MAX_TEXT) if self.by is not None else ()),
         ]:
             raise InvalidInput(
                 f"The pause can't be used: {'; '.join(problems)}.",

@@ -79,6 +79,29 @@ def rule_from_document(document: Any) -> NewTrigger:
     return rule
 
 
+_OF_SCHEDULES = ("cron", "zone", "every", "anchor")
+_OF_EVENTS = ("event", "filter")
+
+
+def changed_rule(rule: NewTrigger, document: Mapping[str, Any]) -> NewTrigger:
+    """Returns the rule with the fields of a document, which has only those that change. Raises InvalidInput.
+
+    A null takes a field away. A trigger stays of its kind: an interval may take the place of a cron.
+    """
+    changes = {_SPELLINGS.get(name, name): value for name, value in document.items()}
+    before = rule_as_document(rule)
+    if changes.get("every") is not None:
+        before = {name: value for name, value in before.items() if name not in ("cron", "zone", "anchor")}
+    elif changes.get("cron") is not None:
+        before = {name: value for name, value in before.items() if name not in ("every", "anchor")}
+    if rule.event is not None and (unfit := sorted(changes.keys() & set(_OF_SCHEDULES))):
+        raise _refused(f"{unfit[0]} is of schedules, and this trigger fires on an event")
+    if rule.event is None and (unfit := sorted(changes.keys() & set(_OF_EVENTS))):
+        raise _refused(f"{unfit[0]} is of events, and this trigger has a schedule")
+    merged = before | changes
+    return rule_from_document({name: value for name, value in merged.items() if value is not None})
+
+
 def rule_as_document(rule: NewTrigger) -> dict[str, Any]:
     """Returns the rule as a document that `rule_from_document` reads."""
     return {
