@@ -69,12 +69,14 @@ class Run:
         at_once: Callable[[], bool] = bool,
     ) -> None:
         self.mark = uuid4().hex
+        self._pipes: list[int] = []
         self.lines = Lines(room)
         environment = {"PATH": os.environ["PATH"], MARK: self.mark, **(env or {})}
-        self.folder = make_folder()
+        mark = f"{MARK}={self.mark}".encode()
+        self.folder = make_folder(mark)
         redactor = Redactor()
         out, err = (Output(self.lines, kind, redactor.stream()) for kind in (LineKind.STDOUT, LineKind.STDERR))
-        program = Program(argv, environment, limits, grace, MARK)
+        program = Program(argv, environment, limits, grace, mark)
         self.task = asyncio.create_task(run_process(program, self.folder, out, err, at_once))
 
     async def until(self, text: str) -> None:
@@ -88,10 +90,20 @@ class Run:
             )
 
     async def end(self) -> ProcessEnd:
-        return await self.task
+        try:
+            return await self.task
+        finally:
+            while self._pipes:
+                os.close(self._pipes.pop())
 
     def stop(self) -> None:
         self.task.cancel()
+
+    def go_on(self) -> None:
+        """Writes a line to the pipe `go`, which the program has made in its folder before it wrote its own line."""
+        descriptor = os.open(self.folder.path / "go", os.O_RDWR)  # does not wait for a reader
+        os.write(descriptor, b"go\n")
+        self._pipes.append(descriptor)  # kept open, or the line would be lost with the pipe
 
     @property
     def alive(self) -> list[str]:
@@ -141,14 +153,14 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def guards() -> list[int]:
-    """The pids of the guards that this process has started."""
+def guards(worker: int | None = None) -> list[int]:
+    """The pids of the guards that a worker has started; by default, this process."""
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         with suppress(OSError, ValueError):
             stat = Path("/proc", pid, "stat").read_text(errors="replace")
             command = Path("/proc", pid, "cmdline").read_bytes()
-            if int(stat.rpartition(")")[2].split()[1]) == os.getpid() and b"from guard import" in command:
+            if int(stat.rpartition(")")[2].split()[1]) == (worker or os.getpid()) and b"from guard" in command:
                 found.append(int(pid))
     return found
 
@@ -183,6 +195,22 @@ class FakeJob:
         self.lines = Lines(room)
         self._append_line: Callable[[Claim, str, LineKind, float | None], bool] = self._append
         self._drop_lines: Callable[[Claim, int], None] = self._drop
+
+    @property
+    def process(self) -> ProcessEnd:
+        """The process that ran; there must have been one."""
+        assert self._process is not None
+        return self._process
+
+    @property
+    def started(self) -> bool:
+        return self._process is not None
+
+    def hide(self, value: str) -> None:
+        self._redactor = self._redactor.with_values(value)
+
+    def lose_lease(self) -> None:
+        self._stops_at_once = True
 
     def _append(self, claim: Claim, text: str, kind: LineKind, progress: float | None) -> bool:
         return self.lines.append(text, kind, progress)

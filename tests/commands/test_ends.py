@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -16,8 +17,15 @@ IGNORES_TERM = """
     import signal, time
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("up", flush=True)
-    time.sleep({seconds})
+    time.sleep(1000)
 """
+ENDS_AFTER_TERM = """
+    import signal
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    print("up", flush=True)
+    signal.sigwait([signal.SIGTERM])
+"""
+"""Has no handler: it sees the signal, goes on, and exits with 0."""
 EXITS_ON_TERM = """
     import os, signal, time
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -50,7 +58,7 @@ async def test_a_cancel_stops_by_sigterm() -> None:
 
 
 async def test_a_program_that_ignores_sigterm_is_killed_after_grace() -> None:
-    started = Run(python(IGNORES_TERM.format(seconds=1000)), grace=0.5)
+    started = Run(python(IGNORES_TERM), grace=0.5)
     await started.until("up")
     began = monotonic()
     started.stop()
@@ -60,7 +68,7 @@ async def test_a_program_that_ignores_sigterm_is_killed_after_grace() -> None:
 
 
 async def test_without_a_grace_it_is_killed_at_once() -> None:
-    started = Run(python(IGNORES_TERM.format(seconds=1000)), grace=60, at_once=lambda: True)
+    started = Run(python(IGNORES_TERM), grace=60, at_once=lambda: True)
     await started.until("up")
     began = monotonic()
     started.stop()
@@ -71,7 +79,7 @@ async def test_without_a_grace_it_is_killed_at_once() -> None:
 
 async def test_a_second_cancel_may_end_the_grace() -> None:
     at_once = False
-    started = Run(python(IGNORES_TERM.format(seconds=1000)), grace=60, at_once=lambda: at_once)
+    started = Run(python(IGNORES_TERM), grace=60, at_once=lambda: at_once)
     await started.until("up")
     started.stop()
     await asyncio.sleep(0)
@@ -89,11 +97,17 @@ async def test_an_exit_by_a_handler_of_sigterm_is_a_stop() -> None:
 
 
 async def test_a_program_that_ends_by_itself_in_its_grace_succeeds() -> None:
-    started = Run(python(IGNORES_TERM.format(seconds=0.3)), grace=60)
+    started = Run(python(ENDS_AFTER_TERM), grace=60)
     await started.until("up")
     started.stop()
     end = await started.end()
     assert (end.exit_code, end.stopped) == (0, False)
+
+
+async def take_steps(count: int) -> None:
+    """Lets the loop go round so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("runs", [20, pytest.param(500, marks=pytest.mark.faults)])
@@ -101,19 +115,23 @@ async def test_an_exit_beside_the_stop_is_labelled_by_its_status(runs: int) -> N
     """Programs without a handler exit with 0 or die by the signal, never both: the label must say the same."""
     random, labels = Random(17), Counter[bool]()
 
-    async def race(late: float) -> None:
-        started = Run(shell("echo up; exec sleep 0.1"))
+    async def race(steps: int) -> None:
+        """Stops the program so many steps after it may end; before that, if the number is negative."""
+        started = Run(shell("mkfifo go; echo up; read -r line < go"))
         await started.until("up")
-        await asyncio.sleep(0.1 + late)
-        started.stop()
+        first, second = (started.go_on, started.stop) if steps >= 0 else (started.stop, started.go_on)
+        first()
+        await take_steps(abs(steps))
+        with suppress(FileNotFoundError):  # the program has ended, and its folder with the pipe is removed
+            second()
         end = await started.end()
         labels[end.stopped] += 1
         assert (end.exit_code == 0) is not end.stopped
         assert (end.signal == "SIGTERM") is end.stopped
 
     for _ in range(runs // 5):
-        await asyncio.gather(*(race(random.uniform(-0.005, 0.005)) for _ in range(5)))
-    await asyncio.gather(race(-0.1), race(1))
+        await asyncio.gather(*(race(random.randint(-300, 300)) for _ in range(5)))
+    await asyncio.gather(race(-100_000), race(100_000))
     assert labels.keys() == {True, False}
 
 

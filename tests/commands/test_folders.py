@@ -4,13 +4,15 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.commands.kit import Run, folders, guards, kill, python, run, shell
+from tests.commands.kit import folders, python, run, shell
 
+from leasehold.commands.folder_removal import remove_folder
 from leasehold.commands.folders import make_folder, parent_folder, remove_leftovers
-from leasehold.commands.guard import remove_folder
 
 
 async def test_a_command_works_in_a_fresh_private_folder() -> None:
@@ -53,19 +55,29 @@ def test_the_folder_of_a_running_command_is_not_a_leftover() -> None:
     assert folders() == []
 
 
-async def test_a_later_run_removes_what_killed_processes_left() -> None:
-    started = Run(shell("touch left; echo up; exec sleep 1000"))
-    await started.until("up")
-    (guard,) = guards()
-    started.folder.path.chmod(0o000)  # so that the worker can't remove it either, unless it is root
-    kill(guard)
-    await started.end()
-    if not started.folder.path.exists():
-        started.folder.path.mkdir()
-        started.folder.lock_path.touch()
-    started.folder.path.chmod(0o700)
-    assert remove_leftovers() == 1
-    assert folders() == []
+@contextmanager
+def ordinary_user() -> Iterator[Path]:
+    """Takes the rights of root away for the length of the block. Yields a folder of that user."""
+    own, others = os.geteuid(), 65534
+    if own == 0:
+        os.seteuid(others)
+    try:
+        yield Path(tempfile.mkdtemp(dir="/tmp"))
+    finally:
+        os.seteuid(own)
+
+
+def test_a_folder_without_permissions_is_removed() -> None:
+    with ordinary_user() as folder:
+        inner = folder / "inner" / "innermost"
+        inner.mkdir(parents=True)
+        (inner / "file").touch()
+        for each in (inner, inner.parent, folder):
+            each.chmod(0)
+        with pytest.raises(PermissionError):
+            os.listdir(folder)
+        remove_folder(str(folder))
+    assert not folder.exists()
 
 
 async def test_a_payload_file_can_be_read_by_its_user_alone() -> None:

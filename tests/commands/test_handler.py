@@ -14,7 +14,8 @@ from tests.commands.kit import FakeJob, folders, guards
 from tests.conftest import eventually
 from tests.model.claims import a_claim
 
-from leasehold.commands import command_handler, handler
+from leasehold.commands import command_handler
+from leasehold.commands import folders as folders_module
 from leasehold.commands.folders import WorkingFolder, make_folder, parent_folder
 from leasehold.commands.handler import limits_of
 from leasehold.model.command import SEARCH_PATH, Command, ResourceLimits
@@ -35,6 +36,10 @@ def a_command(*template: str, **options: Any) -> Command:
     return Command(Definition("report", schema=SCHEMA), template, **options)
 
 
+def argv_of(pid: int) -> list[str]:
+    return Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")[:-1]
+
+
 async def run(command: Command, job: FakeJob | None = None, **payload: Any) -> tuple[Outcome, FakeJob]:
     job = job or FakeJob()
     outcome = await command_handler(command)(job, payload)
@@ -47,15 +52,13 @@ async def test_exit_0_succeeds_with_a_small_result() -> None:
     assert isinstance(outcome, Succeeded)
     assert json.loads(outcome.result or "") == {"exit_code": 0, "stdout_bytes": 6, "stderr_bytes": 0}
     assert job.lines.texts == ["hello"]
-    assert job._process is not None
-    assert (job._process.argv, job._process.exit_code) == (("/bin/echo", "hello"), 0)
+    assert (job.process.argv, job.process.exit_code) == (("/bin/echo", "hello"), 0)
 
 
 async def test_another_exit_code_is_retried_and_tells_the_last_line() -> None:
     outcome, job = await run(a_command(*EXITS), code=3)
     assert outcome == Raised("exit_3", "exited with 3: exit 3")
-    assert job._process is not None
-    assert job._process.stderr.tail == "going\nexit 3\n"
+    assert job.process.stderr.tail == "going\nexit 3\n"
 
 
 async def test_an_exit_code_of_fail_on_is_final() -> None:
@@ -79,8 +82,7 @@ async def test_an_exit_code_of_snooze_on_runs_again_later() -> None:
 async def test_signals_that_others_sent_are_told_apart(signal: str, code: str, message: str) -> None:
     outcome, job = await run(a_command("/bin/sh", "-c", f"kill -{signal} $$"))
     assert outcome == Raised(code, message)
-    assert job._process is not None
-    assert job._process.signal == f"SIG{signal}"
+    assert job.process.signal == f"SIG{signal}"
 
 
 async def test_a_payload_that_does_not_fit_is_rejected_and_says_why() -> None:
@@ -88,7 +90,7 @@ async def test_a_payload_that_does_not_fit_is_rejected_and_says_why() -> None:
     assert isinstance(outcome, Rejected)
     assert outcome.code == "payload_invalid"
     assert "note" in outcome.message
-    assert job._process is None
+    assert not job.started
 
 
 async def test_a_program_that_can_not_be_executed_fails_for_good() -> None:
@@ -156,8 +158,7 @@ async def test_a_canceled_run_ends_only_after_its_program() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not guards()
-    assert job._process is not None
-    assert (job._process.signal, job._process.stopped) == ("SIGKILL", True)
+    assert (job.process.signal, job.process.stopped) == ("SIGKILL", True)
     assert command.cleanup > 0.3
 
 
@@ -166,7 +167,7 @@ async def test_a_lost_lease_leaves_no_grace() -> None:
     job = FakeJob()
     running = asyncio.create_task(command_handler(command)(job, {}))
     await asyncio.wait_for(job.lines.arrived.wait(), 30)
-    job._stops_at_once = True
+    job.lose_lease()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, 5)
@@ -192,8 +193,7 @@ def test_limits_are_those_of_the_command() -> None:
 
 async def test_secrets_of_its_environment_are_redacted() -> None:
     _, job = await run(replace(a_command("/usr/bin/env"), env={"API_TOKEN": "hunter2-hunter2"}))
-    assert job._process is not None
-    assert "API_TOKEN=[redacted]" in job._process.as_json()
+    assert "API_TOKEN=[redacted]" in job.process.as_json()
 
 
 async def test_a_folder_that_cannot_be_filled_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,15 +210,14 @@ async def test_a_folder_that_cannot_be_filled_is_removed(monkeypatch: pytest.Mon
 
 async def test_secrets_in_arguments_and_output_are_redacted() -> None:
     job = FakeJob()
-    job._redactor = job._redactor.with_values("hunter2-hunter2")
+    job.hide("hunter2-hunter2")
     await run(a_command("/bin/echo", "{note}"), job, note="hunter2-hunter2")
-    assert job._process is not None
-    assert "hunter2" not in job._process.as_json()
+    assert "hunter2" not in job.process.as_json()
     assert "hunter2" not in str(job.lines.texts)
 
 
 async def test_the_first_run_removes_folders_that_were_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handler._Leftovers, "looked_at", float("-inf"))
+    monkeypatch.setattr(folders_module._Leftovers, "looked_at", float("-inf"))
     left = make_folder()
     left.release()
     await command_handler(a_command("/bin/true"))(FakeJob(), {})
@@ -227,3 +226,27 @@ async def test_the_first_run_removes_folders_that_were_left(monkeypatch: pytest.
         return folders() == []
 
     await eventually(removed, what="the removal of the leftover")
+
+
+async def test_a_secret_of_the_declared_environment_is_redacted() -> None:
+    env = {"SHOP_TOKEN": "t0k3n-of-the-shop", "SHOP_NAME": "of-the-shop"}
+    _, job = await run(a_command("/bin/sh", "-c", "echo $SHOP_TOKEN; echo $SHOP_NAME", env=env))
+    assert job.lines.texts == ["[redacted]", "of-the-shop"]
+    assert job.process.stdout.tail == "[redacted]\nof-the-shop\n"
+
+
+async def test_the_pid_of_a_long_run_is_logged_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold.commands.process.LONG_RUN", 0.2)
+    job = FakeJob()
+    running = asyncio.create_task(command_handler(a_command("/bin/sleep", "1000"))(job, {}))
+    await asyncio.wait_for(job.lines.arrived.wait(), 30)
+    (text,) = job.lines.texts
+    assert argv_of(int(text.removeprefix("runs as process "))) == ["/bin/sleep", "1000"]
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_short_run_logs_no_pid() -> None:
+    _, job = await run(a_command("/bin/true"))
+    assert job.lines.texts == []

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from textwrap import dedent
 from time import monotonic
@@ -12,6 +13,9 @@ from time import monotonic
 import pytest
 from tests.commands.kit import MARK, Run, guards, kill, marked, python, run, shell
 from tests.conftest import eventually
+
+from leasehold.commands import guarded
+from leasehold.commands.folders import remove_leftovers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
@@ -76,15 +80,17 @@ async def test_a_process_that_forks_and_exits_all_the_time_is_met() -> None:
         while time.monotonic() < until:
             if os.fork():
                 os._exit(0)
-            time.sleep(0.002)
+            os.sched_yield()
     """
     started = Run(
         python("import os\nif os.fork():\n    os.wait()\n    import time; time.sleep(1000)\n" + dedent(comet))
     )
     await started.until("flying")
+    began = monotonic()
     started.stop()
     await started.end()
     assert not started.alive
+    assert monotonic() - began < 2
 
 
 async def test_a_process_whose_first_thread_has_ended_is_killed() -> None:
@@ -142,10 +148,11 @@ async def test_ignored_and_blocked_signals_are_not_inherited() -> None:
 
 
 async def test_sigterm_to_the_guard_is_ignored() -> None:
-    started = Run(shell("echo up; read -r line < /dev/null; sleep 0.2; echo done"))
+    started = Run(shell("mkfifo go; echo up; read -r line < go; echo done"))
     await started.until("up")
     for pid in guards():
         os.kill(pid, signal.SIGTERM)
+    started.go_on()
     assert (await started.end()).exit_code == 0
     assert started.lines.texts == ["up", "done"]
 
@@ -186,6 +193,49 @@ async def test_kill_9_of_the_worker_ends_the_tree_and_its_folder(tmp_path: Path,
         os.killpg(worker.pid, signal.SIGKILL)
         worker.wait()
         worker.stdout.close()
+
+
+async def test_a_later_worker_ends_what_killed_guards_have_left(tmp_path: Path) -> None:
+    worker = start_worker(dedent(WORKER).format(program=DAEMON + "    time.sleep(1000)", forks=False), tmp_path)
+    assert worker.stdout is not None
+    mark = (await asyncio.to_thread(worker.stdout.readline)).strip()
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # or the first one to go would see the end of the other
+        for pid in (*guards(worker.pid), worker.pid):
+            os.kill(pid, number)
+    worker.wait()
+    worker.stdout.close()
+
+    async def only_the_daemon_is_left() -> bool:
+        return len(marked(mark)) == 1
+
+    await eventually(only_the_daemon_is_left, what="the end of the command itself")
+    assert left_in(tmp_path)
+    assert remove_leftovers() == 1
+    assert not left_in(tmp_path)
+
+    async def nothing_is_left() -> bool:
+        return not marked(mark)
+
+    await eventually(nothing_is_left, what="the end of the daemon")
+
+
+async def test_orphans_are_looked_for_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[threading.Thread] = []
+
+    def note_thread(*_: object) -> int:
+        calls.append(threading.current_thread())
+        return 0
+
+    monkeypatch.setattr(guarded, "kill_marked", note_thread)
+    monkeypatch.setattr(guarded, "remove_folder", note_thread)
+    started = Run(shell("echo up; exec sleep 1000"))
+    await started.until("up")
+    (guard,) = guards()
+    kill(guard)
+    await started.end()
+    started.folder.path.rmdir()
+    assert len(calls) == 2
+    assert threading.main_thread() not in calls
 
 
 def start_worker(program: str, folder: Path) -> subprocess.Popen[str]:

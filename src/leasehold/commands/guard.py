@@ -1,11 +1,15 @@
 """The guard: a process between the worker and a command, which ends with everything that the command started.
 
-    python -I -S -X utf8 -c "… from guard import main; main()" FOLDER PLAN REPORT LOCK
+    python -I -S -X utf8 -c "… from guard import main; main()" FOLDER PLAN REPORT
 
-The worker starts one guard for each run. PLAN, REPORT and LOCK are descriptors: a file with the marshaled plan, the
-pipe to the worker, and the lock of the working folder. On standard input the worker sends `T` for SIGTERM and, after
-the grace, SIGKILL; `K` for SIGKILL at once; its end means that the worker is gone. Standard output and standard error
-are those of the command.
+The worker starts one guard for each run of a command, and one for each process of isolated handlers. PLAN and
+REPORT are descriptors: a file with the marshaled plan, and the pipe to the worker. On standard input the worker sends
+`T` for SIGTERM and, after the grace, SIGKILL; `K` for SIGKILL at once; its end means that the worker is gone.
+Standard output and standard error are those of the command.
+
+The plan has `argv`, `env`, `limits`, `grace` and the pid of the `worker`. `folder` is the working folder of a
+command; None: the program keeps the folder and the rights of the worker. `lock` is a file to remove at the end. The
+guard keeps the descriptors in `held`, and passes those in `passed` on to the program.
 
 The guard is a subreaper: a process whose parent ends becomes its child, whatever sessions and groups it made. So when
 the guard has no child left, nothing of the command is alive. Other systems than Linux have no subreaper; there the
@@ -21,7 +25,6 @@ This file imports little of the standard library, and nothing else, because each
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
-import ctypes
 import marshal
 import os
 import resource
@@ -82,6 +85,8 @@ class Guard:
                 return True
             if pid == self._main:
                 self._main_ended = True
+                if not LINUX:  # the guard can't wait for the rest of its group
+                    send_to_group(pid, _signal.SIGKILL)
                 stopped = self._stop_requested and not self._ended_by_itself(status)
                 cpu = usage.ru_utime + usage.ru_stime
                 self.report(f"ended {status} {stopped:d} {cpu:.3f} {usage.ru_maxrss}")
@@ -232,7 +237,8 @@ def start(plan: dict[str, Any]) -> int:
     pid = os.fork()
     if pid == 0:
         execute(plan, problem)
-    os.close(problem)
+    for descriptor in (problem, *plan["passed"]):
+        os.close(descriptor)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)  # or the guard would keep the pipes open
     os.dup2(nothing, 2)
@@ -257,12 +263,10 @@ def execute(plan: dict[str, Any], problem: int) -> NoReturn:
             set_option(PR_SET_PDEATHSIG, _signal.SIGKILL)
             if os.getppid() != guard:
                 os._exit(127)
-            # With more rights, as sudo has them, the guard could not end it.
-            set_option(PR_SET_NO_NEW_PRIVS, 1)
             prefer_for_oom_kill()
-        os.umask(0o077)
-        where = f"enter {plan['folder']}"
-        os.chdir(plan["folder"])
+        if plan["folder"] is not None:
+            where = f"enter {plan['folder']}"
+            confine(plan["folder"])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         where = f"execute {plan['argv'][0]}"
         for name, soft, hard in plan["limits"]:
@@ -274,6 +278,14 @@ def execute(plan: dict[str, Any], problem: int) -> NoReturn:
         os.write(problem, f"{number} can't {where}: {text}".encode(errors="replace"))
     finally:
         os._exit(127)
+
+
+def confine(folder: str) -> None:
+    """Enters the working folder, with files for this user alone."""
+    if LINUX:  # with more rights, as sudo has them, the guard could not end it
+        set_option(PR_SET_NO_NEW_PRIVS, 1)
+    os.umask(0o077)
+    os.chdir(folder)
 
 
 def prefer_for_oom_kill() -> None:
@@ -306,46 +318,10 @@ def reset_signals() -> None:
 
 
 def set_option(option: int, value: int) -> None:
+    import ctypes  # not needed by a worker, which imports this module to remove folders
+
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl({option}) is refused")
-
-
-# -------------------------------------------------------------------------------------------------------- its folder
-
-
-def remove_folder(folder: str) -> None:
-    """Removes a folder of which no process is left, with a bounded number of descriptors however deep it is.
-
-    Moves nested folders to the top instead of descending: a path may be too long, and a recursion too deep.
-    """
-    os.chmod(folder, 0o700)
-    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    mark, count = os.urandom(8).hex(), 0
-    try:
-        while entries := entries_of(top):
-            for name, is_folder in entries:
-                if not is_folder:
-                    os.unlink(name, dir_fd=top)
-                    continue
-                os.chmod(name, 0o700, dir_fd=top)
-                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
-                for inner_name, inner_is_folder in entries_of(inner):
-                    if inner_is_folder:
-                        count += 1
-                        os.chmod(inner_name, 0o700, dir_fd=inner)  # a folder is moved only if it can be written
-                        os.rename(inner_name, f"{mark}-{count}", src_dir_fd=inner, dst_dir_fd=top)
-                    else:
-                        os.unlink(inner_name, dir_fd=inner)
-                os.close(inner)
-                os.rmdir(name, dir_fd=top)
-    finally:
-        os.close(top)
-    os.rmdir(folder)
-
-
-def entries_of(descriptor: int) -> list[tuple[str, bool]]:
-    with os.scandir(descriptor) as entries:
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
 
 
 # ---------------------------------------------------------------------------------------------------------- its life
@@ -369,11 +345,13 @@ def wake_on_signals() -> int:
 
 def main() -> NoReturn:
     """Runs as a process. Imported from its folder and not run by its path, so that Python need not compile it."""
-    plan_file, report, lock = map(int, sys.argv[1:4])
-    for descriptor in (report, lock):
-        os.set_inheritable(descriptor, False)
+    from folder_removal import remove_folder  # type: ignore[import-not-found]
+
+    plan_file, report = map(int, sys.argv[1:3])
     with open(plan_file, "rb") as file:
         plan = marshal.loads(file.read())
+    for descriptor in (report, *plan["held"]):
+        os.set_inheritable(descriptor, False)
     guard = Guard(plan, report, wake_on_signals())
     try:
         if LINUX:
@@ -387,8 +365,10 @@ def main() -> NoReturn:
         guard.report(f"failed 0 {f'{type(error).__name__}: {error}'[:SHOWN_PROBLEM]}")
         guard.end_all()
     try:
-        remove_folder(plan["folder"])
-        os.unlink(plan["lock"])
+        if plan["folder"] is not None:
+            remove_folder(plan["folder"])
+        if plan["lock"] is not None:
+            os.unlink(plan["lock"])
     except OSError:
         pass  # a later worker on this host tries again
     os._exit(0)

@@ -3,17 +3,14 @@
 import asyncio
 import os
 import sys
-import threading
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from math import ceil
 from pathlib import Path
-from time import monotonic
 from typing import Any, Protocol
 
-from leasehold.commands.folders import WorkingFolder, make_folder, remove_leftovers
+from leasehold.commands.folders import WorkingFolder, look_for_leftovers, make_folder
 from leasehold.commands.output import Output
 from leasehold.commands.process import Limit, NotStarted, Program, run_process
 from leasehold.errors import InvalidInput
@@ -26,8 +23,8 @@ from leasehold.model.process import ProcessEnd
 from leasehold.model.redaction import Redactor, environment_values
 
 PAYLOAD_FILE = "payload.json"
+FENCE = "JOB_FENCE"
 CPU_PER_TIMEOUT = 1.2
-LOOK_FOR_LEFTOVERS_EVERY = 3600.0
 SHOWN_LINE = 300
 
 
@@ -67,15 +64,14 @@ class CommandRun:
         self._command = command
         self._job = job
         self._payload = payload
-        if secrets := environment_values(command.env):
-            job._redactor = job._redactor.with_values(*secrets)
 
     async def run(self) -> Outcome:
         try:
             invocation = self._render()
         except InvalidInput as error:
             return Rejected("payload_invalid", self._job._redactor.text(error.happened))
-        _look_for_leftovers()
+        self._job._redactor = self._job._redactor.with_values(*environment_values(invocation.env))
+        look_for_leftovers()
         try:
             end = await self._run_program(invocation)
         except NotStarted as problem:
@@ -98,24 +94,35 @@ class CommandRun:
         return render(self._command, self._payload, tenant=claim.tenant, job_id=claim.job, attempt=claim.attempt)
 
     async def _run_program(self, invocation: Invocation) -> ProcessEnd:
-        folder = make_folder()
+        mark = f"{FENCE}={self._job._claim.fence}".encode()
+        folder = make_folder(mark)
         try:
             program = Program(
                 invocation.argv,
                 self._environment(folder, invocation),
                 limits_of(self._command, self._job._claim.definition.timeout),
                 self._command.grace.total_seconds(),
-                mark="JOB_FENCE",
+                mark=mark,
             )
         except BaseException:  # the disk is full, for example
             folder.remove()
             folder.release()
             raise
-        stdout, stderr = self._output(LineKind.STDOUT), self._output(LineKind.STDERR)
-        return await run_process(program, folder, stdout, stderr, at_once=lambda: self._job._stops_at_once)
+        return await run_process(
+            program,
+            folder,
+            self._output(LineKind.STDOUT),
+            self._output(LineKind.STDERR),
+            at_once=lambda: self._job._stops_at_once,
+            on_long_run=self._note_pid,
+        )
+
+    def _note_pid(self, pid: int) -> None:
+        """Logs the pid of a program that runs for long: only the end of the attempt records it otherwise."""
+        self.append(f"runs as process {pid}", LineKind.LOG, None)
 
     def _environment(self, folder: WorkingFolder, invocation: Invocation) -> dict[str, str]:
-        env = environment(self._command, self._job._claim, folder.path, os.environ)
+        env = environment(self._command, invocation.env, self._job._claim, folder.path, os.environ)
         if self._command.payload_file and invocation.payload_file is not None:
             env[self._command.payload_file] = str(folder.write(PAYLOAD_FILE, invocation.payload_file))
         return env
@@ -162,18 +169,20 @@ def _last_line(end: ProcessEnd) -> str:
     return f": {lines[-1].strip()[:SHOWN_LINE]}" if lines else ""
 
 
-def environment(command: Command, claim: Claim, folder: Path, own: Mapping[str, str]) -> dict[str, str]:
+def environment(
+    command: Command, declared: Mapping[str, str], claim: Claim, folder: Path, own: Mapping[str, str]
+) -> dict[str, str]:
     """Returns the program's environment: nothing of the worker's own but LANG, TZ and the names in `pass_env`."""
     env = {"PATH": command.search_path, "LANG": own.get("LANG", "C.UTF-8"), "TMPDIR": str(folder)}
     if "TZ" in own:
         env["TZ"] = own["TZ"]
     env |= {name: own[name] for name in command.pass_env if name in own}
-    env |= command.env
+    env |= declared
     return env | {
         "JOB_ID": claim.job,
         "JOB_TENANT": claim.tenant,
         "JOB_ATTEMPT": str(claim.attempt),
-        "JOB_FENCE": claim.fence,
+        FENCE: claim.fence,
     }
 
 
@@ -196,16 +205,3 @@ def limits_of(command: Command, timeout: timedelta) -> list[Limit]:
     if given.memory is not None:
         limits.append(("RLIMIT_AS", given.memory, given.memory))
     return [(name, min(soft, sys.maxsize), min(hard, sys.maxsize)) for name, soft, hard in limits]
-
-
-class _Leftovers:
-    looked_at = float("-inf")
-
-
-def _look_for_leftovers() -> None:
-    """Removes folders that killed workers and guards left on this host: at the first run, then once an hour."""
-    if monotonic() < _Leftovers.looked_at + LOOK_FOR_LEFTOVERS_EVERY:
-        return
-    _Leftovers.looked_at = monotonic()
-    with suppress(RuntimeError):  # the system has refused the thread
-        threading.Thread(target=remove_leftovers, name="leasehold-leftovers", daemon=True).start()

@@ -1,7 +1,7 @@
 """Finds processes that a killed guard could not end.
 
-Only a command that means harm kills its guard, which runs as the same user. The kernel kills the command itself then;
-the processes that it started are found by the environment that they inherited.
+A guard is killed by a command that means harm, which runs as the same user, or together with its worker. The kernel
+kills the command itself then; the processes that it started are found by the environment that they inherited.
 """
 
 import os

@@ -3,38 +3,27 @@
 import asyncio
 import errno
 import logging
-import marshal
 import os
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from leasehold.commands.folders import WorkingFolder
-from leasehold.commands.orphans import kill_marked
+from leasehold.commands.guarded import CHUNK, Guarded, Plan, close_all, make_pipe
 from leasehold.commands.output import Output
 from leasehold.model.process import KeptOutput, ProcessEnd
 
 log = logging.getLogger("leasehold.worker")
 
-CHUNK = 64 * 1024
 MOST_AT_THE_END = 64
 """Chunks that are read after the tree's end. A pipe holds at most 1 MB."""
-GUARD_ENDS_WITHIN = 2.0
+LONG_RUN = 10.0
 MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
 
 Limit = tuple[str, int, int]
-
-_START_GUARD = (
-    *(sys.executable, "-I", "-S", "-X", "utf8", "-c"),
-    "import sys; sys.path.append(sys.argv.pop(1)); from guard import main; main()",
-    str(Path(__file__).parent),
-)
 
 # Errors of an exec that a later try meets again: no such program, no permission, not a program, arguments too long.
 _FINAL = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP, errno.E2BIG})
@@ -44,14 +33,14 @@ _FINAL = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errn
 class Program:
     """A program to run: its exact argv and environment, resource limits, and seconds from SIGTERM to SIGKILL.
 
-    `mark` names a variable of the environment whose value no other run has.
+    `mark` is a `NAME=value` of the environment that no other run has.
     """
 
     argv: Sequence[str]
     env: Mapping[str, str]
     limits: Sequence[Limit] = ()
     grace: float = 5.0
-    mark: str = ""
+    mark: bytes = b""
 
 
 class NotStarted(Exception):
@@ -64,83 +53,83 @@ class NotStarted(Exception):
 
 
 async def run_process(
-    program: Program, folder: WorkingFolder, stdout: Output, stderr: Output, at_once: Callable[[], bool] = bool
+    program: Program,
+    folder: WorkingFolder,
+    stdout: Output,
+    stderr: Output,
+    at_once: Callable[[], bool] = bool,
+    on_long_run: Callable[[int], object] = bool,
 ) -> ProcessEnd:
     """Runs a program in the folder, which is removed afterwards. Returns when nothing of its tree is alive.
 
     A cancel does not raise here: it makes the guard stop the tree, by SIGTERM first unless `at_once()`. The answer
     tells whether the program was stopped, or had just ended by itself. Raises NotStarted if it can't be executed.
+    Calls `on_long_run` with the pid of a program that has run for a while.
     """
-    process = _Process(program, folder, stdout, stderr)
+    process = _Process(program, folder, stdout, stderr, on_long_run)
     try:
-        while not process.gone.done():
+        gone = process.guarded.gone
+        while not gone.done():
             try:
-                await asyncio.shield(process.gone)
+                await asyncio.shield(gone)
             except asyncio.CancelledError:
-                if not process.gone.done():
+                if not gone.done():
                     process.stop(at_once=at_once())
-        return process.end()
+        return await process.end()
     finally:
         process.close()
 
 
 class _Process:
-    """The worker's side of a guard: its pipes, on the loop."""
+    """The output of a program below a guard, on the loop."""
 
-    def __init__(self, program: Program, folder: WorkingFolder, stdout: Output, stderr: Output) -> None:
+    def __init__(
+        self,
+        program: Program,
+        folder: WorkingFolder,
+        stdout: Output,
+        stderr: Output,
+        on_long_run: Callable[[int], object],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._on_long_run = on_long_run
         self._program = program
-        self._folder = folder
-        self._outputs: dict[int, Output] = {}
-        self._report = b""
-        self.gone: asyncio.Future[None] = self._loop.create_future()
-        self._launch(program, folder, stdout, stderr)
-
-    def _launch(self, program: Program, folder: WorkingFolder, stdout: Output, stderr: Output) -> None:
         opened: list[int] = []
         try:
-            plan = _write_plan(program, folder)
-            opened.append(plan)
-            control, self._control = _pipe(opened)
-            self._stdout, out = _pipe(opened)
-            self._stderr, err = _pipe(opened)
-            self._reports, report = _pipe(opened)
-            self._guard = subprocess.Popen(
-                [*_START_GUARD, *map(str, (plan, report, folder.lock))],
-                stdin=control,
-                stdout=out,
-                stderr=err,
-                pass_fds=(plan, report, folder.lock),
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
+            self._stdout, out = make_pipe(opened)
+            self._stderr, err = make_pipe(opened)
+            self.guarded = Guarded(_plan(program, folder), out, err)
         except BaseException as error:
-            for descriptor in opened:
-                os.close(descriptor)
+            close_all(opened)
             folder.remove()
             folder.release()
             if isinstance(error, OSError):
                 raise NotStarted(f"the guard of the command can't be started: {error}") from error
             raise
-        for descriptor in (plan, control, out, err, report):
-            os.close(descriptor)
+        close_all([out, err])
         folder.release()
         self._outputs = {self._stdout: stdout, self._stderr: stderr}
-        for descriptor in (self._stdout, self._stderr, self._reports):
+        for descriptor in self._outputs:
             os.set_blocking(descriptor, False)
-        self._loop.add_reader(self._stdout, self._read_output, self._stdout)
-        self._loop.add_reader(self._stderr, self._read_output, self._stderr)
-        self._loop.add_reader(self._reports, self._read_report)
+            self._loop.add_reader(descriptor, self._read_output, descriptor)
+        self._noting = self._loop.call_later(LONG_RUN, self._note_long_run)
+
+    def _note_long_run(self) -> None:
+        if (pid := self.guarded.pid) is None:
+            self._noting = self._loop.call_later(LONG_RUN, self._note_long_run)
+        else:
+            self._on_long_run(pid)
 
     def stop(self, *, at_once: bool) -> None:
-        with suppress(OSError):  # the guard has just ended
-            os.write(self._control, b"K" if at_once else b"T")
+        if at_once:
+            self.guarded.kill()
+        else:
+            self.guarded.terminate()
 
-    def end(self) -> ProcessEnd:
+    async def end(self) -> ProcessEnd:
         """Returns how the program ended; raises NotStarted if the guard could not execute it."""
-        said = dict(line.split(" ", 1) for line in self._report.decode().splitlines())
-        leftovers = int(said["gone"]) if "gone" in said else self._kill_orphans()
+        said = self.guarded.said
+        leftovers = await self.guarded.reap()
         stdout, stderr = self._read_rest()
         if "started" not in said:
             number, _, why = said.get("failed", "0 the guard of the command ended before it").partition(" ")
@@ -165,21 +154,14 @@ class _Process:
             output.end()
         return [output.kept() for output in self._outputs.values()]
 
-    def _kill_orphans(self) -> int:
-        name = self._program.mark
-        return kill_marked(f"{name}={self._program.env[name]}".encode()) if name else 0
-
     def close(self) -> None:
         """Closes the pipes. If the guard still runs, it takes that for the end of the worker, and kills the tree."""
-        for descriptor in (self._stdout, self._stderr, self._reports):
+        self._noting.cancel()
+        self.guarded.close()
+        for descriptor in self._outputs:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.remove_reader(descriptor)
             os.close(descriptor)
-        os.close(self._control)
-        with suppress(subprocess.TimeoutExpired):
-            self._guard.wait(GUARD_ENDS_WITHIN)
-        if self._guard.returncode != 0:
-            self._folder.remove()
 
     def _read_output(self, descriptor: int) -> bool:
         """Reads what there is, at most one chunk. Returns False if there was nothing."""
@@ -193,44 +175,15 @@ class _Process:
         self._loop.remove_reader(descriptor)
         return False
 
-    def _read_report(self) -> None:
-        try:
-            said = os.read(self._reports, CHUNK)
-        except BlockingIOError:
-            return
-        self._report += said
-        if not said:
-            self._loop.remove_reader(self._reports)
-            if not self.gone.done():
-                self.gone.set_result(None)
 
-
-def _write_plan(program: Program, folder: WorkingFolder) -> int:
-    """Returns the descriptor of an unnamed file: a pipe might be too small for it, and the worker would wait."""
-    plan = {
-        "argv": list(program.argv),
-        "env": dict(program.env),
-        "limits": list(program.limits),
-        "grace": program.grace,
-        "folder": str(folder.path),
-        "lock": str(folder.lock_path),
-        "worker": os.getpid(),
-    }
-    if sys.platform == "linux":
-        descriptor = os.memfd_create("leasehold-command")
-    else:
-        descriptor, path = tempfile.mkstemp()
-        os.unlink(path)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(marshal.dumps(plan))
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
-def _pipe(opened: list[int]) -> tuple[int, int]:
-    ends = os.pipe()
-    opened.extend(ends)
-    return ends
+def _plan(program: Program, folder: WorkingFolder) -> Plan:
+    return Plan(
+        *(program.argv, program.env, program.limits, program.grace),
+        folder=str(folder.path),
+        lock=str(folder.lock_path),
+        held=(folder.lock,),
+        mark=program.mark,
+    )
 
 
 def _read_status(status: int) -> tuple[int | None, str | None]:
