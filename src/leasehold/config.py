@@ -18,6 +18,7 @@ VERSION = version("leasehold")
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = timedelta(milliseconds=100), timedelta(days=1)
 
 MOST_LOG_LINES = 1_000_000
+LONGEST_TOKEN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class Settings:
     secret_key         encrypts secret fields; with several, which have commas between them, the first encrypts
     redact_patterns    whether texts that look like keys and tokens are redacted; known secrets always are
     redact             regular expressions of texts to redact as well, with spaces between them
+    token              the token for a server, if url names one, or of commands
+    token_file         a file with that token; it is read again when the server refuses the token
+    plain_http         whether the token is sent to another machine without TLS
     """
 
     url: str | None = None
@@ -51,6 +55,9 @@ class Settings:
     secret_key: str | None = field(default=None, repr=False)
     redact_patterns: bool = True
     redact: tuple[str, ...] = ()
+    token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    plain_http: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -81,6 +88,35 @@ def process_redactor() -> Redactor:
 def keyring() -> Keyring:
     """Returns the keys of LEASEHOLD_SECRET_KEY, as it is now. Raises InvalidInput for a text that is not keys."""
     return _read_keyring(os.environ.get("LEASEHOLD_SECRET_KEY", ""))
+
+
+def api_token(named: Path | None = None) -> str:
+    """Returns the token of the file, LEASEHOLD_TOKEN_FILE or LEASEHOLD_TOKEN, as it is now. Raises InvalidInput."""
+    place = "LEASEHOLD_TOKEN"
+    token = os.environ.get("LEASEHOLD_TOKEN", "").strip()
+    if file := named or os.environ.get("LEASEHOLD_TOKEN_FILE"):
+        place = str(file)
+        try:
+            token = Path(file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(
+                f"the token file {file} can't be read: {error!s:.200}. Nothing was opened.",
+                fix="Name a file that has the token and nothing else.",
+            ) from error
+    if not token or not token.isascii() or not token.isprintable() or " " in token or len(token) > LONGEST_TOKEN:
+        raise InvalidInput(
+            f"{place} {'is not set' if not token else 'does not hold a token'}, and every server needs one. "
+            "Nothing was opened.",
+            fix="Make one: leasehold token create NAME --role …, for a worker with --role worker; then set "
+            "LEASEHOLD_TOKEN, or use --token-file.",
+        )
+    return token
+
+
+def allows_plain_http() -> bool:
+    """Returns LEASEHOLD_PLAIN_HTTP as it is now."""
+    text = os.environ.get("LEASEHOLD_PLAIN_HTTP")
+    return bool(text) and _read("plain_http", text or "")
 
 
 _read_keyring = lru_cache(8)(Keyring.read)
@@ -141,4 +177,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "secret_key": str,
     "redact_patterns": read_switch,
     "redact": read_patterns,
+    "token": str,
+    "token_file": Path,
+    "plain_http": read_switch,
 }

@@ -3,11 +3,11 @@
 `leasehold.engines.engine_for(url)` makes one. Everything above this module knows engines by this Protocol only.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from leasehold.errors import SchemaMismatch
 from leasehold.store import Abilities, Caller, Store
@@ -31,8 +31,10 @@ class RoleNames:
 
     migrator: str
     worker: str
+    server: str
     producer: str
     reader: str
+    tenant: str
 
     @classmethod
     def of(cls, schema: str, **named: str | None) -> Self:
@@ -120,6 +122,44 @@ class Login:
     host: str = ""
     port: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+
+
+Parameters = Mapping[str, str | Sequence[str]]
+"""The parameters of a request; one with several values is repeated."""
+
+
+class ServerClient(Protocol):
+    """Sends requests to a server of the HTTP API, with a token."""
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        document: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Parameters | None = None,
+    ) -> Any:
+        """Returns the JSON of the answer; raises the error that a database would have raised."""
+
+    def stream(self, path: str) -> AsyncGenerator[Any, None]:
+        """Yields the documents of an answer in JSON lines."""
+
+    async def close(self) -> None: ...
+
+
+class LocalServer(Protocol):
+    """A server of an engine on this machine, for development. It runs while any process holds a reference."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def description(self) -> str:
+        """One line for people: the server, its address, and where its data is."""
+
+    def stop(self) -> None:
+        """Releases the reference; a second call does nothing."""
 
 
 class SqlScripts(Protocol):

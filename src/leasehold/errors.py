@@ -11,13 +11,19 @@ LeaseholdError
 │   ├── UnusableHandler       LH-1007  a handler whose arguments can't be taken from JSON
 │   ├── UnknownJob            LH-1008  the tenant has no such job
 │   ├── ValueRefused          LH-1014  the database can't hold one of the values
+│   ├── TenantDeleted         LH-1015  the tenant is being deleted: nothing new is accepted for it
+│   ├── UnknownOperation      LH-1016  no such operation
 │   ├── UnknownTrigger        LH-1030  the tenant has no such trigger
+│   ├── UnknownToken          LH-6004  no API token has this public id
+│   ├── MalformedRequest      LH-6005  a request of the HTTP API that can't be read
+│   ├── RequestTooLarge       LH-6006  a request of the HTTP API, or a part of it, is larger than allowed
 │   ├── NoSecretKey           LH-1040  secret fields of a payload need a key, or the package cryptography
 │   └── CannotLoad            LH-5001  the file or module that holds the handlers can't be imported
 ├── Conflict                           the state of the job does not allow it; nothing was changed
 │   ├── WrongState            LH-1009  the job is not in a state for this
 │   ├── DuplicateJob          LH-1010  another job holds the dedupe key
-│   └── IdReused              LH-1013  the id was used before, for another request
+│   ├── IdReused              LH-1013  the id was used before, for another request
+│   └── ChangedMeanwhile      LH-1050  somebody else changed it since you read it
 ├── JobFailed                 LH-1011  the job whose result you wait for failed, became a dead letter, or was canceled
 ├── ResultTimeout             LH-1012  the job did not end within the timeout; a TimeoutError, too
 ├── SecretUnreadable          LH-1041  secret fields of a job were encrypted by a key that this worker does not have
@@ -25,6 +31,7 @@ LeaseholdError
 │                             LH-2001  … is missing or older than this code
 │                             LH-2002  … is newer than this code can work with
 │                             LH-2003  … is in use: a migration got no lock
+│                             LH-2004  … is that of another program: a table in DynamoDB without our keys and indexes
 ├── Unreachable               LH-3001  the database can't be reached
 │                             LH-3005  … can be reached, but a lock of ours stays held: try again
 ├── CannotListen              LH-3002  LISTEN is accepted but nothing arrives, as behind a pooler: poll instead
@@ -33,6 +40,9 @@ LeaseholdError
 ├── RegistrationLost          LH-4001  this worker was evicted: stop its runs, join again
 ├── TransactionConflict       LH-4002  your transaction lost a race: run it again
 ├── PartlyEnqueued            LH-4003  some chunks of a call with atomic=False are enqueued, the rest is not
+├── NotAuthenticated          LH-6001  the HTTP API does not know who sends a request
+├── NotPermitted              LH-6002  the principal of a request may not do this
+├── TooManyRequests           LH-6003  a token or a tenant sends more requests than allowed
 └── LifespanFailed            LH-5002  the lifespan of the app failed when a worker started; it has claimed nothing
 
 Every message contains the event with its values, the cause, the fix, and whether anything was changed.
@@ -110,8 +120,28 @@ class ValueRefused(InvalidInput):
     code = "LH-1014"
 
 
+class TenantDeleted(InvalidInput):
+    code = "LH-1015"
+
+
+class UnknownOperation(InvalidInput):
+    code = "LH-1016"
+
+
 class UnknownTrigger(InvalidInput):
     code = "LH-1030"
+
+
+class UnknownToken(InvalidInput):
+    code = "LH-6004"
+
+
+class MalformedRequest(InvalidInput):
+    code = "LH-6005"
+
+
+class RequestTooLarge(InvalidInput):
+    code = "LH-6006"
 
 
 class NoSecretKey(InvalidInput):
@@ -139,6 +169,13 @@ class DuplicateJob(Conflict):
 
 class IdReused(Conflict):
     code = "LH-1013"
+
+
+class ChangedMeanwhile(Conflict):
+    """Somebody else changed it since the caller read it. `revision` is the one that it has now."""
+
+    code = "LH-1050"
+    revision: int | None = None
 
 
 class JobFailed(LeaseholdError):
@@ -210,6 +247,21 @@ class PartlyEnqueued(LeaseholdError):
 
 class RegistrationLost(LeaseholdError):
     code = "LH-4001"
+
+
+class NotAuthenticated(LeaseholdError):
+    code = "LH-6001"
+
+
+class NotPermitted(LeaseholdError):
+    code = "LH-6002"
+
+
+class TooManyRequests(LeaseholdError):
+    """A limit of requests is reached. `retry_after` is when one may be sent again, in seconds."""
+
+    code = "LH-6003"
+    retry_after: float = 1.0
 
 
 class LifespanFailed(LeaseholdError):

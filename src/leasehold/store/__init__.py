@@ -8,7 +8,9 @@ still match. Only the engine's clock judges whether a job is due, a lease has ru
 from typing import Protocol
 
 from leasehold.store.abilities import Abilities
-from leasehold.store.administration import Administration, PayloadPage, ScopeRecord, StoredPayload
+from leasehold.store.administration import Administration, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
+from leasehold.store.audit import AuditFilter, AuditLog, AuditPage
+from leasehold.store.changes import Changed, ChangeStore, ChangeWatcher, Watched
 from leasehold.store.events import Emission, KeyHolder, MatchingTriggers, TenantEvents
 from leasehold.store.fleet import (
     Claimed,
@@ -22,7 +24,20 @@ from leasehold.store.fleet import (
     WorkerFacts,
     WorkerRecord,
 )
+from leasehold.store.operations import (
+    Looked,
+    NewOperation,
+    Operation,
+    OperationPage,
+    OperationStore,
+    Removed,
+    SeenJob,
+    Stepped,
+)
+from leasehold.store.series import SeriesStore
+from leasehold.store.sessions import Sessions
 from leasehold.store.tenant_jobs import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer, TenantJobs
+from leasehold.store.tokens import Tokens, TokenStore
 from leasehold.store.transactions import (
     AsyncFinishingTransaction,
     BlockingFinishingTransaction,
@@ -47,10 +62,16 @@ __all__ = [
     "Administration",
     "AllTriggers",
     "AsyncFinishingTransaction",
+    "AuditFilter",
+    "AuditLog",
+    "AuditPage",
     "BlockingFinishingTransaction",
     "BulkTransaction",
     "Caller",
     "CancelAnswer",
+    "ChangeStore",
+    "ChangeWatcher",
+    "Changed",
     "Claimed",
     "DeclaredTrigger",
     "DueWork",
@@ -61,32 +82,49 @@ __all__ = [
     "FireRound",
     "Fleet",
     "KeyHolder",
+    "Looked",
     "MatchingTriggers",
+    "NewOperation",
     "NextFire",
+    "Operation",
+    "OperationPage",
+    "OperationStore",
     "Page",
     "PayloadPage",
     "Prepared",
     "Registration",
+    "Removed",
     "Renewal",
     "RescheduleAnswer",
     "RetryAnswer",
     "Schedules",
     "ScopeRecord",
+    "SeenJob",
+    "SeriesStore",
+    "Sessions",
+    "Stepped",
     "Store",
     "StoredPayload",
     "Subscription",
     "TenantEvents",
     "TenantJobs",
+    "TenantUsage",
+    "TokenStore",
+    "Tokens",
     "TriggerChange",
     "TriggerStore",
     "Triggers",
     "Wake",
+    "Watched",
     "WorkerFacts",
     "WorkerRecord",
 ]
 
 
-class Store(Fleet, Administration, TriggerStore, Protocol):
+class Store(Fleet, Administration, TriggerStore, SeriesStore, TokenStore, ChangeStore, Protocol):
     """An open engine."""
+
+    @property
+    def operations(self) -> OperationStore: ...
 
     async def close(self) -> None: ...

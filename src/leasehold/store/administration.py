@@ -1,14 +1,19 @@
 """Definitions, tenants, limits and pauses, and reads across tenants."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from leasehold.model.definition import Change, Definition, Registered
-from leasehold.model.explain import LaneState
+from leasehold.model.facts import LaneState
 from leasehold.model.job import JobId, JobRecord, TenantId
 from leasehold.model.limits import Limits, Pause, Scope
+from leasehold.model.operation import OperationId
+from leasehold.model.overrides import OverrideChange
+from leasehold.model.status import Status
+from leasehold.store.audit import AuditLog
 from leasehold.store.tenant_jobs import Filter, Page
 
 
@@ -20,16 +25,36 @@ class ScopeRecord:
     max_running: int | None
     paused_because: str | None
     paused_until: datetime | None
+    paused_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUsage:
+    """The belongings of a tenant. Jobs by status and triggers are counted up to the cap that was asked for.
+
+    `deleted_by` is the operation that deletes it; None: nothing does.
+    """
+
+    tenant: TenantId
+    created_at: datetime
+    jobs: Mapping[Status, int]
+    oldest_queued: datetime | None
+    triggers: int
+    max_running: int | None
+    paused_because: str | None
+    paused_until: datetime | None
+    deleted_by: OperationId | None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """A job's payload as it is stored, JSON text, with encrypted fields."""
+    """A job's payload as it is stored, with fields that look encrypted; and the schema of its version. JSON texts."""
 
     tenant: TenantId
     job: JobId
     definition: str
     payload: str
+    schema: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +68,30 @@ class PayloadPage:
 class Administration(Protocol):
     """Everything that no tenant may do."""
 
-    async def sync_definitions(self, found: Sequence[Definition]) -> Sequence[Change]:
+    @property
+    def audit(self) -> AuditLog: ...
+
+    def together(self) -> AbstractAsyncContextManager[None]:
+        """Makes the calls of this task one transaction, if the engine can: then an entry is written with its change.
+
+        Only for administration and for jobs of tenants; claims, finishes and enqueues have their own ways.
+        """
+
+    async def sync_definitions(self, found: Sequence[Definition], *, adopt: bool = True) -> Sequence[Change]:
         """Registers the definitions of the code, all or none. Returns one change for each, in the order given.
 
         Different content becomes a new version; if an older version has the same content, that one becomes current
-        again. Waiting jobs keep their version.
+        again. Waiting jobs keep their version. Overrides stay, and are part of the version. Without `adopt`, no
+        version of a known definition becomes current: the caller only asks which versions its code has now.
+        """
+
+    async def override(
+        self, key: str, change: OverrideChange, *, revision: int | None = None, create: bool = False
+    ) -> Registered:
+        """Sets and resets fields of a definition, in place of those of its code; returns it as it is then.
+
+        With `create`, the definition must be new, and has defaults in place of code. Raises ChangedMeanwhile if it
+        has another revision than the given one. Waiting jobs keep their version.
         """
 
     async def definitions(self) -> Sequence[Registered]: ...
@@ -55,8 +99,11 @@ class Administration(Protocol):
     async def definition_version(self, key: str, version: int) -> Definition | None:
         """Returns the definition as it was in this version, which never changes; None if the version is unknown."""
 
-    async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
-        """Returns the first `limit` tenants, by name."""
+    async def tenants(self, limit: int = 1000, after: TenantId | None = None) -> Sequence[TenantId]:
+        """Returns the first `limit` tenants, by name; with `after`, those that follow it."""
+
+    async def tenant_usage(self, tenant: TenantId, cap: int) -> TenantUsage | None:
+        """Returns what a tenant has, by a bounded number of rows; None for a tenant that is not registered."""
 
     async def add_tenant(self, tenant: TenantId) -> bool:
         """Registers a tenant before its first job. Returns whether it is new."""
@@ -84,6 +131,9 @@ class Administration(Protocol):
 
     async def scopes(self, limit: int = 1000) -> Sequence[ScopeRecord]:
         """Returns the first `limit` tenants and definitions that have a limit or a pause now."""
+
+    async def scope(self, scope: Scope) -> ScopeRecord:
+        """Returns the limit and the pause that a scope has now."""
 
     async def now(self) -> datetime:
         """Returns the time of the engine's clock, which judges pauses and due times."""

@@ -74,6 +74,7 @@ class Renewal:
     next_due    how long until a job that this registration serves, and may start, is due
     work_waits  such a job is ready now
     next_fire   how long until a schedule fires; less than zero if one is overdue
+    next_operation  how long until the next batch of an operation is due; less than zero if one is overdue
     """
 
     alive: bool
@@ -84,17 +85,20 @@ class Renewal:
     next_due: timedelta | None
     work_waits: bool = False
     next_fire: timedelta | None = None
+    next_operation: timedelta | None = None
 
 
 class Wake(StrEnum):
     """A hint, never data: there may be work, or one of this worker's jobs shall be canceled.
 
-    HEARTBEAT was sent by this registration's own `renew`, if asked for a probe: the listener receives.
+    HEARTBEAT was sent by this registration's own `renew`, if asked for a probe: the listener receives. OPERATION
+    is for all workers: an operation was begun.
     """
 
     WORK = "work"
     CANCEL = "cancel"
     HEARTBEAT = "heartbeat"
+    OPERATION = "operation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +149,11 @@ class Fleet(Protocol):
         `look` also asks whether work waits. `probe` sends Wake.HEARTBEAT to this registration's own `wakes`.
         """
 
-    async def leave(self, registration: Registration) -> None:
-        """Ends the registration. Claims that it still holds are orphans from then on."""
+    async def leave(self, registration: Registration, *, has_claimed: bool = True) -> None:
+        """Ends the registration. Claims that it still holds are orphans from then on.
+
+        `has_claimed`: False if it never claimed a job, so that no attempt needs its name.
+        """
 
     async def claim(self, registration: Registration, limit: int) -> Claimed:
         """Claims up to `limit` due jobs: tenants in turn, within a tenant by priority and then age.

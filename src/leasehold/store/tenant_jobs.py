@@ -11,7 +11,9 @@ from leasehold.errors import InvalidInput
 from leasehold.model.bounds import problems_of_moment, problems_of_text
 from leasehold.model.definition import Registered
 from leasehold.model.duration import Duration
-from leasehold.model.job import Attempt, EnqueueResult, JobId, JobRecord, LogLine, NewJob, Source
+from leasehold.model.facts import JobFacts
+from leasehold.model.job import Attempt, EnqueueResult, JobId, JobRecord, LineKind, LogLine, NewJob, Source
+from leasehold.model.series import Figure, Window
 from leasehold.model.status import Status
 from leasehold.store.transactions import BulkTransaction, Prepared
 
@@ -115,12 +117,31 @@ class TenantJobs(Protocol):
     async def counts(self, cap: int) -> Mapping[Status, int]:
         """Counts jobs by status, each up to `cap` and no further."""
 
+    async def oldest_queued(self) -> datetime | None:
+        """Returns when the oldest job that waits was queued; None if none waits. Ids that callers supplied, which
+        are not ordered by time, may hide it.
+        """
+
     async def attempts(self, job: JobId) -> Sequence[Attempt]: ...
 
     async def lines(self, job: JobId, attempt: int, after: int = 0) -> Sequence[LogLine]: ...
 
-    async def last_lines(self, job: JobId, since: int, limit: int) -> Sequence[tuple[int, LogLine]]:
-        """Returns the last lines of the attempts from `since` on, each with its attempt, in their order."""
+    async def last_lines(
+        self, job: JobId, since: int, limit: int, kind: LineKind | None = None
+    ) -> Sequence[tuple[int, LogLine]]:
+        """Returns the last lines of the attempts from `since` on, each with its attempt, in their order.
+
+        With `kind`, only lines of that kind.
+        """
+
+    async def facts(self, job: JobId) -> JobFacts | None:
+        """Returns what decides whether a claim takes the job, for leasehold.model.explain; None for an unknown job.
+
+        Reads a bounded number of rows. The facts name no other tenant, and none of its jobs.
+        """
+
+    async def figures(self, definitions: Sequence[str], window: Window) -> Sequence[Figure]:
+        """Returns figures over time by definition, for each step that has any; '' stands for all definitions."""
 
     async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         """Returns the job once it is final, woken not polled; None when `wait` is over or the job is unknown."""
