@@ -1,6 +1,5 @@
 """Makes the cluster, starts postgres, and checks whether it is ready."""
 
-import ctypes
 import os
 import shutil
 import signal
@@ -109,6 +108,8 @@ def dies_with_the_guard(request: signal.Signals) -> Any:
     The function runs after subprocess has changed the user, because that change clears the request. The library is
     loaded here, before the fork, because that user may not be able to read it.
     """
+    import ctypes  # not needed by a client of the server, which imports this module to find it
+
     guard = os.getpid()
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 

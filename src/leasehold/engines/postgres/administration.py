@@ -1,25 +1,54 @@
 """Administration in Postgres: tenants, limits, pauses, and reads across tenants."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
 import orjson
 
-from leasehold.engines.postgres import pages, rows
+from leasehold.engines.postgres import fact_rows, pages, rows
+from leasehold.engines.postgres.audit import PostgresAuditLog
+from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.definitions import PostgresDefinitions
-from leasehold.model.explain import LaneState
+from leasehold.model.facts import LaneState
 from leasehold.model.job import JobId, JobRecord, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope
+from leasehold.model.operation import OperationId
 from leasehold.model.status import Status
-from leasehold.store import Filter, Page, PayloadPage, ScopeRecord, StoredPayload
+from leasehold.store import Filter, Page, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
 
 # Less than the key of any job.
 BEFORE_ALL = ("", "00000000-0000-0000-0000-000000000000")
 
 
 class PostgresAdministration(PostgresDefinitions):
-    async def tenants(self, limit: int = 1000) -> Sequence[TenantId]:
-        return [TenantId(row["id"]) for row in await self._database.fetch("administration/tenants", limit=limit)]
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.audit = PostgresAuditLog(database)
+
+    def together(self) -> AbstractAsyncContextManager[None]:
+        return self._database.together()
+
+    async def tenants(self, limit: int = 1000, after: TenantId | None = None) -> Sequence[TenantId]:
+        found = await self._database.fetch("administration/tenants", limit=limit, after=after or "")
+        return [TenantId(row["id"]) for row in found]
+
+    async def tenant_usage(self, tenant: TenantId, cap: int) -> TenantUsage | None:
+        found = await self._database.fetch("administration/tenant_usage", tenant=tenant, cap=cap)
+        if not found:
+            return None
+        row, counts = found[0], await self._database.fetch("tenant/counts", tenant=tenant, cap=cap)
+        return TenantUsage(
+            tenant,
+            row["created_at"],
+            {Status(each["status"]): each["count"] for each in counts},
+            row["oldest_queued"],
+            row["triggers"],
+            row["max_running"],
+            row["pause_reason"],
+            row["paused_until"],
+            None if row["deleted_by"] is None else OperationId(str(row["deleted_by"])),
+        )
 
     async def add_tenant(self, tenant: TenantId) -> bool:
         return bool(await self._database.fetch("administration/add_tenant", tenant=tenant))
@@ -47,10 +76,13 @@ class PostgresAdministration(PostgresDefinitions):
 
     async def encrypted_payloads(self, cursor: str | None, limit: int) -> PayloadPage:
         ended, tenant, after = orjson.loads(cursor) if cursor else (False, *BEFORE_ALL)
-        name = "administration/encrypted_jobs_done" if ended else "administration/encrypted_jobs"
-        found = await self._database.fetch(name, tenant=tenant, after=after, limit=limit)
+        found = await self._database.fetch(
+            "administration/encrypted_jobs", ended=ended, tenant=tenant, after=after, limit=limit
+        )
         payloads = [
-            StoredPayload(TenantId(row["tenant_id"]), JobId(row["id"]), row["definition"], row["payload"])
+            StoredPayload(
+                TenantId(row["tenant_id"]), JobId(row["id"]), row["definition"], row["payload"], row["schema"]
+            )
             for row in found
             if row["payload"] is not None
         ]
@@ -80,6 +112,10 @@ class PostgresAdministration(PostgresDefinitions):
     async def scopes(self, limit: int = 1000) -> Sequence[ScopeRecord]:
         return [rows.scope(row) for row in await self._database.fetch("administration/scopes", limit=limit)]
 
+    async def scope(self, scope: Scope) -> ScopeRecord:
+        found = await self._database.fetch("administration/scope", kind=scope.kind.value, key=scope.key)
+        return rows.scope(found[0]) if found else ScopeRecord(scope, None, None, None)
+
     async def now(self) -> datetime:
         ((moment,),) = await self._database.fetch("doctor/clock")
         now: datetime = moment
@@ -90,7 +126,7 @@ class PostgresAdministration(PostgresDefinitions):
             return []
         definitions, tenants = zip(*lanes, strict=True)
         found = await self._database.fetch("administration/lanes", definitions=definitions, tenants=tenants)
-        return [rows.lane(row, *lane) for row, lane in zip(found, lanes, strict=True)]
+        return [fact_rows.lane(row, *lane) for row, lane in zip(found, lanes, strict=True)]
 
     async def limit(self, scope: Scope, limits: Limits) -> None:
         changed = await self._database.fetch(
@@ -111,6 +147,7 @@ class PostgresAdministration(PostgresDefinitions):
             key=scope.key,
             reason=pause and pause.why,
             until=pause and pause.until,
+            by=pause and pause.by,
         )
         if not changed:
             raise await self._no_such_definition(scope.key)

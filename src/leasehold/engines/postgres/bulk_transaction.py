@@ -8,7 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.confined import TenantDatabase
 from leasehold.engines.postgres.plain_jobs import PlainJobs
 from leasehold.model.job import EnqueueResult, NewJob, TenantId
 
@@ -25,7 +25,7 @@ class BulkTransaction:
 
     def __init__(
         self,
-        database: Database,
+        database: TenantDatabase,
         tenant: TenantId,
         in_general: "Callable[[Sequence[NewJob], Connection], Awaitable[list[EnqueueResult]]]",
     ) -> None:

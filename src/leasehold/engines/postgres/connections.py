@@ -51,8 +51,39 @@ _KEEPALIVE = {
 }
 
 
+# The arrays of Postgres's own types that our statements use, and the types of their elements, by their fixed ids.
+_ARRAYS = {
+    "bool": (1000, 16),
+    "int2": (1005, 21),
+    "int4": (1007, 23),
+    "int8": (1016, 20),
+    "float4": (1021, 700),
+    "float8": (1022, 701),
+    "timestamptz": (1185, 1184),
+    "interval": (1187, 1186),
+    "uuid": (2951, 2950),
+}
+_UNUSED = dict.fromkeys(("basetype", "range_subtype", "attrtypoids", "attrnames"))
+KNOWN_TYPES = [
+    {
+        "oid": array,
+        "ns": "pg_catalog",
+        "name": f"_{name}",
+        "kind": b"b",
+        "elemtype": element,
+        "elemdelim": ",",
+        **_UNUSED,
+    }
+    for name, (array, element) in _ARRAYS.items()
+]
+
+
 class OwnConnection(Raw):
-    """A connection with TCP keepalives. `begin` is the text that begins a transaction of ours on it."""
+    """A connection with TCP keepalives. `begin` is the text that begins a transaction of ours on it.
+
+    It knows the types of our statements. asyncpg knows no arrays but those of text, and would ask the server for each
+    by three statements, on each connection: a quarter of all that the server did for a short-lived store.
+    """
 
     __slots__ = ("begin",)
     begin: str
@@ -60,6 +91,8 @@ class OwnConnection(Raw):
     def __init__(self, protocol: Any, transport: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(protocol, transport, *arguments, **options)
         self.begin = "begin"
+        with suppress(AttributeError, KeyError, TypeError):  # of another release; asyncpg then asks the server
+            protocol.get_settings().register_data_types(KNOWN_TYPES)
         keep_alive(transport.get_extra_info("socket"))
 
 
@@ -123,17 +156,19 @@ def require_readable(url: str) -> None:
 class Transaction:
     """A transaction of ours: like the driver's, but a caller that gives up sends no ROLLBACK, which may hang too.
 
-    It begins in one round trip, also behind a pooler, where its limits are set together with BEGIN.
+    It begins in one round trip, also behind a pooler, where its limits are set together with BEGIN; and so is what
+    `first` sets, a statement without parameters.
     """
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_begin", "_connection")
 
-    def __init__(self, connection: OwnConnection) -> None:
+    def __init__(self, connection: OwnConnection, first: str | None = None) -> None:
         self._connection = connection
+        self._begin = connection.begin if first is None else f"{connection.begin};{first}"
 
     async def __aenter__(self) -> None:
         try:
-            await self._connection.execute(self._connection.begin)
+            await self._connection.execute(self._begin)
         except BaseException:
             self._connection.terminate()
             raise

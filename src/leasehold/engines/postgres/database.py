@@ -6,6 +6,7 @@ A link is a connection of our own for hot statements, each for one purpose.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
@@ -26,6 +27,8 @@ from leasehold.errors import Unreachable
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
+
+    from leasehold.engines.postgres.pool import Session
 
     Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
@@ -51,6 +54,25 @@ ONE_PLAN = {
 }
 # Seconds that a worker's link waits for an answer: after that the default lease has ended anyway.
 LINK_TIMEOUT = 60.0
+
+
+class SharedLoan:
+    """A connection that its first borrower gives back."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: "Session") -> None:
+        self._connection = connection
+
+    async def __aenter__(self) -> "Session":
+        return self._connection
+
+    async def __aexit__(self, *failure: object) -> None:
+        pass
+
+
+# The database and the connection whose transaction the current task is in.
+_shared: "ContextVar[tuple[Database, Session] | None]" = ContextVar("leasehold_shared", default=None)
 
 
 class Database:
@@ -120,8 +142,25 @@ class Database:
         assert isinstance(connection, OwnConnection)
         return Transaction(connection)
 
-    def connection(self) -> Loan:
-        """Lends a connection of the pool."""
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        """Lets all statements that this task sends to the pool be one transaction."""
+        with self.translate_errors():
+            async with self.connection() as connection, connection.transaction(isolation="read_committed"):
+                token = _shared.set((self, connection))
+                try:
+                    yield
+                finally:
+                    _shared.reset(token)
+
+    def connection(self) -> Loan | SharedLoan:
+        """Lends a connection of the pool; within `together`, the one of its transaction."""
+        if (shared := _shared.get()) is not None and shared[0] is self:
+            return SharedLoan(shared[1])
+        return self.loan()
+
+    def loan(self) -> Loan:
+        """Lends a connection of the pool that is in no transaction."""
         if self._pool is None:
             self._pool = Pool(self.connect, close_connection, POOL_SIZE, self._statement_timeout)
         return self._pool.connection()

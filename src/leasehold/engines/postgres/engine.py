@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from leasehold.engine import DEFAULT_SCHEMA, Finding, Login, MigrationStep, RoleNames, SchemaStatus
 from leasehold.engines.postgres import doctor, drivers, grants, migrate, urls
+from leasehold.engines.postgres.confined import require_confining
 from leasehold.engines.postgres.connections import require_readable
 from leasehold.engines.postgres.database import STATEMENT_TIMEOUT, Database
 from leasehold.engines.postgres.statements import schema_name
@@ -15,13 +16,18 @@ from leasehold.store import Caller
 
 
 class PostgresEngine:
-    """The schema is the URL's parameter `schema`, else the one that is passed."""
+    """The schema is the URL's parameter `schema`, else the one that is passed.
+
+    With the URL's parameter `tenant_role`, handles of tenants send their statements as that role, under row-level
+    security.
+    """
 
     abilities = PostgresStore.abilities
 
     def __init__(self, url: str, schema: str = DEFAULT_SCHEMA, listen_url: str | None = None) -> None:
         require_readable(url)
-        self.url, named = urls.split_schema(url)
+        self.url, named = urls.split_parameter(url, "schema")
+        self.url, self._tenant_role = urls.split_parameter(self.url, "tenant_role")
         if named is not None and schema not in (named, DEFAULT_SCHEMA):
             raise InvalidInput(
                 f"the URL of the database says schema={named}, and the schema {schema!r} was asked for.",
@@ -43,10 +49,12 @@ class PostgresEngine:
         database = Database(self.url, self.schema, listen_url=self._listen_url, statement_timeout=limit)
         try:
             (await migrate.status_in_pool(database)).require_usable()
+            if self._tenant_role is not None:
+                await require_confining(database, self._tenant_role)
         except BaseException:
             await database.close()
             raise
-        return PostgresStore(database)
+        return PostgresStore(database, tenant_role=self._tenant_role)
 
     async def schema_status(self) -> SchemaStatus:
         return await migrate.schema_status(self.url, self.schema)

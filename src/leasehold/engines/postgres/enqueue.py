@@ -12,7 +12,7 @@ from uuid_utils import uuid7
 
 from leasehold.engines.postgres import drivers
 from leasehold.engines.postgres.bulk_transaction import BulkTransaction
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.confined import TenantDatabase
 from leasehold.engines.postgres.enqueue_call import EnqueueCall, enqueue_call
 from leasehold.engines.postgres.plain_jobs import PlainJobs, has_only_defaults
 from leasehold.errors import UnknownTenant, Unreachable
@@ -48,7 +48,7 @@ class KnownTenants:
 class PostgresEnqueue:
     """The enqueues of one tenant; `PostgresTenantJobs` reads and changes its jobs."""
 
-    def __init__(self, database: Database, tenant: TenantId, known: KnownTenants) -> None:
+    def __init__(self, database: TenantDatabase, tenant: TenantId, known: KnownTenants) -> None:
         self._database = database
         self._tenant = tenant
         self._known = known

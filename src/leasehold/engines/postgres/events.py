@@ -10,12 +10,12 @@ from asyncpg import Record
 from uuid_utils import uuid7
 
 from leasehold.engines.postgres.caller_statement import CallerStatement, Row
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.confined import TenantDatabase
 from leasehold.engines.postgres.definition_versions import DefinitionVersions
 from leasehold.engines.postgres.enqueue import PostgresEnqueue
 from leasehold.engines.postgres.enqueue_call import fields_of
 from leasehold.engines.postgres.event_triggers import EventTriggers
-from leasehold.errors import IdReused
+from leasehold.errors import IdReused, TenantDeleted
 from leasehold.faults import reach
 from leasehold.model import payload as payloads
 from leasehold.model.decision import Decision, decision_from_row
@@ -45,8 +45,8 @@ class WriteCall(CallerStatement):
     def read_answer(self, rows: Sequence[Row]) -> Emitted | MatchingTriggers:
         (row,) = rows
         if row[1] is None:
-            created = _is_created(row[2], self.id)
-            return Emitted(self.id, self.tenant, self.event.name, expanded=True, created=created)
+            created, expanded = _read_answer(row[2], self.id)
+            return Emitted(self.id, self.tenant, self.event.name, expanded, created)
         return MatchingTriggers(datetime.fromisoformat(row[0]), self.triggers.read(row[1]))
 
 
@@ -74,14 +74,14 @@ class PlaceCall(CallerStatement):
         )
 
     def read_answer(self, rows: Sequence[Row]) -> Emitted:
-        created = _is_created(rows[0][1], self.event.id)
+        created, expanded = _read_answer(rows[0][1], self.event.id)
         decisions = [_decision(self.event, row) for row in rows[1:]]
-        return emitted(self.event, self.plan, decisions, created=created)
+        return emitted(self.event, self.plan, decisions, created=created, expanded=expanded)
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresEmission:
-    database: Database
+    database: TenantDatabase
     first: WriteCall
     wakes: bool
 
@@ -121,7 +121,7 @@ class PostgresEmission:
 
 class PostgresEvents:
     def __init__(
-        self, database: Database, tenant: TenantId, enqueue: PostgresEnqueue, triggers: EventTriggers
+        self, database: TenantDatabase, tenant: TenantId, enqueue: PostgresEnqueue, triggers: EventTriggers
     ) -> None:
         self._database = database
         self._tenant = tenant
@@ -195,14 +195,19 @@ def written_plan(plan: Sequence[EventDecision]) -> str:
     ).decode()
 
 
-def _is_created(answer: str, event: EventId) -> bool:
-    """Returns whether the event is new. Raises IdReused if another event has its id."""
+def _read_answer(answer: str, event: EventId) -> tuple[bool, bool]:
+    """Returns whether the event is new, and whether it is expanded. Raises IdReused if another event has its id."""
+    if answer == "deleted":
+        raise TenantDeleted(
+            "the tenant is being deleted. Nothing was emitted.",
+            fix="Stop its producers. Once it is deleted, its name can be used again.",
+        )
     if answer == "refused":
         raise IdReused(
             f"the id {event} was used before, for another event. Nothing was emitted.",
             fix="Bring a new id for a new event; repeat an old one unchanged.",
         )
-    return answer == "created"
+    return answer == "created", answer != "waiting"
 
 
 def _decision(event: Event, row: Row) -> Decision:

@@ -14,6 +14,7 @@ from uuid_utils import uuid7
 from leasehold.errors import PayloadInvalid
 from leasehold.model import payload
 from leasehold.model.job import AllCreated, JobId, NewJob
+from leasehold.model.pinned_jobs import PinnedJobs
 
 _SHARED = (
     *("definition", "version", "priority", "max_attempts", "delay", "at", "deadline"),
@@ -23,6 +24,7 @@ _shared = attrgetter(*_SHARED)
 _all_but_payload = attrgetter("id", "dedupe", *_SHARED)
 _options = attrgetter("id", "dedupe", *(name for name in _SHARED if name not in ("definition", "version", "source")))
 _DEFAULTS = _options(NewJob(definition=""))
+_payload = attrgetter("payload")
 
 # Characters of all payloads in one statement: the server holds them at once.
 MAX_SIZE = 16 * 1024 * 1024
@@ -31,7 +33,7 @@ MAX_SIZE = 16 * 1024 * 1024
 def encode_payloads(jobs: Sequence[NewJob]) -> list[str]:
     """Returns their payloads as JSON. If one of several is refused, the error has its number."""
     try:
-        return [payload.encode(job.payload) for job in jobs]
+        return payload.encode_all(list(map(_payload, jobs)))
     except PayloadInvalid:
         if len(jobs) == 1:
             raise
@@ -62,9 +64,11 @@ class PlainJobs:
         first = jobs[0]
         if first.id is not None or first.dedupe is not None:
             return None
-        if len(jobs) > 1 and not all(map(_all_but_payload(first).__eq__, map(_all_but_payload, jobs))):
+        # Jobs that were alike before they were pinned are alike afterwards.
+        given = jobs.given if isinstance(jobs, PinnedJobs) else jobs
+        if len(jobs) > 1 and not all(map(_all_but_payload(given[0]).__eq__, map(_all_but_payload, given))):
             return None
-        return PlainJobs(jobs, [JobId(str(uuid7())) for _ in jobs], encode_payloads(jobs))
+        return PlainJobs(jobs, [JobId(str(uuid7())) for _ in given], encode_payloads(given))
 
     @property
     def too_large(self) -> bool:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from leasehold.engines.postgres import rows
+from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.engines.postgres.connections import OwnConnection, close_connection
-from leasehold.engines.postgres.database import Database
 from leasehold.model.job import JobId, JobRecord, TenantId
 
 RESULT_FALLBACK = timedelta(seconds=5)
@@ -17,8 +17,9 @@ RESULT_FALLBACK = timedelta(seconds=5)
 class Results:
     """One connection that learns of ended jobs, for all callers in this process that wait for one."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, databases: TenantDatabases) -> None:
+        self._database = databases.whole
+        self._databases = databases
         self._connection: OwnConnection | None = None
         self._opening = asyncio.Lock()
         self._round = asyncio.Event()
@@ -57,7 +58,7 @@ class Results:
     async def _look_once(self, tenant: TenantId) -> Mapping[JobId, JobRecord]:
         await asyncio.sleep(0)  # for callers that the same notification woke
         jobs = self._looks.pop(tenant).jobs
-        found = await self._database.fetch("tenant/get", tenant=tenant, jobs=sorted(jobs))
+        found = await self._databases.of(tenant).fetch("tenant/get", tenant=tenant, jobs=sorted(jobs))
         return {record.id: record for record in map(rows.job, found)}
 
     async def close(self) -> None:

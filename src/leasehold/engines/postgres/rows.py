@@ -1,26 +1,23 @@
 """Rows to values of the model, and back."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-import orjson
 from asyncpg import Record
 
 from leasehold.model.bounds import EARLIEST, LATEST
 from leasehold.model.definition import Definition
-from leasehold.model.explain import LaneState, ScopeState
-from leasehold.model.job import Attempt, Claim, JobId, JobRecord, LineKind, LogLine, Source, TenantId, WorkerId
+from leasehold.model.job import Attempt, Claim, JobId, JobRecord, LineKind, LogLine, TenantId, WorkerId
 from leasehold.model.limits import Scope, ScopeKind
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
+from leasehold.model.stored_values import read_json, read_object, read_source
 from leasehold.store import Registration, ScopeRecord, Subscription, WorkerFacts, WorkerRecord
 
 DefinitionKey = tuple[str, int]
-# orjson reads 1,024 levels of arrays and objects, and writes 254.
-SURELY_WRITABLE = 200
 
 
 _of_claim = itemgetter(
@@ -131,7 +128,7 @@ def job(row: Record) -> JobRecord:
         status=Status(row["status"]),
         due=row["due"],
         priority=row["priority"],
-        payload=_json(row["payload"], "payload", unreadable),
+        payload=read_json(row["payload"], "payload", unreadable),
         attempt=row["attempt"],
         max_attempts=row["max_attempts"],
         free_attempts=row["forgiven"],
@@ -143,11 +140,11 @@ def job(row: Record) -> JobRecord:
         worker=_worker(row),
         lease_expires_at=row["lease_expires_at"],
         cancel_requested_at=row["cancel_requested_at"],
-        result=None if row["result"] is None else _json(row["result"], "result", unreadable),
+        result=None if row["result"] is None else read_json(row["result"], "result", unreadable),
         last_error=row["last_error"],
         last_error_code=row["last_error_code"],
         dedupe_key=row["dedupe_key"],
-        source=_source(row, unreadable),
+        source=read_source(row["source"], unreadable),
         source_ref=row["source_ref"],
         correlation_id=row["correlation_id"],
         created_by=row["created_by"],
@@ -165,7 +162,7 @@ def attempt(row: Record) -> Attempt:
         error=row["error"],
         error_code=row["error_code"],
         exit_code=row["exit_code"],
-        details=_object(row["details"]),
+        details=read_object(row["details"]),
         host=row["host"],
         pid=row["pid"],
     )
@@ -179,9 +176,9 @@ def worker(row: Record) -> WorkerRecord:
     tenants = row["tenants"]
     return WorkerRecord(
         id=WorkerId(str(row["id"])),
-        facts=WorkerFacts(row["host"], row["pid"], row["version"], row["slots"], _object(row["metadata"])),
+        facts=WorkerFacts(row["host"], row["pid"], row["version"], row["slots"], read_object(row["metadata"])),
         serves=Subscription(
-            _names(row["definitions"]), None if tenants is None else tuple(map(TenantId, _names(tenants)))
+            names(row["definitions"]), None if tenants is None else tuple(map(TenantId, names(tenants)))
         ),
         running=row["running"],
         started_at=row["started_at"],
@@ -190,48 +187,10 @@ def worker(row: Record) -> WorkerRecord:
     )
 
 
-def _json(text: str, name: str, unreadable: list[str]) -> Any:
-    """Returns the text itself if our reader can't make a value of it: jsonb holds numbers that no float can.
-
-    A value that is nested so deep that it can't be written as JSON again is returned as text, too.
-    """
-    try:
-        value = orjson.loads(text)
-        if text.count("[") + text.count("{") > SURELY_WRITABLE:
-            orjson.dumps(value)
-    except (ValueError, TypeError) as error:
-        unreadable.append(f"{name} is shown as text: it can't be read as JSON ({error})")
-        return text
-    return value
-
-
-def lane(row: Record, definition: str, tenant: TenantId) -> LaneState:
-    scopes = (Scope.of_row(ScopeKind.DEFINITION, definition), Scope.of_row(ScopeKind.TENANT, tenant))
-    states = tuple(_scope_state(row, scope) for scope in scopes)
-    return LaneState(row["active"], row["workers"], states, row["elsewhere"])
-
-
-def _scope_state(row: Record, scope: Scope) -> ScopeState:
-    kind = scope.kind
-    return ScopeState(scope, row[f"{kind}_pause"], row[f"{kind}_paused_until"], row[f"{kind}_cap"])
-
-
 def scope(row: Record) -> ScopeRecord:
     of = Scope.of_row(ScopeKind(row["kind"]), row["key"])
-    return ScopeRecord(of, row["max_running"], row["pause_reason"], row["paused_until"])
-
-
-def _object(text: str) -> Mapping[str, Any]:
-    read = _json(text, "", [])
-    return read if isinstance(read, dict) else {"unreadable": text}
-
-
-def _source(row: Record, unreadable: list[str]) -> Source:
-    try:
-        return Source(row["source"])
-    except ValueError:
-        unreadable.append(f"source {row['source']!r:.80} is unknown to this release, system is shown")
-        return Source.SYSTEM
+    paused_by = None if row["pause_reason"] is None else row["paused_by"]
+    return ScopeRecord(of, row["max_running"], row["pause_reason"], row["paused_until"], paused_by)
 
 
 def _moments_beyond(row: Record) -> Iterator[str]:
@@ -243,7 +202,7 @@ def _moments_beyond(row: Record) -> Iterator[str]:
             yield f"{name} is stored as a moment beyond the years {years}, the nearest is shown"
 
 
-def _names(stored: Iterable[str | None]) -> tuple[str, ...]:
+def names(stored: Iterable[str | None]) -> tuple[str, ...]:
     """Leaves out nulls: an array that people wrote into the table may hold some."""
     return tuple(name for name in stored if name is not None)
 

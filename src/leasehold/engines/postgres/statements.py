@@ -17,6 +17,7 @@ from leasehold.errors import InvalidInput
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")
 _COMMENT = re.compile(r"--[^\n]*")
 _INCLUDE = re.compile(r"\binclude\((\w+)\)")
+_NUMBERED = re.compile(r"\$(\d+)")
 _PARAMETER = re.compile(r"(?<![:'\w]):([a-z][a-z_]*)")
 
 
@@ -60,10 +61,8 @@ class Statement:
 
     def fill_in(self, values: Mapping[str, str]) -> str:
         """Returns the text with these values in it, each written as SQL: for messages that take no parameters."""
-        text = self.text
-        for number, value in enumerate(self.arguments(values), 1):
-            text = text.replace(f"${number}", value)
-        return text
+        arguments = self.arguments(values)
+        return _NUMBERED.sub(lambda match: str(arguments[int(match[1]) - 1]), self.text)
 
 
 def parse(name: str, text: str, schema: str) -> Statement:

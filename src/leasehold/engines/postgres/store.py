@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, overload
 from uuid import uuid4
@@ -17,15 +18,21 @@ from leasehold.engines.postgres.all_triggers import PostgresAllTriggers
 from leasehold.engines.postgres.claim.claim import Claiming
 from leasehold.engines.postgres.claim.positions import HeartbeatLooks
 from leasehold.engines.postgres.claim.reader import ClaimReader
+from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.engines.postgres.database import Database, Link
 from leasehold.engines.postgres.enqueue import KnownTenants
 from leasehold.engines.postgres.event_triggers import EventTriggers
 from leasehold.engines.postgres.events import PostgresEvents
 from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
 from leasehold.engines.postgres.links import Links
+from leasehold.engines.postgres.operations import PostgresOperations
 from leasehold.engines.postgres.schedules import PostgresSchedules
+from leasehold.engines.postgres.series import PostgresSeries
+from leasehold.engines.postgres.sessions import PostgresSessions
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
+from leasehold.engines.postgres.tokens import PostgresTokens
 from leasehold.engines.postgres.triggers import PostgresTriggers
+from leasehold.engines.postgres.watching import PostgresWatcher
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
@@ -52,7 +59,7 @@ log = logging.getLogger("leasehold.worker")
 LONGEST_LINE = 10_000
 
 
-class PostgresStore(PostgresAdministration):
+class PostgresStore(PostgresAdministration, PostgresSeries):
     """An open engine.
 
     A claim commits asynchronously: after a database crash an attempt number may be handed out again, even to the same
@@ -62,7 +69,18 @@ class PostgresStore(PostgresAdministration):
     """
 
     abilities = Abilities(
-        caller_transaction=True, exact_caps=True, priorities=True, wakes=True, fenced_logs=True, schedules=True
+        caller_transaction=True,
+        exact_caps=True,
+        priorities=True,
+        exact_fairness=True,
+        atomic_bulk=True,
+        wakes=True,
+        adaptive_polling=False,
+        fenced_logs=True,
+        schedules=True,
+        atomic_audit=True,
+        series=True,
+        upkeep=True,
     )
 
     def __init__(
@@ -70,6 +88,7 @@ class PostgresStore(PostgresAdministration):
         database: Database,
         *,
         links: Links | None = None,
+        tenant_role: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(database)
@@ -77,7 +96,11 @@ class PostgresStore(PostgresAdministration):
         self._event_triggers = EventTriggers()
         self.schedules = PostgresSchedules(database, self._event_triggers)
         self.all_triggers = PostgresAllTriggers(database)
-        self._results = results.Results(database)
+        self.operations = PostgresOperations(database)
+        self.tokens = PostgresTokens(database)
+        self.sessions = PostgresSessions(database)
+        self._databases = TenantDatabases(database, tenant_role)
+        self._results = results.Results(self._databases)
         self._lent = LentConnections(database)
         self._known_tenants = KnownTenants(monotonic)
         self._reader = ClaimReader(database)
@@ -86,10 +109,10 @@ class PostgresStore(PostgresAdministration):
         self._claiming = Claiming(database, self._links.claim, self._reader, monotonic)
 
     def tenant(self, tenant: TenantId) -> PostgresTenantJobs:
-        return PostgresTenantJobs(self._database, tenant, self._results, self._known_tenants)
+        return PostgresTenantJobs(self._databases, tenant, self._results, self._known_tenants)
 
     async def close(self) -> None:
-        parts = (self._results, self._lent, self._links, self.schedules, self._database)
+        parts = (self._results, self._lent, self._links, self.schedules, self.operations, self._database)
         await asyncio.gather(*(part.close() for part in parts))
 
     # ------------------------------------------------------------------------------------------------------
@@ -150,12 +173,13 @@ class PostgresStore(PostgresAdministration):
             next_due=row["next_due"],
             work_waits=row["work_waits"],
             next_fire=row["next_fire"],
+            next_operation=row["next_operation"],
         )
 
-    async def leave(self, registration: Registration) -> None:
+    async def leave(self, registration: Registration, *, has_claimed: bool = True) -> None:
         self._claiming.forget(registration)
         self._looks.pop(registration.worker, None)
-        await self._database.fetch("fleet/leave", worker=registration.worker)
+        await self._database.fetch("fleet/leave", worker=registration.worker, has_claimed=has_claimed)
 
     async def evict(self, limit: int) -> Sequence[Claim]:
         return await self._reader.read(await self._links.upkeep.fetch("fleet/evict", limit=limit))
@@ -169,7 +193,9 @@ class PostgresStore(PostgresAdministration):
     # ---------------------------------------------------------------------------------------------------- claiming
 
     async def claim(self, registration: Registration, limit: int) -> Claimed:
-        claimed = await self._claiming.claim(registration, limit)
+        return await self._flushed(await self._claiming.claim(registration, limit))
+
+    async def _flushed(self, claimed: Claimed) -> Claimed:
         if any(claim.definition.durable_claims for claim in claimed.claims):
             await self._links.claim.fetch("fleet/flush_claims")
         return claimed
@@ -178,8 +204,7 @@ class PostgresStore(PostgresAdministration):
         served = rows.subscription_columns(registration)
         (sleep,) = await self._links.claim.fetch("fleet/sleep", worker=registration.worker, **served)
         ((quiet,),) = await self._links.claim.fetch("fleet/may_sleep", definitions=registration.serves.definitions)
-        self._claiming.read_all_future_jobs(registration)
-        claimed = await self.claim(registration, limit)
+        claimed = await self._flushed(await self._claiming.claim_before_sleep(registration, limit))
         if claimed.claims:
             await self._links.claim.fetch("fleet/cancel_sleep", worker=registration.worker)
         elif not quiet:
@@ -245,13 +270,25 @@ class PostgresStore(PostgresAdministration):
     async def prune(self, limit: int) -> int:
         return await self._links.upkeep.prune(limit)
 
+    def together(self) -> AbstractAsyncContextManager[None]:
+        """Returns an empty context where tenants are confined: their transactions belong to another role."""
+        return nullcontext() if self._databases.confines else super().together()
+
+    async def roll_up(self) -> bool:
+        ((till,),) = await self._links.upkeep.fetch("fleet/roll_up")
+        return till is not None
+
+    def watch_changes(self) -> PostgresWatcher:
+        return PostgresWatcher(self._database)
+
     # ---------------------------------------------------------------------------------------------------- triggers
 
     def triggers(self, tenant: TenantId | AllTenants) -> PostgresTriggers:
-        return PostgresTriggers(self._database, tenant)
+        confined = self._database if isinstance(tenant, AllTenants) else self._databases.of(tenant)
+        return PostgresTriggers(confined, tenant)
 
     def events(self, tenant: TenantId) -> PostgresEvents:
-        return PostgresEvents(self._database, tenant, self.tenant(tenant), self._event_triggers)
+        return PostgresEvents(self._databases.of(tenant), tenant, self.tenant(tenant), self._event_triggers)
 
 
 async def _requeue(link: Link, again: Sequence[tuple[Claim, Verdict]]) -> list[tuple[Claim, Verdict]]:

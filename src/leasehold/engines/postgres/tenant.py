@@ -1,6 +1,7 @@
 """A tenant's jobs in Postgres. One method adds the tenant to every statement, and no statement here lacks it."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from time import monotonic
 from typing import Any, TypeVar
@@ -8,15 +9,17 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg import Record
 
-from leasehold.engines.postgres import definition_rows, pages, rows
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres import definition_rows, fact_rows, pages, rows, series
+from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.engines.postgres.enqueue import KnownTenants, PostgresEnqueue
 from leasehold.engines.postgres.results import RESULT_FALLBACK, Results
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import MAX_PRIORITY, MIN_PRIORITY, problems_of_duration, problems_of_integer
 from leasehold.model.definition import Registered
 from leasehold.model.duration import Duration, as_duration, read_duration
-from leasehold.model.job import Attempt, JobId, JobRecord, LogLine, TenantId, job_id
+from leasehold.model.facts import COUNTED_AHEAD, JobFacts, LastWorker
+from leasehold.model.job import Attempt, JobId, JobRecord, LineKind, LogLine, TenantId, job_id
+from leasehold.model.series import Figure, Window
 from leasehold.model.status import Status
 from leasehold.runtime.supervise import wait_at_most
 from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
@@ -25,13 +28,17 @@ from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryA
 # another session must have moved the job, so a few tries are enough.
 TRIES = 5
 LINES_AT_ONCE = 1000
+LISTED_WORKERS = 100
+COUNTED_RUNNING = 10_000
+LOOKED_AT_ENDED = 500
 
 Answer = TypeVar("Answer", bound=StrEnum)
 
 
 class PostgresTenantJobs(PostgresEnqueue):
-    def __init__(self, database: Database, tenant: TenantId, results: Results, known: KnownTenants) -> None:
-        super().__init__(database, tenant, known)
+    def __init__(self, databases: TenantDatabases, tenant: TenantId, results: Results, known: KnownTenants) -> None:
+        super().__init__(databases.of(tenant), tenant, known)
+        self._whole_database = databases.whole
         self._results = results
 
     # -------------------------------------------------------------------------------------------------------- read
@@ -51,6 +58,10 @@ class PostgresTenantJobs(PostgresEnqueue):
     async def counts(self, cap: int) -> Mapping[Status, int]:
         return {Status(row["status"]): row["count"] for row in await self._fetch("counts", cap=cap)}
 
+    async def oldest_queued(self) -> datetime | None:
+        found = await self._fetch("oldest_queued")
+        return found[0]["queued_at"] if found else None
+
     async def attempts(self, job: JobId) -> Sequence[Attempt]:
         return [rows.attempt(row) for row in await self._fetch("attempts", job=job_id(job))]
 
@@ -58,13 +69,49 @@ class PostgresTenantJobs(PostgresEnqueue):
         found = await self._fetch("lines", job=job_id(job), attempt=attempt, after=after, limit=LINES_AT_ONCE)
         return [rows.line(row) for row in found]
 
-    async def last_lines(self, job: JobId, since: int, limit: int) -> Sequence[tuple[int, LogLine]]:
-        found = await self._fetch("last_lines", job=job_id(job), since=since, limit=limit)
+    async def last_lines(
+        self, job: JobId, since: int, limit: int, kind: LineKind | None = None
+    ) -> Sequence[tuple[int, LogLine]]:
+        found = await self._fetch(
+            "last_lines", job=job_id(job), since=since, limit=limit, kind=None if kind is None else kind.value
+        )
         return [(row["attempt"], rows.line(row)) for row in found]
+
+    async def facts(self, job: JobId) -> JobFacts | None:
+        """Reads the job, its lane and the workers, by three statements: two of them look beyond the tenant, and have
+        the rights of the connection's own role. Where no worker serves the job, a fourth one finds the last that did.
+        """
+        found = await self._fetch("facts", job=job_id(job), most=COUNTED_AHEAD)
+        if not found:
+            return None
+        definition = found[0]["definition"]
+        (lane,) = await self._whole_database.fetch(
+            "administration/lanes", definitions=[definition], tenants=[self._tenant]
+        )
+        workers = await self._whole_database.fetch(
+            "fleet/lane_workers",
+            definition=definition,
+            tenant=self._tenant,
+            most=COUNTED_RUNNING,
+            limit=LISTED_WORKERS,
+        )
+        state = fact_rows.lane(lane, definition, self._tenant)
+        last = None if state.workers or state.elsewhere else await self._last_worker(definition)
+        return fact_rows.facts(found[0], state, [fact_rows.worker(row) for row in workers], last)
+
+    async def _last_worker(self, definition: str) -> LastWorker | None:
+        found = await self._fetch("last_worker", definition=definition, most=LOOKED_AT_ENDED)
+        return fact_rows.last_worker(found[0]) if found else None
 
     async def definitions(self) -> Sequence[Registered]:
         found = await self._database.fetch("administration/definitions")
         return [definition_rows.read_registered(row) for row in found]
+
+    async def figures(self, definitions: Sequence[str], window: Window) -> Sequence[Figure]:
+        name = series.of_window("series", window)
+        return [
+            series.figure(row) for row in await self._fetch(name, definitions=definitions, **series.bounds(window))
+        ]
 
     async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         until = monotonic() + read_duration(wait).total_seconds()

@@ -8,7 +8,7 @@ from asyncpg import Record
 from uuid_utils import uuid7
 
 from leasehold.engines.postgres import trigger_rows
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.confined import TenantDatabase
 from leasehold.errors import UnknownTenant
 from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision, decision_from_row
@@ -21,7 +21,7 @@ from leasehold.model.zone import tzdata_version
 
 
 class PostgresTriggers:
-    def __init__(self, database: Database, tenant: TenantId | AllTenants) -> None:
+    def __init__(self, database: TenantDatabase, tenant: TenantId | AllTenants) -> None:
         self._database = database
         self._tenant = trigger_rows.stored_tenant(tenant)
 

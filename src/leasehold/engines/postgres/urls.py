@@ -8,13 +8,13 @@ from leasehold.engine import Login
 OPTIONS = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile", "target_session_attrs")
 
 
-def split_schema(url: str) -> tuple[str, str | None]:
-    """Takes the parameter out of the URL: the driver would send it to the server as a setting."""
+def split_parameter(url: str, name: str) -> tuple[str, str | None]:
+    """Takes a parameter of ours out of the URL: the driver would send it to the server as a setting."""
     parts = urlsplit(url)
-    named = parse_qs(parts.query).get("schema")
+    named = parse_qs(parts.query).get(name)
     if not named:
         return url, None
-    others = "&".join(each for each in parts.query.split("&") if each.partition("=")[0] != "schema")
+    others = "&".join(each for each in parts.query.split("&") if each.partition("=")[0] != name)
     return parts._replace(query=others).geturl(), named[-1]
 
 

@@ -6,16 +6,25 @@ holds an old snapshot and finding has become slow, lanes are remembered and read
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import count, groupby
 from math import ceil
 from operator import itemgetter
+from random import randrange
 from typing import Any
 
 from asyncpg import Record
 
 from leasehold.engines.postgres import rows
-from leasehold.engines.postgres.claim.positions import ClaimPositions, DueMark, FewJobs, Lane, LaneRange
+from leasehold.engines.postgres.claim.positions import (
+    ClaimPositions,
+    DueMark,
+    FewJobs,
+    FullLooks,
+    Lane,
+    LaneRange,
+)
 from leasehold.engines.postgres.claim.reader import ClaimReader
 from leasehold.engines.postgres.claim.rotation import TenantRotation
 from leasehold.engines.postgres.database import Database, Link
@@ -29,8 +38,9 @@ PROMOTED_AT_ONCE = 500
 # So many capped jobs are claimed before the scopes of the next claim learn again where their running jobs begin.
 CAPPED_BETWEEN_ADVANCES = 1_000
 
-# One for all stores of this process: a number that came twice under one worker id would make two claims equal.
-_batches = count(1)
+# One for all stores of this process: a number that came twice under one worker id would make two claims equal. It
+# begins anywhere, because a worker over HTTP claims through several server processes.
+_batches = count(randrange(2**40))
 
 Tenants = Sequence[Sequence[Lane]]
 
@@ -58,9 +68,23 @@ class Claiming:
     def forget(self, registration: Registration) -> None:
         self._rotations.pop(registration.worker, None)
 
-    def read_all_future_jobs(self, registration: Registration) -> None:
-        """Makes the next claim read all future jobs: a worker that is about to sleep must miss none."""
-        self._rotations.setdefault(registration.worker, TenantRotation()).due_mark = DueMark()
+    async def claim_before_sleep(self, registration: Registration, limit: int) -> Claimed:
+        """Claims for a worker that is about to sleep, and must miss no job: reads all future and all ready jobs.
+
+        If reading all ready jobs is slow and was done a moment ago, the answer's `next_due` is when to do it again.
+        """
+        rotation = self._rotations.setdefault(registration.worker, TenantRotation())
+        rotation.due_mark = DueMark()
+        looks = rotation.full_looks
+        looks.before_sleep = looks.was_full = True
+        try:
+            claimed = await self.claim(registration, limit)
+        finally:
+            looks.before_sleep = False
+        again = looks.time_to_full_look(self._monotonic())
+        if claimed.claims or again is None:
+            return claimed
+        return replace(claimed, next_due=again if claimed.next_due is None else min(claimed.next_due, again))
 
     async def claim(self, registration: Registration, limit: int) -> Claimed:
         rotation = self._rotations.setdefault(registration.worker, TenantRotation())
@@ -68,33 +92,44 @@ class Claiming:
         if limit > 0 and self._are_few(registration, rotation):
             claimed = await self._claim_few(registration, rotation, limit)
         if claimed is None:
+            began = self._monotonic()
             claimed = await self._claim_by_turns(registration, rotation, limit)
+            rotation.full_looks.note_turns(self._monotonic() - began, found=bool(claimed.claims) or claimed.more)
         rotation.few.note_claims(more=claimed.more)
         return claimed
 
     def _are_few(self, registration: Registration, rotation: TenantRotation) -> bool:
-        """Guesses no for named tenants, since others may have a backlog, and while full claims are slow."""
-        now = self._monotonic()
+        """Guesses no for named tenants, since others may have a backlog, and while full claims are slow.
+
+        If claims that find nothing are slow, it guesses yes all the same: by positions a wrong guess costs little.
+        """
+        now, looks = self._monotonic(), rotation.full_looks
+        cheap = looks.slow or looks.suspected
         return (
             registration.serves.tenants is None
-            and rotation.few.likely(now)
-            and self._positions.full_claim_is_due(now)
+            and rotation.few.likely(now, after_a_wrong_guess=cheap)
+            and (cheap or self._positions.full_claim_is_due(now))
         )
 
     async def _claim_few(self, registration: Registration, rotation: TenantRotation, limit: int) -> Claimed | None:
         """Claims all ready jobs, if they are few. None: tenants have to take turns, or some job is held."""
         due_from = rotation.due_mark.begin(self._monotonic())
+        served, looks = registration.serves.definitions, rotation.full_looks
+        ranges = self._positions.ready_ranges(served, full=looks.begin(self._monotonic()))
         answer = await self._link.fetch(
             "fleet/claim_few",
             worker=registration.worker,
             batch=next(_batches),
-            definitions=registration.serves.definitions,
+            definitions=served,
             limit=min(limit, FewJobs.MOST),
             due_from=due_from,
+            cheap=looks.CHEAP,
+            **ranges.columns(),
         )
         facts = answer[0]
         self._require_registration(registration, facts)
         rotation.note_due_look(facts, due_from, self._monotonic())
+        self._note_full_look(served, looks, facts)
         if not facts["all_free"]:
             rotation.few.note_wrong_guess(self._monotonic())
             return None
@@ -104,6 +139,13 @@ class Claiming:
         # A row that another claimer holds, or that changed meanwhile, was passed over.
         more = len(found) < facts["waiting"] or len(found) == limit
         return Claimed(await self._reader.read(found, registration.worker), more, rotation.next_due)
+
+    def _note_full_look(self, served: Sequence[str], looks: FullLooks, facts: Record) -> None:
+        before = looks.note_look(
+            facts["seconds"], dead_rows=facts["dead_rows"], last_seq=facts["last_seq"], now=self._monotonic()
+        )
+        if looks.was_full and looks.slow and before is not None and not facts["waiting"]:
+            self._positions.note_all_claimed(served, before)
 
     def _require_registration(self, registration: Registration, facts: Record) -> None:
         if not facts["alive"]:

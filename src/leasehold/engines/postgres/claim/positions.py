@@ -3,14 +3,18 @@
 A lane is (definition, tenant). These classes are memory only: losing it costs a look, never a job.
 """
 
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import repeat
 from statistics import median
+from typing import Any, NamedTuple
 
 LOWEST, HIGHEST = -(2**15), 2**15 - 1
 SHARE_OF_TIME = 0.05
+# Greater than the id of any tenant, which has at most 100 characters.
+BEHIND_ALL_TENANTS = "\U0010ffff" * 101
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,33 @@ class LaneRange:
     to_priority: int = HIGHEST
 
 
+class Gap(NamedTuple):
+    """All lanes of a definition between two tenants, without theirs."""
+
+    definition: str
+    after: str = ""
+    before: str = BEHIND_ALL_TENANTS
+
+
+class ReadyRanges(NamedTuple):
+    """Parts of the ready jobs of some definitions: gaps, and the lanes between them."""
+
+    gaps: Sequence[Gap]
+    lanes: Sequence[LaneRange] = ()
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return {
+            "gap_definitions": [gap.definition for gap in self.gaps],
+            "gaps_after": [gap.after for gap in self.gaps],
+            "gaps_before": [gap.before for gap in self.gaps],
+            "lane_definitions": [each.lane.definition for each in self.lanes],
+            "lane_tenants": [each.lane.tenant for each in self.lanes],
+            "from_priorities": [each.from_priority for each in self.lanes],
+            "from_seqs": [each.from_seq for each in self.lanes],
+            "to_priorities": [each.to_priority for each in self.lanes],
+        }
+
+
 class ClaimPositions:
     """Remembers how far each lane was claimed, by priority, so that a claim does not walk over dead index entries.
 
@@ -46,9 +77,14 @@ class ClaimPositions:
     TRIAL = 3
     FAST_IN_A_ROW = 2
     FULL_BETWEEN_TRIALS = 25
+    # A claim of a worker with little to do reads at most so many lanes from their positions on.
+    MOST_LANES_LEFT_OUT = 128
+    # Such a claim reads the latest entries before a position again: jobs that producers committed out of order.
+    READ_AGAIN = 200
 
     def __init__(self) -> None:
         self._seqs: dict[tuple[str, str], dict[int, int]] = {}
+        self._claimed: Counter[tuple[str, str]] = Counter()
         self._count = 0
         self._full: deque[float] = deque(maxlen=5)
         self._marked: deque[float] = deque(maxlen=self.TRIAL)
@@ -75,9 +111,35 @@ class ClaimPositions:
         """Notes (definition, tenant, priority, seq) of claimed jobs, in order. A position may go down again."""
         if len(self._seqs) > self.MANY_LANES:
             self._seqs.clear()
+            self._claimed.clear()
         for definition, tenant, priority, seq in positions:
-            self._seqs.setdefault((definition, tenant), {})[priority] = seq
+            lane = definition, tenant
+            self._seqs.setdefault(lane, {})[priority] = seq
+            self._claimed[lane] += 1
             self._count += 1
+
+    def note_all_claimed(self, definitions: Iterable[str], seq: int) -> None:
+        """Notes that none of these definitions had a ready job up to this number, whichever worker claimed them."""
+        served = frozenset(definitions)
+        for (definition, _), marks in self._seqs.items():
+            if definition in served:
+                marks |= {priority: max(mark, seq) for priority, mark in marks.items()}
+
+    def ready_ranges(self, definitions: Iterable[str], *, full: bool) -> ReadyRanges:
+        """Returns ranges that together are all lanes of the definitions, or all but what was claimed long ago."""
+        if full:
+            return ReadyRanges(list(map(Gap, definitions)))
+        most = [lane for lane, _ in self._claimed.most_common(self.MOST_LANES_LEFT_OUT)]
+        gaps: list[Gap] = []
+        lanes: list[Lane] = []
+        for definition in definitions:
+            tenants = sorted(tenant for key, tenant in most if key == definition)
+            gaps += map(Gap, repeat(definition), ["", *tenants], [*tenants, BEHIND_ALL_TENANTS])
+            lanes += [Lane(definition, tenant, capped=False) for tenant in tenants]
+        ranges = self.ranges(lanes, full=False)
+        return ReadyRanges(
+            gaps, [replace(each, from_seq=max(-1, each.from_seq - self.READ_AGAIN)) for each in ranges]
+        )
 
     def note_full_claim(self, seconds: float, *, touched: int, now: float) -> None:
         """Notes the time of a full claim, compared by each job and tenant touched. Only for claims that filled their
@@ -168,8 +230,8 @@ class FewJobs:
         self._pause = self.PAUSE
         self._not_before = float("-inf")
 
-    def likely(self, now: float) -> bool:
-        return self._likely and now >= self._not_before
+    def likely(self, now: float, *, after_a_wrong_guess: bool = False) -> bool:
+        return self._likely and (after_a_wrong_guess or now >= self._not_before)
 
     def note_claims(self, *, more: bool) -> None:
         self._likely = not more
@@ -180,6 +242,60 @@ class FewJobs:
     def note_wrong_guess(self, now: float) -> None:
         self._likely, self._not_before = False, now + self._pause
         self._pause = min(2 * self._pause, self.LONGEST_PAUSE)
+
+
+class FullLooks:
+    """Decides whether a worker with little to do reads all ready entries, or leaves out what was claimed long ago.
+
+    Entries of claimed jobs stay while a session holds an old snapshot: a claim that found nothing became ten times as
+    slow over 100,000 of them. A job can still appear among those: one that was given back, or whose transaction
+    committed late. So looks are full unless that takes long and dead rows explain it; then as often as fits into 5 %
+    of the time, and at least once a second.
+
+    The look before a sleep is the full one, if one is due: it alone shows that no job was missed. A worker that goes
+    to sleep without it has to come back for it. Other claims are full only if no sleep was near for twice as long.
+    """
+
+    CHEAP = 0.002
+    MANY_DEAD_ROWS = 5_000
+    LONGEST = 1.0
+
+    def __init__(self) -> None:
+        self._looked_at = float("-inf")
+        self._pause = 0.0
+        self._last_seq: int | None = None
+        self.was_full = True
+        self.before_sleep = False
+        self.suspected = False
+
+    @property
+    def slow(self) -> bool:
+        return self._pause > 0
+
+    def note_turns(self, seconds: float, *, found: bool) -> None:
+        """Notes a claim of tenants in turn: one that took long to find nothing may have read dead entries."""
+        self.was_full = True
+        self.suspected = not found and seconds > self.CHEAP
+
+    def begin(self, now: float) -> bool:
+        """Returns whether the next look is full."""
+        pause = self._pause if self.before_sleep else 2 * self._pause
+        self.was_full = now >= self._looked_at + pause
+        return self.was_full
+
+    def note_look(self, seconds: float, *, dead_rows: int, last_seq: int | None, now: float) -> int | None:
+        """Returns the latest number that was drawn before this look; None if that is not known."""
+        before, self._last_seq = self._last_seq, last_seq
+        if self.was_full:
+            self.suspected = False
+            pause = max(0.0, seconds - self.CHEAP) * (1 / SHARE_OF_TIME - 1)
+            self._looked_at = now
+            self._pause = min(pause, self.LONGEST) if dead_rows >= self.MANY_DEAD_ROWS else 0.0
+        return before
+
+    def time_to_full_look(self, now: float) -> timedelta | None:
+        """Returns when a full look is due; None if the latest look was full."""
+        return None if self.was_full else timedelta(seconds=max(0.0, self._looked_at + self._pause - now))
 
 
 class HeartbeatLooks:

@@ -9,6 +9,7 @@ from leasehold.engines.postgres import definition_rows, rows
 from leasehold.engines.postgres.database import Database
 from leasehold.model.definition import Definition
 from leasehold.model.job import Claim, WorkerId
+from leasehold.model.stored_definition import missing_definition, why_unusable
 
 log = logging.getLogger("leasehold.worker")
 
@@ -35,7 +36,7 @@ class ClaimReader:
         self._versions[key, version], unreadable = definition_rows.read(row)
         if unreadable:
             log.warning("version %d of %s: %s; defaults stand for it", version, key, "; ".join(unreadable))
-        if why := definition_rows.why_unusable(key, version, unreadable):
+        if why := why_unusable(key, version, unreadable):
             self._unusable[key, version] = why
 
     def _claim_of(self, row: Record, worker: WorkerId) -> Claim:
@@ -44,7 +45,7 @@ class ClaimReader:
         """
         version = row["definition"], row["version"]
         if (definition := self._versions.get(version)) is None:
-            definition, why = definition_rows.missing_definition(*version)
+            definition, why = missing_definition(*version, "database")
         else:
             why = self._unusable.get(version, "")
         claim = rows.claim(row, worker, definition)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from asyncpg import Record
 
-from leasehold.engines.postgres.claim.positions import SHARE_OF_TIME, DueMark, FewJobs, Lane
+from leasehold.engines.postgres.claim.positions import SHARE_OF_TIME, DueMark, FewJobs, FullLooks, Lane
 
 # Tenants that one look finds at most; fewer with many definitions, since each tenant takes a probe for each of them.
 PIECE, SMALLEST_PIECE = 128, 8
@@ -37,6 +37,7 @@ class TenantRotation:
         self.behind = False
         self.due_mark = DueMark()
         self.few = FewJobs()
+        self.full_looks = FullLooks()
         self._last = ""
         self._goes_on: ScanRange | None = None
         self._to_come: deque[Sequence[Lane]] = deque()

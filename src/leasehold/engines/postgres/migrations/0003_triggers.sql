@@ -198,12 +198,12 @@ begin
     on conflict do nothing;
     if found then
         return 'created';
-    elsif exists (select from leasehold.events e
-                  where e.tenant_id = tenant and e.id = insert_event.id and e.name = insert_event.name
-                    and e.data = insert_event.data) then
-        return 'repeated';
     end if;
-    return 'refused';
+    return coalesce(
+        (select case when e.expanded_at is null then 'waiting' else 'repeated' end from leasehold.events e
+         where e.tenant_id = tenant and e.id = insert_event.id and e.name = insert_event.name
+           and e.data = insert_event.data),
+        'refused');
 end $$;
 
 -- Writes an event that no trigger matches; otherwise writes nothing, and returns the triggers. `answer` is that of
@@ -418,9 +418,10 @@ begin
             perform leasehold.refuse(
                 'LH-1013', format('the id %s was used before, for another event. Nothing was emitted.', event_id),
                 'Bring a new id for a new event; repeat an old one unchanged.');
+        when 'waiting' then
+            expanded := false;
         when 'repeated' then
-            expanded := (select e.expanded_at is not null from leasehold.events e
-                         where e.tenant_id = emit.tenant and e.id = emit.event_id);
+            expanded := true;
         else
             if not expanded then
                 perform pg_notify(leasehold.channel_for_all(), 'event');

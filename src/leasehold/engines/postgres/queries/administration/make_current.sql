@@ -1,2 +1,2 @@
--- Makes an older version of a definition current again.
-update leasehold.definitions set version = :version, updated_at = leasehold.clock() where key = :key
+-- Makes a version of a definition current, as code declares it.
+update leasehold.definitions set version = :version, declared = true, updated_at = leasehold.clock() where key = :key

@@ -1,2 +1,2 @@
--- Lists the registered tenants, by name.
-select id from leasehold.tenants order by id limit :limit
+-- Lists the registered tenants after one of them, by name.
+select id from leasehold.tenants where id > :after::text order by id limit :limit

@@ -20,14 +20,34 @@ future as materialized (
         order by j.scheduled_for limit 1
     ) first
 ),
+-- Mostly there is one gap, of all tenants. While an old snapshot is held, the gaps leave out lanes with many entries of
+-- jobs that were claimed long ago; those lanes are read from their positions on. Before PostgreSQL 18 a comparison of
+-- rows does not end a scan, so that gap and lane have conditions of their own. The moment comes first, so that `seconds`
+-- counts this look.
 waiting as materialized (
-    select job.ctid, job.tenant_id, served.definition
-    from unnest(:definitions::text[]) as served (definition)
-    cross join lateral (
-        select j.ctid, j.tenant_id from leasehold.jobs j
-        where j.ready and j.definition = served.definition
-        order by j.tenant_id, j.priority, j.seq limit :limit + 1
+    select * from (
+        select job.ctid, job.tenant_id, gap.definition
+        from moment
+        cross join unnest(:gap_definitions::text[], :gaps_after::text[], :gaps_before::text[])
+             as gap (definition, after, before)
+        cross join lateral (
+            select j.ctid, j.tenant_id from leasehold.jobs j
+            where j.ready and j.definition = gap.definition and j.tenant_id > gap.after and j.tenant_id < gap.before
+            order by j.tenant_id, j.priority, j.seq limit :limit + 1
+        ) job
+        union all
+        select job.ctid, lane.tenant_id, lane.definition
+        from unnest(:lane_definitions::text[], :lane_tenants::text[], :from_priorities::smallint[],
+                    :from_seqs::bigint[], :to_priorities::smallint[])
+             as lane (definition, tenant_id, from_priority, from_seq, to_priority)
+        cross join lateral (
+            select j.ctid from leasehold.jobs j
+            where j.ready and j.definition = lane.definition and j.tenant_id = lane.tenant_id
+              and (j.priority, j.seq) > (lane.from_priority, lane.from_seq) and j.priority <= lane.to_priority
+            order by j.priority, j.seq limit :limit + 1
+        ) job
     ) job
+    limit :limit + 1
 ),
 all_free as materialized (
     select (select count(*) from waiting) <= :limit
@@ -70,6 +90,10 @@ select j.*,
        (select count(*) from waiting) as waiting,
        (select now from moment) as looked_at,
        date_part('epoch', leasehold.clock() - (select now from moment)) as seconds,
+       -- Asked for only where it matters: PostgreSQL 14 reads it from a file.
+       case when date_part('epoch', leasehold.clock() - (select now from moment)) > :cheap::float8
+            then pg_stat_get_dead_tuples('leasehold.jobs'::regclass) else 0 end as dead_rows,
+       pg_sequence_last_value('leasehold.jobs_seq'::regclass) as last_seq,
        -- A pause that ends by itself is due work, too.
        (select leasehold.shown(first.due) from (
            select least(

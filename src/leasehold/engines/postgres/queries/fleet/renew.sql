@@ -83,6 +83,9 @@ select exists (select from renewed) as alive,
             where t.next_fire_at is not null order by t.next_fire_at limit 1),
            (select e.emitted_at from leasehold.events e where e.expanded_at is null order by e.emitted_at limit 1)
        ) - (select now from moment) as next_fire,
+       -- The next batch of an operation, which any worker runs.
+       (select o.due_at from leasehold.operations o
+        where o.due_at is not null order by o.due_at limit 1) - (select now from moment) as next_operation,
        -- Comes back to the worker's own listener, if that still receives.
        case when :probe::boolean then pg_notify(leasehold.channel(:worker), 'heartbeat') end,
        (select now from moment) as looked_at,

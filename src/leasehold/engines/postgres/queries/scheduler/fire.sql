@@ -35,7 +35,7 @@ plain as materialized (
     ) v
     cross join lateral (
         select t.id from leasehold.tenants t
-        where t.id between decision.tenant_id and decision.tenant_id order by t.id limit 1
+        where t.id between decision.tenant_id and decision.tenant_id and t.deleted_by is null order by t.id limit 1
     ) t
     where decision.jobs is not null
 ),

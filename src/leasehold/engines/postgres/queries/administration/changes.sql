@@ -1,0 +1,81 @@
+-- Lists the jobs that have changed since a moment, of some tenants or of all, for live pages. Reads only what other
+-- features have indexed by time, so that no enqueue, claim or finish does anything for it.
+--
+-- The look begins some seconds before `since`: a change may be committed after a later one was seen. The caller compares
+-- with its look before. A new job of a named tenant is found by the time in its id; of all others, only the sequence
+-- tells that there are some.
+with span as materialized (
+    select now, since, since - :overlap::interval as begin
+    from leasehold.clock() as now cross join lateral (select coalesce(:since::timestamptz, now) as since) s
+),
+-- By prune_after, which is finished_at and the retention: the index that pruning has.
+ended as materialized (
+    select d.tenant_id, d.id, d.attempt, d.finished_at, l.length as kept_for
+    from span cross join leasehold.retention_lengths() as l (length)
+    cross join lateral (
+        select d.tenant_id, d.id, d.attempt, d.finished_at from leasehold.jobs_done d
+        where d.prune_after >= span.begin + l.length and d.prune_after <= span.now + l.length
+          and d.finished_at >= span.begin
+        order by d.prune_after desc limit :limit
+    ) d
+    union all
+    select d.tenant_id, d.id, d.attempt, d.finished_at, null
+    from span cross join lateral (
+        select d.tenant_id, d.id, d.attempt, d.finished_at from leasehold.jobs_done d
+        where d.prune_after is null and d.finished_at >= span.begin
+        order by d.finished_at desc limit :limit
+    ) d
+),
+tried as materialized (
+    select a.tenant_id, a.job_id, a.attempt, a.finished_at
+    from span cross join lateral (
+        select a.tenant_id, a.job_id, a.attempt, a.finished_at from leasehold.job_attempts a
+        where a.finished_at >= span.begin order by a.finished_at desc limit :limit
+    ) a
+),
+-- Retries, reschedules and cancels by people, among all that people did.
+done_by_people as materialized (
+    select l.tenant_id, l.subject, l.id, l.action, l.at
+    from span cross join lateral (
+        select l.tenant_id, l.subject, l.id, l.action, l.at from leasehold.audit_log l
+        where l.id >= leasehold.least_id(span.begin) order by l.id desc limit :limit
+    ) l
+),
+changed as (
+    select e.tenant_id, e.id::text as job, 'ended ' || e.attempt as mark from ended e
+    union all
+    select t.tenant_id, t.job_id::text, 'tried ' || t.attempt from tried t
+    union all
+    -- All that run are looked at: these are as many as workers have slots.
+    select j.tenant_id, j.id::text, 'runs ' || j.attempt
+    from span join leasehold.jobs j on j.status = 'running' and j.started_at >= span.begin
+    union all
+    -- A producer's clock may be a minute off. Ids beyond that were chosen at random, and would be in the way.
+    select t.tenant_id, j.id::text, 'new'
+    from span cross join unnest(:tenants::text[]) as t (tenant_id)
+    cross join lateral (
+        select j.id from leasehold.jobs j
+        where j.tenant_id = t.tenant_id and j.id >= leasehold.least_id(span.begin - interval '1 minute')
+          and j.id < leasehold.least_id(span.now + interval '1 minute')
+        order by j.id desc limit :of_tenant
+    ) j
+    union all
+    select l.tenant_id, substr(l.subject, 5), l.id::text from done_by_people l
+    where l.action like 'job.%' and l.subject like 'job %'
+),
+-- Rows that a limit may have cut off: those between the look before and the oldest row of a full list.
+read as (
+    select count(*) as many, min(e.finished_at) as oldest from ended e group by e.kept_for
+    union all
+    select count(*), min(t.finished_at) from tried t
+    union all
+    select count(*), min(l.at) from done_by_people l
+),
+told as (
+    select coalesce(array_agg(c.tenant_id), '{}') as tenants, coalesce(array_agg(c.job), '{}') as jobs,
+           coalesce(array_agg(c.mark), '{}') as marks
+    from changed c where :everything::boolean or c.tenant_id = any (:tenants::text[])
+)
+select span.now, s.last_value as queued, told.tenants, told.jobs, told.marks,
+       (select coalesce(bool_or(r.many >= :limit and r.oldest > span.since), false) from read r) as cut
+from span cross join told cross join leasehold.jobs_seq s

@@ -1,0 +1,2 @@
+-- Returns an operation.
+select include(operation_columns) from leasehold.operations o where o.id = :operation::uuid

@@ -1,0 +1,11 @@
+-- Deletes attempts of a tenant that is being deleted. Returns how many.
+with gone as (
+    delete from leasehold.job_attempts
+    where ctid = any (array(
+        select ctid from leasehold.job_attempts
+        where tenant_id = :tenant
+        order by tenant_id, job_id, attempt limit :limit
+    ))
+    returning 1
+)
+select count(*) as count from gone
