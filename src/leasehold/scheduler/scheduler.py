@@ -12,6 +12,7 @@ from leasehold.errors import CannotListen, LeaseholdError, Unreachable
 from leasehold.runtime.supervise import RestartPolicy, cancel_all, keep_running, wait_at_most
 from leasehold.scheduler.fire_loop import FireLoop
 from leasehold.store import Store
+from leasehold.store.operation_batch import run_while_due
 from leasehold.telemetry import Observer, SchedulesFired, ignore_events
 
 log = logging.getLogger("leasehold.scheduler")
@@ -19,6 +20,8 @@ log = logging.getLogger("leasehold.scheduler")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 FALLBACK, FALLBACK_WITHOUT_NEWS = timedelta(seconds=60), timedelta(seconds=2)
 LISTEN_AGAIN = 60.0
+# A worker hears of an operation at once. A scheduler looks now and then, in case no worker runs.
+OPERATIONS_EVERY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Scheduler:
         work: list[tuple[str, Callable[[], Any]]] = [
             ("scheduler", loop.run),
             ("fallback of the scheduler", lambda: self._look_now_and_then(loop)),
+            ("operations", lambda: self._run_operations(store)),
         ]
         if self._listens:
             work.append(("listener of the scheduler", lambda: self._listen(store, loop)))
@@ -112,6 +116,11 @@ class Scheduler:
             fallback = self._settings.fallback or (FALLBACK if self._listens else FALLBACK_WITHOUT_NEWS)
             await asyncio.sleep(fallback.total_seconds())
             loop.check()
+
+    async def _run_operations(self, store: Store) -> None:
+        while True:
+            await run_while_due(store.operations, asyncio.sleep)
+            await asyncio.sleep(OPERATIONS_EVERY)
 
 
 def _never(_lost: Exception) -> None:

@@ -12,8 +12,9 @@ from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Outcome, Released, decide_safely
 from leasehold.store import Claimed, Registration
+from leasehold.store.reclaim import finish_all
 from leasehold.worker.attempt import Attempt
-from leasehold.worker.store_calls import StoreCalls, finish_all
+from leasehold.worker.store_calls import StoreCalls
 
 Ask = Callable[[Registration, int], Awaitable[Claimed]]
 
@@ -34,6 +35,7 @@ class ClaimLedger:
     for this registration that the ledger does not know; `reconcile` asks the store and gives them back.
 
     The stages share `held` and `done`: `any_held` and `any_done` wake the stage that takes from them.
+    `has_claimed`: jobs were claimed, or may have been.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class ClaimLedger:
         self.any_done = asyncio.Event()
         self.freed = asyncio.Event()
         self.claiming = asyncio.Lock()
+        self.has_claimed = False
         self._unanswered = False
         self._strays_may_come = False
 
@@ -87,6 +90,7 @@ class ClaimLedger:
             self._before_claim()
             claimed = await self._calls.in_time(ask(self._calls.registration, limit))
             if claimed.claims:
+                self.has_claimed = True
                 reach("after_claim")
                 self.held.extend(sorted(claimed.claims, key=attrgetter("priority")))
                 self.any_held.set()
@@ -156,6 +160,7 @@ class ClaimLedger:
         A claim statement that was under way when its connection broke may be committed even after we asked; then its
         jobs would never run, since their registration lives. So we ask once more, a lease later.
         """
+        self.has_claimed = True  # perhaps: an answer is missing
         if self._unanswered:
             self._calls.loop.call_later(self._calls.lease, self.expect_strays)
         self._strays_may_come = False

@@ -8,12 +8,13 @@ from leasehold.errors import ValueRefused
 from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import SUCCEEDED, Outcome, Verdict, decide_safely, with_process
+from leasehold.store.reclaim import finish_refused
 from leasehold.worker.attempt import Attempt
 from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.events import EventReporter
 from leasehold.worker.log_buffer import LogBuffer
 from leasehold.worker.outcomes import NOTHING_RETURNED
-from leasehold.worker.store_calls import StoreCalls, finish_refused, was_written
+from leasehold.worker.store_calls import StoreCalls, was_written
 
 log = logging.getLogger("leasehold.worker")
 

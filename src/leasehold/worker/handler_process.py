@@ -25,6 +25,7 @@ from leasehold.worker.handler_transaction import HandlerTransaction
 from leasehold.worker.handlers import Handler, Handlers
 from leasehold.worker.job import Job
 from leasehold.worker.lifespan import Lifespan, OpenState
+from leasehold.worker.line_sender import LineSender
 from leasehold.worker.messages import Message, MessageReader, claim_of, encode, outcome_as_message
 from leasehold.worker.outcomes import failure_of, outcome_of_error, outcome_of_result
 from leasehold.worker.threads import Threads
@@ -34,7 +35,6 @@ Load = Callable[[Mapping[str, Any]], tuple[Handlers, OpenState | None]]
 
 CHUNK = 2**16
 MOST_FRAMES = 100
-PR_SET_PDEATHSIG = 1
 M_ARENA_MAX = -8
 
 
@@ -82,7 +82,7 @@ def serve(connected: socket.socket, load: Load) -> None:
     plan = connection.first()
     if plan is None:
         return
-    _prepare_process(plan)
+    _prepare_process(memory_is_limited=plan["memory"] is not None)
     server = _Server(connection)
     threading.Thread(target=server.follow, name="leasehold-calls", daemon=True).start()
     try:
@@ -98,6 +98,7 @@ class _Server:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._lines = LineSender(connection.send)
         self._threads = Threads(1, "leasehold-handler")
         self._thread: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -133,9 +134,12 @@ class _Server:
             if claim.definition.secret_fields:
                 _redact_secrets(job, call["payload"])
             self._number = number
+            self._lines.begin(number)
             if self._canceled == number:
                 job._request_cancel()
+            self._connection.send({"call": number, "begun": True})
             outcome = await self._run(handler, job, call["payload"])
+            self._lines.end()
             self._number, self._job = 0, None
         sick = isinstance(outcome, Raised) and outcome.code == MemoryError.__name__
         return {"call": number, "sick": sick, **outcome_as_message(outcome)}
@@ -165,36 +169,45 @@ class _Server:
         return outcome
 
     def _append_line(self, number: int, claim: Claim, text: str, kind: LineKind, progress: float | None) -> bool:
-        if number != self._number:
-            return False
-        self._connection.send({"call": number, "line": [text, kind.value, progress]})
-        return True
+        return self._lines.append(number, text, kind.value, progress)
 
     # -------------------------------------------------------------------------------------- in the thread of messages
 
     def follow(self) -> None:
-        """Takes messages; when the worker is gone, ends this process and all that its handlers have started."""
-        self._connection.follow(self._take)
-        os.killpg(os.getpgrp(), signal.SIGKILL)
+        """Takes messages; when the worker is gone, ends this process and all that its handlers have started.
+
+        The process also ends if this thread dies, because memory ran out: no call or cancel could reach it any more.
+        """
+        try:
+            self._connection.follow(self._take)
+        finally:
+            os.killpg(os.getpgrp(), signal.SIGKILL)
 
     def _take(self, message: Message) -> None:
-        if self._loop is None:
+        loop = self._loop
+        if loop is None:
             return
-        if "cancel" in message:
-            self._cancel(message["cancel"])
+        if "taken" in message:
+            self._lines.taken(message["taken"])
+        elif "cancel" in message:
+            self._cancel(message["cancel"], loop)
         else:
-            self._loop.call_soon_threadsafe(self._calls.put_nowait, None if "stop" in message else message)
+            _call_on(loop, self._calls.put_nowait, None if "stop" in message else message)
 
-    def _cancel(self, number: int) -> None:
-        """Tells the job, and cancels a coroutine. Of a handler in a thread it also reports the place, for people."""
-        assert self._loop is not None
+    def _cancel(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Tells the job, and cancels a coroutine. Of a handler in a thread it also reports the place, for people.
+
+        The call may end at any moment, and with it its job and its task.
+        """
         self._canceled = number
+        job = self._job
         if number != self._number:
             return
-        if self._job is not None:
-            self._job._request_cancel()
-        if self._task is not None:
-            self._loop.call_soon_threadsafe(self._task.cancel)
+        if job is not None:
+            job._request_cancel()
+        task = self._task
+        if task is not None:
+            _call_on(loop, task.cancel)
         elif (place := self._place()) is not None:
             self._connection.send({"call": number, "place": [place.where, place.traceback]})
 
@@ -205,6 +218,11 @@ class _Server:
         stack = extract_stack(frame, MOST_FRAMES)
         above = max((place for place, each in enumerate(stack) if each.filename == __file__), default=-1)
         return trace_of_stack(StackSummary.from_list(list(stack[above + 1 :])))
+
+
+def _call_on(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: Any) -> None:
+    with suppress(RuntimeError):  # the loop is closed: this process is about to end
+        loop.call_soon_threadsafe(call, *arguments)
 
 
 def _redact_secrets(job: Job, payload: Any) -> None:
@@ -226,24 +244,15 @@ async def _await_outcome(handler: Handler, job: Job, payload: Any, born: int) ->
         return outcome_of_error(error, job._redactor)
 
 
-def _prepare_process(plan: Mapping[str, Any]) -> None:
-    """Leaves cancels to messages, and makes the system end this process before its worker, if one has to go."""
+def _prepare_process(*, memory_is_limited: bool) -> None:
+    """Leaves cancels to messages. The guard has made the system end this process before its worker."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs that handlers start would inherit
-    if sys.platform != "linux":
-        return
-    import ctypes
+    if memory_is_limited and sys.platform == "linux":
+        import ctypes
 
-    libc = ctypes.CDLL(None)
-    # A handler that holds the interpreter's lock keeps the thread of messages from seeing the end of the worker.
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != plan["parent"]:
-        os._exit(1)
-    if plan["memory"] is not None:
         with suppress(AttributeError):  # else each thread would reserve 64 MB of address space
-            libc.mallopt(M_ARENA_MAX, 1)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def _limit_memory(memory: int | None) -> None:

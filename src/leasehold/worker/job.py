@@ -146,9 +146,9 @@ class Job:
         """Records how far the job is, from 0 to 1. All reports are kept, in order."""
         self._append(text, LineKind.PROGRESS, min(1.0, max(0.0, fraction)))
 
-    def _append(self, text: object, kind: LineKind, progress: float | None) -> None:
-        """Redacts before the line is cut: a part of a secret could not be found."""
-        self._append_line(self._claim, self._redactor.beginning(str(text), LONGEST_LINE), kind, progress)
+    def _append(self, text: object, kind: LineKind, progress: float | None) -> bool:
+        """Redacts before the line is cut: a part of a secret could not be found. Returns whether it is kept."""
+        return self._append_line(self._claim, self._redactor.beginning(str(text), LONGEST_LINE), kind, progress)
 
     def _request_cancel(self) -> None:
         self._canceled = True

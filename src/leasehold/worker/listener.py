@@ -34,9 +34,10 @@ class Listener:
         on_work: Callable[[], None],
         on_cancel: Callable[[], None],
         on_next_fire: Callable[[NextFire], None],
+        on_operation: Callable[[], None] = lambda: None,
     ) -> None:
         """Calls `on_work` when there may be work, `on_cancel` when one of this worker's jobs shall be canceled, and
-        `on_next_fire` with the times at which schedules fire.
+        `on_next_fire` with the times at which schedules fire. `on_operation`: an operation was begun.
         """
         self._calls = calls
         self._chain = chain
@@ -45,9 +46,11 @@ class Listener:
         self._on_work = on_work
         self._on_cancel = on_cancel
         self._on_next_fire = on_next_fire
+        self._on_operation = on_operation
         self._lost = asyncio.Event()
         self.heard_at = float("-inf")
         self.listens = False
+        self.is_probed = True
 
     async def run(self) -> None:
         """Listens. If the database refuses, logs that once and polls, and tries again once a minute."""
@@ -86,6 +89,8 @@ class Listener:
                 self._chain.stand_in(wake.wait)
         elif wake is Wake.CANCEL:
             self._on_cancel()
+        elif wake is Wake.OPERATION:
+            self._on_operation()
         elif wake is Wake.WORK:
             self._chain.may_be_chosen = True
             self._chain.wake()
@@ -93,7 +98,7 @@ class Listener:
 
     def expect_probe(self, sent: float) -> None:
         """Requires that the heartbeat sent at `sent`, or a later notification, is heard in time."""
-        if self.listens and self.heard_at < sent:
+        if self.listens and self.is_probed and self.heard_at < sent:
             self._calls.loop.call_later(PROBE_LIMIT, self._require_probe, sent)
 
     def _require_probe(self, sent: float) -> None:

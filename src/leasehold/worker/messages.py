@@ -1,7 +1,7 @@
 """Messages between a worker and the processes of its handlers: JSON, each after its length.
 
-To the process: a plan, then calls with their number, cancels, and a stop. From the process: ready or failed, then log
-lines and one outcome for each call.
+To the process: a plan, then calls with their number, cancels, `taken` for each batch of lines, and a stop. From the
+process: ready or failed, then for each call `begun`, batches of log lines, and one outcome.
 """
 
 import json

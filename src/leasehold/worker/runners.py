@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable
+from datetime import timedelta
 from functools import partial
 from time import monotonic
 from types import CoroutineType
@@ -11,15 +12,19 @@ from typing import Any, Protocol, cast
 
 from leasehold.faults import reach
 from leasehold.model.isolation import Isolation
-from leasehold.model.job import Claim
-from leasehold.model.outcome import Outcome, Raised, Trace
+from leasehold.model.job import Claim, LineKind
+from leasehold.model.outcome import Outcome, Raised, Snoozed, Trace
 from leasehold.worker.copies import contain, end_a_copy
 from leasehold.worker.handlers import Handler
+from leasehold.worker.isolated_process import HandlerProcess, NotStarted, describe_end
 from leasehold.worker.job import Job
 from leasehold.worker.messages import facts_of, outcome_of_message
 from leasehold.worker.outcomes import NOTHING_RETURNED, outcome_of_result, redact_outcome, redact_trace
-from leasehold.worker.processes import HandlerProcesses, NotStarted, describe_end
+from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.threads import Threads
+
+# A job tries so many processes that end before they call its handler.
+MOST_PROCESSES = 3
 
 
 class Running(Protocol):
@@ -111,37 +116,71 @@ class HandlerStopped(asyncio.CancelledError):
         self.trace = trace
 
 
+class _IsolatedLog:
+    """Takes the lines of a handler in another process, and redacts them once more."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def append(self, text: str, kind: LineKind, progress: float | None) -> bool:
+        return self._job._append(text, kind, progress)
+
+    def drop(self, count: int) -> None:
+        self._job._drop_lines(self._job._claim, count)
+
+
 async def run_in_process(
     attempt: Running, payload: Any, isolation: Isolation, processes: HandlerProcesses
 ) -> Outcome:
-    """Runs the handler in a process of its own, and ends that process if the attempt is canceled.
+    """Runs the handler in a process of its own.
+
+    A process that ends before it has called the handler is replaced. If none can be started, the job is run again
+    later, and no try is used up.
+    """
+    reach("before_run")
+    problem = ""
+    for _ in range(MOST_PROCESSES):
+        try:
+            process = await processes.take(isolation)
+        except NotStarted as error:
+            problem = str(error)
+            break
+        outcome = await _call_in_process(attempt, payload, process)
+        processes.give_back(process)
+        if outcome is not None:
+            return outcome
+        problem = f"its process {describe_end(process.code or 0)}"
+    problem = attempt.job._redactor.text(problem)
+    delay = processes.pause_after(problem)
+    attempt.job.log(f"the process of the handler could not be started: {problem}; run again in {delay:.0f} s")
+    return Snoozed(timedelta(seconds=delay))
+
+
+async def _call_in_process(attempt: Running, payload: Any, process: HandlerProcess) -> Outcome | None:
+    """Returns None if the process has ended before it called the handler. Ends it if the attempt is canceled.
 
     An outcome that the handler chooses while it is stopped counts; an error that it raises then does not. All texts
     are redacted here once more: the process knows the secrets of its environment, but not those of the job.
     """
-    reach("before_run")
-    try:
-        process = await processes.take(isolation)
-    except NotStarted as error:
-        return Raised("process_not_started", f"the process of the handler could not be started: {error}")
     attempt.in_thread_since = monotonic()
-    claim = attempt.claim
+    claim, redactor = attempt.claim, attempt.job._redactor
     call = {"definition": claim.definition.key, "claim": facts_of(claim), "payload": payload}
     try:
-        answer = await process.run(call, attempt.job._append)
+        answer = await process.run(call, _IsolatedLog(attempt.job))
     except asyncio.CancelledError:
         answer = await process.cancel()
-        outcome = None if answer is None else redact_outcome(outcome_of_message(answer), attempt.job._redactor)
+        outcome = None if answer is None else redact_outcome(outcome_of_message(answer), redactor)
         if outcome is None or _is_plain_failure(outcome):
             trace = outcome.trace if isinstance(outcome, Raised) else process.place
-            raise HandlerStopped(redact_trace(trace, attempt.job._redactor)) from None
+            raise HandlerStopped(redact_trace(trace, redactor)) from None
         return outcome
     if answer is None:
+        if not process.begun:
+            return None
         return Raised("process_crashed", f"the process of the handler {describe_end(process.code or 0)}")
     if answer["sick"]:
         process.kill()
-    processes.give_back(process)
-    return redact_outcome(outcome_of_message(answer), attempt.job._redactor)
+    return redact_outcome(outcome_of_message(answer), redactor)
 
 
 def _is_plain_failure(outcome: Outcome) -> bool:

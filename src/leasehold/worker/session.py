@@ -29,7 +29,7 @@ from leasehold.worker.state import WorkerState
 from leasehold.worker.store_calls import StoreCalls
 from leasehold.worker.stuck import StuckHandlers
 from leasehold.worker.threads import Threads
-from leasehold.worker.upkeep import Upkeep
+from leasehold.worker.upkeep import WorkerUpkeep
 from leasehold.worker.wake import Reason, WakeChain
 
 LAST_CLAIM, LAST_WRITES = 2.0, 5.0
@@ -87,18 +87,21 @@ class WorkerSession:
             on_work=ledger.freed.set,
             on_cancel=self.starter.note_cancel,
             on_next_fire=self.schedules.hear,
+            on_operation=lambda: self.upkeep.operations_found.set(),
         )
-        self.listener.set_listening(settings.notify and store.abilities.wakes)
+        self.listener.set_listening(settings.notify and (store.abilities.wakes or store.abilities.adaptive_polling))
+        # A server whose engine sends no wakes can't pass a probe on from one of its processes to another.
+        self.listener.is_probed = store.abilities.wakes or store.abilities.upkeep
         self.claim_loop = ClaimLoop(
             *(calls, ledger, self.starter.budget, chain, threads), listens=lambda: self.listener.listens
         )
-        self.upkeep = Upkeep(calls, ledger, events, settings.prune_every)
+        self.upkeep = WorkerUpkeep(calls, ledger, events, settings.prune_every)
 
     def _make_heartbeat(self, open_store: Callable[[], Awaitable[Store]]) -> Heartbeat:
         worker = self.calls.registration.worker
         hooks = HeartbeatHooks(
             held=lambda: tuple(self.ledger.attempts),
-            asks=lambda: {"look": self.chain.waiting > 0, "probe": self.listener.listens},
+            asks=lambda: {"look": self.chain.waiting > 0, "probe": self.listener.listens and self.listener.is_probed},
             on_renewal=lambda renewal, sent: self._post(self.on_renewal, renewal, sent),
             on_lost=lambda why: self._post(
                 self.end,
@@ -138,9 +141,7 @@ class WorkerSession:
             ahead.append(keep("listener", self.listener.run))
         others = [
             *self.start_writers(),
-            keep("reclaimer", self.upkeep.run_reclaims),
-            keep("reconciler", self.upkeep.run_reconciles),
-            keep("pruning", self.upkeep.run_prunes),
+            *(keep(name, loop) for name, loop in self.upkeep.loops().items()),
         ]
         self.heartbeat.start()
         self._events.report_join(self.calls.registration, self._settings.slots, self.listener.listens)
@@ -193,10 +194,7 @@ class WorkerSession:
             if claim in self.ledger.attempts:
                 self.ledger.attempts[claim].stop(Canceled())
         self.schedules.expect(renewal.next_fire)
-        if renewal.orphans:
-            self.upkeep.orphans_found.set()
-        if renewal.strays:
-            self.upkeep.strays_found.set()
+        self.upkeep.note(renewal)
         if self.listener.listens:
             self.chain.stand_in(renewal.next_due)
             self.listener.expect_probe(sent)
@@ -262,5 +260,6 @@ class WorkerSession:
                     await self.ledger.reconcile()
                 if not self._over.done():  # a heartbeat that comes after we left finds no registration, as it should
                     self._over.set_result(None)
-                await self.calls.store.leave(self.calls.registration)
+                has_claimed = self.ledger.has_claimed or self.ledger.in_doubt
+                await self.calls.store.leave(self.calls.registration, has_claimed=has_claimed)
                 self._events.report_leave(self.calls.registration)

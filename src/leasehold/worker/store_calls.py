@@ -1,24 +1,19 @@
-"""Calls the store on behalf of one registration: in time, and each verdict of a batch that is refused."""
+"""Calls the store on behalf of one registration, in time."""
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
 from datetime import timedelta
 from time import monotonic
 from typing import TypeVar
 
-from leasehold.errors import Unreachable, ValueRefused
+from leasehold.errors import Unreachable
 from leasehold.model.job import Claim
-from leasehold.model.outcome import Verdict, reject_verdict
+from leasehold.model.outcome import Verdict
 from leasehold.store import Registration, Store
 from leasehold.worker.copies import end_a_copy, generation
 from leasehold.worker.outage import Outage
 
-log = logging.getLogger("leasehold.worker")
-
 T = TypeVar("T")
-Done = Sequence[tuple[Claim, Verdict]]
-Finish = Callable[[Done], Awaitable[frozenset[Claim]]]
 
 
 class StoreCalls:
@@ -45,41 +40,6 @@ class StoreCalls:
             ) from error
         self.outage.end(began)
         return answer
-
-
-async def finish_all(finish: Finish, done: Done) -> tuple[Done, frozenset[Claim]]:
-    """Writes every verdict that can be written. Returns the written verdicts, and the claims that were fenced off.
-
-    An error that concerns all of them, such as Unreachable, is raised.
-    """
-    try:
-        return done, await finish(done)
-    except ValueRefused as error:
-        return await finish_refused(finish, done, error)
-
-
-async def finish_refused(finish: Finish, done: Done, error: ValueRefused) -> tuple[Done, frozenset[Claim]]:
-    """Writes a batch that the database has refused in halves, down to the verdict that can't be written.
-
-    That verdict would otherwise block its whole batch for as long as the worker lives. Its claim ends as failed, with
-    the reason.
-    """
-    if len(done) == 1:
-        return await _finish_as_failed(finish, done[0][0], error)
-    half = len(done) // 2
-    first, fenced_first = await finish_all(finish, done[:half])
-    rest, fenced_rest = await finish_all(finish, done[half:])
-    return [*first, *rest], fenced_first | fenced_rest
-
-
-async def _finish_as_failed(finish: Finish, claim: Claim, error: ValueRefused) -> tuple[Done, frozenset[Claim]]:
-    done = [(claim, reject_verdict(f"what became of the attempt can't be written: {error.happened}"))]
-    log.error("job %s try %d ends as failed: %s", claim.job, claim.tries, error)
-    try:
-        return done, await finish(done)
-    except ValueRefused:
-        log.exception("job %s try %d can't be ended, whatever the verdict", claim.job, claim.tries)
-        return done, frozenset({claim})
 
 
 async def was_written(store: Store, claim: Claim, verdict: Verdict) -> bool:

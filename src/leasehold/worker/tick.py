@@ -15,7 +15,8 @@ from leasehold.model.bounds import problems_of_integer
 from leasehold.model.status import AttemptStatus
 from leasehold.runtime.redacted_logs import redact_own_logs
 from leasehold.runtime.supervise import cancel_all
-from leasehold.store import Store, WorkerFacts
+from leasehold.store import Store, Subscription, WorkerFacts
+from leasehold.store.operation_batch import run_while_due
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
 from leasehold.worker.claim_loop import FIRST_HESITATION, LONGEST_HESITATION
 from leasehold.worker.events import EventReporter, log_problems
@@ -82,17 +83,21 @@ async def tick(
     until = monotonic() + max_seconds
     count = _Count()
     settings = replace(settings, leases=LEASE, notify=False, slots=min(settings.slots, max_jobs))
+    declared = handlers.keys
     handlers, lacking = handlers.of_this_machine()
     log_problems(lacking)
+    serves = settings.subscription(declared, handlers.keys)
     await store.sync_definitions(handlers.definitions)
     await handlers.sync_triggers(store)
     # Before it joins: a schedule for many tenants may take longer than a lease, which nothing renews yet.
+    fire = fire if store.abilities.schedules else fire_nothing
     schedules = await fire(store, lambda: monotonic() >= until)
+    await run_while_due(store.operations, asyncio.sleep, is_over=lambda: monotonic() >= until, longest_wait=0)
     lifespan = Lifespan(open_state)
     try:
         await lifespan.open()
         more = await _run_jobs(
-            *(store, open_store, handlers, settings, max_jobs, until, count, lifespan.state, processes)
+            *(store, open_store, handlers, settings, serves, max_jobs, until, count, lifespan.state, processes)
         )
     finally:
         if processes is not None:
@@ -106,6 +111,7 @@ async def _run_jobs(
     open_store: Callable[[], Awaitable[Store]],
     handlers: Handlers,
     settings: WorkerSettings,
+    serves: Subscription,
     max_jobs: int,
     until: float,
     count: "_Count",
@@ -114,7 +120,7 @@ async def _run_jobs(
 ) -> bool:
     """Joins, works and leaves. Returns whether there may be more."""
     facts = WorkerFacts(socket.gethostname(), os.getpid(), settings.version, settings.slots, {"tick": "yes"})
-    registration = await store.join(settings.subscription(handlers.keys), facts, LEASE.busy)
+    registration = await store.join(serves, facts, LEASE.busy)
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
     session = WorkerSession(
         *(store, registration, handlers, threads, settings, open_store),
@@ -205,6 +211,8 @@ class _Tick:
             await self._wait_for_an_end()
         if not self._is_over():
             await self._session.upkeep.prune()
+        if not self._is_over():
+            await self._session.upkeep.roll_up()
         return more
 
     def _is_over(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
 
+from leasehold.commands.folders import look_for_leftovers
 from leasehold.errors import LeaseholdError, RegistrationLost, Unreachable
 from leasehold.runtime.redacted_logs import redact_own_logs
 from leasehold.runtime.supervise import RestartPolicy, wait_at_most
@@ -120,6 +121,7 @@ class Worker:
 
     async def run(self) -> None:
         """Works until it is stopped. Raises LifespanFailed, TooManyStuck, or the error that it can't go on with."""
+        look_for_leftovers()
         self._handlers, self._problems = self._handlers.of_this_machine()
         log_problems(self._problems)
         try:
@@ -180,7 +182,7 @@ class Worker:
                 self._events,
                 self._stuck,
                 self._outage,
-                self._make_schedules and self._make_schedules(store),
+                self._make_schedules(store) if self._make_schedules and store.abilities.schedules else None,
                 self._lifespan.state,
                 self._processes,
             )
