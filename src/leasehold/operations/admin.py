@@ -1,11 +1,16 @@
 """Everything that no tenant may do: definitions, limits, pauses, tenants, workers, pruning."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
+from leasehold.model.audit import Actor
 from leasehold.model.definition import Change, Definition, Registered, differences, no_such_definition
 from leasehold.model.job import TenantId, tenant_id
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
+from leasehold.model.overrides import effective, overridden
+from leasehold.operations import views
+from leasehold.operations.audit import audited
 from leasehold.store import Administration, Fleet, ScopeRecord, WorkerRecord
 
 PRUNED_AT_ONCE = 1000
@@ -23,13 +28,6 @@ async def definition(store: Administration, key: str) -> Registered:
     return known[key]
 
 
-async def set_active(store: Administration, key: str, active: bool) -> Registered:
-    """Lets a definition take new jobs, or stops it. Raises UnknownDefinition."""
-    await definition(store, key)
-    await store.activate(key, active)
-    return await definition(store, key)
-
-
 async def sync(store: Administration, found: Sequence[Definition], *, dry_run: bool) -> Sequence[Change]:
     """Registers the definitions of the code; with `dry_run`, only returns the changes."""
     return plan_sync(found, await store.definitions()) if dry_run else await store.sync_definitions(found)
@@ -39,11 +37,15 @@ def plan_sync(found: Sequence[Definition], known: Sequence[Registered]) -> list[
     """Returns the changes of a sync; versions are those that are current before it, 0 for a new definition."""
     before = {registered.definition.key: registered for registered in known}
     return [
-        Change(each.key, before[each.key].version, differences(before[each.key].definition, each), created=False)
-        if each.key in before
-        else Change(each.key, 0, {}, created=True)
+        _plan(each, before[each.key]) if each.key in before else Change(each.key, 0, {}, created=True)
         for each in found
     ]
+
+
+def _plan(definition: Definition, known: Registered) -> Change:
+    changed = differences(known.definition, effective(definition, known.overrides))
+    kept = overridden(definition, known.overrides)
+    return Change(definition.key, known.version, changed, False, kept, known.revision)
 
 
 def scope_of(kind: ScopeKind, key: str) -> Scope:
@@ -59,19 +61,31 @@ async def scopes(store: Administration) -> Sequence[ScopeRecord]:
     return await store.scopes()
 
 
-async def limit(store: Administration, scope: Scope, max_running: int | None) -> None:
+async def limit(store: Administration, scope: Scope, max_running: int | None, actor: Actor) -> None:
     """Limits how many jobs of a scope run at once; None lifts the limit."""
-    await store.limit(scope, Limits(max_running=max_running))
+    limits = Limits(max_running=max_running)
+    await _change_scope(store, scope, "limit", actor, lambda: store.limit(scope, limits))
 
 
-async def pause(store: Administration, scope: Scope, why: str, length: timedelta | None) -> None:
+async def pause(store: Administration, scope: Scope, why: str, length: timedelta | None, actor: Actor) -> None:
     """Pauses a scope, for so long by the engine's clock, or until it is resumed."""
     until = None if length is None else await store.now() + length
-    await store.pause(scope, Pause(why, until))
+    pause = Pause(why, until, actor.name)
+    await _change_scope(store, scope, "pause", actor, lambda: store.pause(scope, pause))
 
 
-async def resume(store: Administration, scope: Scope) -> None:
-    await store.pause(scope, None)
+async def resume(store: Administration, scope: Scope, actor: Actor) -> None:
+    await _change_scope(store, scope, "resume", actor, lambda: store.pause(scope, None))
+
+
+async def _change_scope(
+    store: Administration, scope: Scope, verb: str, actor: Actor, change: Callable[[], Awaitable[None]]
+) -> None:
+    async def read() -> dict[str, Any]:
+        return views.scope(await store.scope(scope))
+
+    kind, tenant = scope.kind.value, TenantId(scope.key) if scope.kind is ScopeKind.TENANT else None
+    await audited(store, actor, f"{kind}.{verb}", f"{kind} {scope.key}", change, read=read, tenant=tenant)
 
 
 async def tenants(store: Administration, limit: int) -> tuple[Sequence[TenantId], bool]:
@@ -79,19 +93,48 @@ async def tenants(store: Administration, limit: int) -> tuple[Sequence[TenantId]
     return await store.tenants(limit), await store.strict_tenants()
 
 
-async def change_tenants(store: Administration, new: TenantId | None, strict: bool | None) -> tuple[bool, bool]:
+async def change_tenants(
+    store: Administration, new: TenantId | None, strict: bool | None, actor: Actor
+) -> tuple[bool, bool]:
     """Turns strict tenants on or off, and registers a tenant; None skips it.
 
     Returns whether the tenant is new, and whether unregistered tenants are refused now.
     """
     if strict is not None:
-        await store.set_strict_tenants(strict)
-    is_new = new is not None and await store.add_tenant(new)
+        await _set_strict(store, strict, actor)
+    is_new = new is not None and await _add_tenant(store, new, actor)
     return is_new, await store.strict_tenants()
+
+
+async def _set_strict(store: Administration, strict: bool, actor: Actor) -> None:
+    async def read() -> dict[str, Any]:
+        return {"strict": await store.strict_tenants()}
+
+    await audited(store, actor, "tenants.strict", "tenants", lambda: store.set_strict_tenants(strict), read=read)
+
+
+async def _add_tenant(store: Administration, new: TenantId, actor: Actor) -> bool:
+    return await audited(
+        store,
+        actor,
+        "tenant.add",
+        f"tenant {new}",
+        lambda: store.add_tenant(new),
+        shows=lambda added: {"added": added},
+        tenant=new,
+    )
 
 
 async def workers(store: Fleet) -> Sequence[WorkerRecord]:
     return await store.workers()
+
+
+async def prune_audit(store: Administration) -> int:
+    """Deletes entries of the audit log that are kept no longer; returns how many. Only the owner's role can."""
+    pruned = 0
+    while batch := await store.audit.prune(PRUNED_AT_ONCE):
+        pruned += batch
+    return pruned
 
 
 async def prune(store: Fleet, limit: int | None, tell: Callable[[int], None]) -> int:

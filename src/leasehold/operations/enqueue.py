@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 from leasehold.errors import PayloadInvalid, UnknownDefinition
 from leasehold.model.bounds import describe
+from leasehold.model.definition import Definition
 from leasehold.model.job import EnqueueResult, NewJob, TenantId
+from leasehold.model.pinned_jobs import PinnedJobs
 from leasehold.model.secret_fields import unwrap, wrap
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.seal import seal
@@ -17,7 +19,7 @@ from leasehold.store import Prepared
 
 PreparedJobs = Prepared[Sequence[EnqueueResult]]
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[EnqueueResult]]]
-_fits = attrgetter("fits")
+_fits, _definition = attrgetter("fits"), attrgetter("definition")
 
 
 class CodeDefinition(Protocol):
@@ -79,13 +81,13 @@ async def send_pinned(
         return await send(await pin_again(target, jobs, catalog))
 
 
-async def pin_again(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:
+async def pin_again(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> Sequence[NewJob]:
     """Pins jobs whose versions the database refused: it was created again."""
     catalog.forget()
     return await pin(target, jobs, catalog)
 
 
-async def pin(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:
+async def pin(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> Sequence[NewJob]:
     """Returns the jobs with the target's fields, each pinned to the current version of its definition.
 
     Validates jobs that `bind(…)` did not make, and encrypts secret fields.
@@ -94,14 +96,15 @@ async def pin(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[
         validated = await _validate(target, jobs, catalog)
         return [seal(job, target.tenant) for job in await _look_up_versions(target, validated, catalog)]
     try:
-        return _with_versions(target, jobs, catalog.versions)
+        return _with_versions(target, jobs, catalog)
     except KeyError:
         return await _look_up_versions(target, jobs, catalog)
 
 
-async def _look_up_versions(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> list[NewJob]:
+async def _look_up_versions(target: Target, jobs: Sequence[NewJob], catalog: Catalog) -> Sequence[NewJob]:
     keys = {job.definition for job in jobs if not job.version}
-    return _with_versions(target, jobs, {key: await catalog.version_of(key) for key in keys})
+    versions = {key: await catalog.version_of(key) for key in keys}
+    return _with_versions(target, jobs, catalog, versions)
 
 
 async def prepare(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: Catalog) -> PreparedJobs:
@@ -121,7 +124,7 @@ def prepare_known(target: Target, jobs: Sequence[NewJob], wakes: bool, catalog: 
     if not all(map(_fits, jobs)):
         return None
     try:
-        pinned = _with_versions(target, jobs, catalog.versions)
+        pinned = _with_versions(target, jobs, catalog)
     except KeyError:
         return None
     return catalog.store.tenant(target.tenant).prepare_known(pinned, wakes=wakes)
@@ -153,5 +156,23 @@ async def _fit(target: Target, job: NewJob, catalog: Catalog) -> NewJob:
     return job.with_fields(job.version, {"payload": wrap(plain, definition.secret_fields)})
 
 
-def _with_versions(target: Target, jobs: Sequence[NewJob], versions: Mapping[str, int]) -> list[NewJob]:
+def _with_versions(
+    target: Target, jobs: Sequence[NewJob], catalog: Catalog, known: Mapping[str, int] | None = None
+) -> Sequence[NewJob]:
+    versions = catalog.versions if known is None else known
+    if catalog.schemas:
+        _check_overridden(jobs, catalog.schemas)
+    if len(jobs) > 1 and versions.keys() >= (keys := set(map(_definition, jobs))):
+        return PinnedJobs(jobs, {key: versions[key] for key in keys}, target.fields)
     return [job.with_fields(job.version or versions[job.definition], target.fields) for job in jobs]
+
+
+def _check_overridden(jobs: Sequence[NewJob], schemas: Mapping[str, Definition]) -> None:
+    """Checks payloads, which fit the parameters of the code, by the schema that an administrator has set instead."""
+    for number, job in enumerate(jobs, 1):
+        if job.version is None and (definition := schemas.get(job.definition)) is not None:
+            try:
+                definition.check(unwrap(job.payload))
+            except PayloadInvalid as error:
+                error.number = number if len(jobs) > 1 else None
+                raise

@@ -15,7 +15,7 @@ from leasehold.model.payload import decode
 from leasehold.model.trigger import ALL, Trigger, TriggerKind
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.triggers import AT_MOST
-from leasehold.store import Emission, KeyHolder, TriggerStore
+from leasehold.store import Emission, KeyHolder, Triggers, TriggerStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ async def try_out(tenant: TenantId, event: NewEvent, catalog: Catalog) -> Sequen
     """Returns what each event trigger of the tenant, and of all tenants, would do. Writes nothing."""
     store = catalog.store
     tried = Event(EventId(str(uuid4())), tenant, event.name, decode(event.text), await store.now())
-    found = [*await store.triggers(tenant).list(AT_MOST), *await store.triggers(ALL).list(AT_MOST)]
-    triggers = [each for each in found if each.rule.kind is TriggerKind.EVENT]
+    triggers = [*await _event_triggers(store.triggers(tenant)), *await _event_triggers(store.triggers(ALL))]
     definitions = {each.rule.definition: await _definition(each.rule.definition, catalog) for each in triggers}
     results = [evaluate(each, tried, definitions[each.rule.definition]) for each in triggers]
     keys = [each.dedupe.key for each in results if isinstance(each, Match) and each.dedupe and each.dedupe.key]
@@ -65,6 +64,16 @@ async def try_out(tenant: TenantId, event: NewEvent, catalog: Catalog) -> Sequen
         TriggerTest(trigger, result, _holder(result, holders))
         for trigger, result in zip(triggers, results, strict=True)
     ]
+
+
+async def _event_triggers(triggers: Triggers) -> Sequence[Trigger]:
+    """Returns all event triggers, read in pages."""
+    found: list[Trigger] = []
+    page = await triggers.list(AT_MOST)
+    while page:
+        found += [each for each in page if each.rule.kind is TriggerKind.EVENT]
+        page = await triggers.list(AT_MOST, page[-1].id) if len(page) == AT_MOST else ()
+    return found
 
 
 def _holder(result: Evaluation, holders: Mapping[str, KeyHolder]) -> KeyHolder | None:

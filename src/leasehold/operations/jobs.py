@@ -2,15 +2,18 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from leasehold.errors import DuplicateJob, LeaseholdError, UnknownJob, WrongState
+from leasehold.model.audit import Actor
 from leasehold.model.explain import waiting_reasons
-from leasehold.model.job import Attempt, JobId, JobRecord, LogLine, TenantId
+from leasehold.model.job import Attempt, JobId, JobRecord, LogLine, NewJob, TenantId
 from leasehold.model.status import DisplayState, Status
 from leasehold.model.tries import FREE, first_attempt, try_numbers
+from leasehold.operations.audit import audited
 from leasehold.operations.lookup import Address, list_matching
 from leasehold.store import (
     Administration,
@@ -23,6 +26,8 @@ from leasehold.store import (
     Store,
     TenantJobs,
 )
+
+T = TypeVar("T")
 
 LAST_LINES = 10
 FOR_EVER = timedelta(days=3650)
@@ -61,11 +66,15 @@ async def get(store: Fleet, tenant: TenantId, job: JobId) -> JobRecord:
     """Returns the job as it stands. Raises UnknownJob."""
     record = await store.tenant(tenant).get(job)
     if record is None:
-        raise UnknownJob(
-            f'tenant "{tenant}" has no job {job}. Nothing was changed.',
-            fix="Check the id and the tenant; jobs are pruned when their retention is over.",
-        )
+        raise unknown_job(tenant, job)
     return record
+
+
+def unknown_job(tenant: TenantId, job: JobId) -> UnknownJob:
+    return UnknownJob(
+        f'tenant "{tenant}" has no job {job}. Nothing was changed.',
+        fix="Check the id and the tenant; jobs are pruned when their retention is over.",
+    )
 
 
 async def list_page(
@@ -80,6 +89,28 @@ async def list_page(
 async def counts(store: Fleet, tenant: TenantId, cap: int) -> Mapping[Status, int]:
     """Counts a tenant's jobs by status, each status up to `cap`."""
     return await store.tenant(tenant).counts(cap)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Jobs of a tenant by status, and the oldest that waits; its age is by the engine's clock, in seconds."""
+
+    counts: Mapping[Status, int]
+    oldest_queued_at: datetime | None
+    oldest_queued_age: float | None
+
+    @property
+    def running(self) -> int:
+        return self.counts.get(Status.RUNNING, 0)
+
+
+async def summary(store: Store, tenant: TenantId, cap: int) -> Summary:
+    """Counts a tenant's jobs by status, each up to `cap`, and finds the oldest that waits."""
+    found = await counts(store, tenant, cap)
+    oldest = await store.tenant(tenant).oldest_queued() if found.get(Status.QUEUED) else None
+    if oldest is None:
+        return Summary(found, None, None)
+    return Summary(found, oldest, max(0.0, (await store.now() - oldest).total_seconds()))
 
 
 async def read_reasons(store: Administration, jobs: Sequence[JobRecord]) -> Reasons:
@@ -98,28 +129,46 @@ async def story(store: Store, address: Address) -> Story:
     jobs = store.tenant(record.tenant)
     attempts = await jobs.attempts(record.id)
     numbers = try_numbers(attempts, first_attempt(record, attempts))
-    lines: list[NumberedLine] = []
-    if latest := numbers.get(record.attempt):
-        since = min(attempt for attempt, number in numbers.items() if number == latest)
-        last = await jobs.last_lines(record.id, since, LAST_LINES)
-        lines = [(attempt, latest, line) for attempt, line in last]
+    lines = await lines_of_latest(jobs, record, numbers, LAST_LINES)
     reasons = await read_reasons(store, [record])
     return Story(record, reasons.of(record), attempts, numbers, lines)
+
+
+async def lines_of_latest(
+    jobs: TenantJobs, record: JobRecord, numbers: Mapping[int, int], limit: int
+) -> Sequence[NumberedLine]:
+    """Returns the last lines of the latest try; `numbers` has the try of each attempt."""
+    latest = numbers.get(record.attempt)
+    if not latest:
+        return []
+    since = min(attempt for attempt, number in numbers.items() if number == latest)
+    return [(attempt, latest, line) for attempt, line in await jobs.last_lines(record.id, since, limit)]
 
 
 # ----------------------------------------------------------------------------------------------------------- change
 
 
-async def cancel(store: Fleet, tenant: TenantId, job: JobId) -> CancelAnswer:
-    """Cancels a waiting job; asks the worker of a running one to stop it. Raises WrongState for a final job."""
+async def cancel(store: Store, tenant: TenantId, job: JobId, actor: Actor | None = None) -> CancelAnswer:
+    """Cancels a waiting job; asks the worker of a running one to stop it. Raises WrongState for a final job.
+
+    With an actor, a person has asked for it: the audit log says so.
+    """
+    return await _noted(store, tenant, job, "cancel", actor, lambda: _cancel(store, tenant, job))
+
+
+async def _cancel(store: Fleet, tenant: TenantId, job: JobId) -> CancelAnswer:
     (answer,) = (await store.tenant(tenant).cancel([job])).values()
     if answer not in (CancelAnswer.CANCELED, CancelAnswer.REQUESTED):
         raise _wrong_state(await get(store, tenant, job), "canceled", "A job that has ended stays as it is.")
     return answer
 
 
-async def retry(store: Fleet, tenant: TenantId, job: JobId) -> None:
+async def retry(store: Store, tenant: TenantId, job: JobId, actor: Actor | None = None) -> None:
     """Queues a final job again, with all its tries. Raises WrongState, or DuplicateJob if its key is held."""
+    await _noted(store, tenant, job, "retry", actor, lambda: _retry(store, tenant, job))
+
+
+async def _retry(store: Fleet, tenant: TenantId, job: JobId) -> None:
     seen = await get(store, tenant, job)
     if not seen.status.final:
         raise _wrong_state(seen, "retried", "It is not over yet: let it end, or cancel it first.")
@@ -134,12 +183,52 @@ async def retry(store: Fleet, tenant: TenantId, job: JobId) -> None:
         raise _wrong_state(await get(store, tenant, job), "retried", fix)
 
 
-async def run_now(store: Fleet, tenant: TenantId, job: JobId) -> None:
+async def run_now(store: Store, tenant: TenantId, job: JobId, actor: Actor | None = None) -> None:
     """Makes a waiting job due now. Raises WrongState for any other job."""
+    await _noted(store, tenant, job, "run_now", actor, lambda: _run_now(store, tenant, job))
+
+
+async def _run_now(store: Fleet, tenant: TenantId, job: JobId) -> None:
     moved = await store.tenant(tenant).reschedule([job], delay=timedelta())
     if RescheduleAnswer.RESCHEDULED not in moved.values():
         fix = "Only a waiting job can be; retry a job that has ended."
         raise _wrong_state(await get(store, tenant, job), "run now", fix)
+
+
+async def reschedule(
+    store: Store,
+    tenant: TenantId,
+    job: JobId,
+    delay: timedelta | None,
+    priority: int | None,
+    actor: Actor | None = None,
+) -> None:
+    """Changes when a waiting job is due, or its priority; None changes nothing. Raises WrongState for any other."""
+    if priority is not None:
+        NewJob(definition="", priority=priority)  # refuses a priority that a job can't have
+
+    async def move() -> None:
+        moved = await store.tenant(tenant).reschedule([job], delay=delay, priority=priority)
+        if RescheduleAnswer.RESCHEDULED not in moved.values():
+            fix = "Only a waiting job can be; retry a job that has ended."
+            raise _wrong_state(await get(store, tenant, job), "rescheduled", fix)
+
+    await _noted(store, tenant, job, "reschedule", actor, move)
+
+
+async def _noted(
+    store: Store, tenant: TenantId, job: JobId, verb: str, actor: Actor | None, change: Callable[[], Awaitable[T]]
+) -> T:
+    async def read() -> dict[str, Any]:
+        record = await get(store, tenant, job)
+        return {
+            "definition": record.definition,
+            "state": record.display.value,
+            "scheduled_for": record.scheduled_for,
+            "cancel_requested_at": record.cancel_requested_at,
+        }
+
+    return await audited(store, actor, f"job.{verb}", f"job {job}", change, read=read, tenant=tenant)
 
 
 def _wrong_state(job: JobRecord, verb: str, fix: str) -> LeaseholdError:

@@ -1,13 +1,14 @@
 """Everything that can be done with triggers: save, read, change, pause, delete, look before they fire."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-from leasehold.errors import InvalidInput, UnknownTrigger, WrongState
+from leasehold.errors import ChangedMeanwhile, InvalidInput, UnknownTrigger, WrongState
+from leasehold.model.audit import Actor
 from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision
 from leasehold.model.definition import Registered
@@ -17,12 +18,17 @@ from leasehold.model.limits import Pause
 from leasehold.model.preview import Preview, preview
 from leasehold.model.schedule import Every, Schedule
 from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Origin, Trigger, TriggerId, trigger_id
+from leasehold.model.trigger_document import changed_rule
+from leasehold.operations import views
+from leasehold.operations.audit import audited
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.views import format_count, visible
 from leasehold.store import Administration, AllTriggers, Store, Triggers, TriggerStore
 
 Owner = TenantId | AllTenants
 """A tenant, or ALL for triggers of all tenants."""
+
+T = TypeVar("T")
 
 AT_MOST = 1000
 SHOWN = 10
@@ -155,18 +161,63 @@ async def preview_schedule(store: Administration, schedule: Schedule, count: int
 # ----------------------------------------------------------------------------------------------------------- change
 
 
-async def create(owner: Owner, rule: NewTrigger, created_by: str | None, catalog: Catalog) -> Trigger:
-    """Saves a trigger. Raises UnknownDefinition, or InvalidInput for a template that can never be valid."""
+async def create(
+    owner: Owner, rule: NewTrigger, created_by: str | None, catalog: Catalog, actor: Actor | None = None
+) -> Trigger:
+    """Saves a trigger. Raises UnknownDefinition, or InvalidInput for a template that can never be valid.
+
+    With an actor, here and below, the audit log names who did it.
+    """
     await _check(owner, rule, catalog)
-    return await catalog.store.triggers(owner).add(rule, created_by)
+    store = catalog.store
+
+    def add() -> Awaitable[Trigger]:
+        return store.triggers(owner).add(rule, created_by)
+
+    subject = f"trigger {rule.label}"
+    return await audited(store, actor, "trigger.create", subject, add, shows=views.trigger, tenant=_tenant_of(owner))
 
 
-async def update(owner: Owner, trigger: TriggerId, changes: Mapping[str, Any], catalog: Catalog) -> Trigger:
+async def update_by_document(
+    owner: Owner,
+    trigger: TriggerId,
+    document: Mapping[str, Any],
+    catalog: Catalog,
+    *,
+    version: int | None = None,
+    actor: Actor | None = None,
+) -> Trigger:
+    """Changes the fields of a trigger that a document has. Raises as `update` does."""
+    seen = await get(catalog.store, owner, trigger)
+    rule = changed_rule(seen.rule, document)
+    changes = {name: getattr(rule, name) for name in CHANGEABLE}
+    return await update(owner, trigger, changes, catalog, version=version or seen.version, actor=actor)
+
+
+async def update(
+    owner: Owner,
+    trigger: TriggerId,
+    changes: Mapping[str, Any],
+    catalog: Catalog,
+    *,
+    version: int | None = None,
+    actor: Actor | None = None,
+) -> Trigger:
     """Changes fields of a trigger, and `zone`, which is of its schedule.
 
-    Raises WrongState for one of the code, or if it was changed meanwhile.
+    Raises WrongState for one of the code, or if it was changed meanwhile; ChangedMeanwhile if it is not in the
+    `version` that the caller has seen.
     """
+    return await _noted(
+        catalog.store, owner, trigger, "change", actor, lambda: _update(owner, trigger, changes, catalog, version)
+    )
+
+
+async def _update(
+    owner: Owner, trigger: TriggerId, changes: Mapping[str, Any], catalog: Catalog, version: int | None
+) -> Trigger:
     seen = await get(catalog.store, owner, trigger)
+    _require_version(seen, version)
     _require_editable(seen, "changed")
     changes = _with_schedule(seen, changes)
     if unknown := changes.keys() - set(CHANGEABLE):
@@ -201,28 +252,74 @@ def _with_schedule(seen: Trigger, changes: Mapping[str, Any]) -> Mapping[str, An
 
 
 async def pause(
-    store: Store, owner: Owner, trigger: TriggerId, why: str, lasting: Duration | datetime | None
+    store: Store,
+    owner: Owner,
+    trigger: TriggerId,
+    why: str,
+    lasting: Duration | datetime | None,
+    actor: Actor | None = None,
 ) -> Trigger:
     """Pauses a trigger for so long by the engine's clock, until that moment, or until it is resumed."""
     until = lasting if lasting is None or isinstance(lasting, datetime) else await store.now() + _length(lasting)
-    return await _set_pause(store, owner, trigger, Pause(why, until))
+    pause = Pause(why, until)
+    return await _noted(store, owner, trigger, "pause", actor, lambda: _set_pause(store, owner, trigger, pause))
 
 
-async def resume(store: TriggerStore, owner: Owner, trigger: TriggerId) -> Trigger:
+async def resume(store: Store, owner: Owner, trigger: TriggerId, actor: Actor | None = None) -> Trigger:
     """Ends the pause of a trigger. Fires that it has missed are caught up by its policy."""
     # The store may keep the pause, as one that is over, until the missed fires are decided.
-    return replace(await _set_pause(store, owner, trigger, None), pause=None)
+    resumed = await _noted(store, owner, trigger, "resume", actor, lambda: _set_pause(store, owner, trigger, None))
+    return replace(resumed, pause=None)
 
 
-async def delete(store: TriggerStore, owner: Owner, trigger: TriggerId, *, force: bool = False) -> None:
+async def delete(
+    store: Store,
+    owner: Owner,
+    trigger: TriggerId,
+    *,
+    force: bool = False,
+    version: int | None = None,
+    actor: Actor | None = None,
+) -> None:
     """Deletes a trigger; its jobs stay. Raises WrongState for one of the code, unless forced: its code may be gone.
 
     The next sync of code that still declares the trigger brings it back.
     """
     found = await get(store, owner, trigger)
+    _require_version(found, version)
     if not force:
         _require_editable(found, "deleted", f" If that code is gone: leasehold triggers rm {trigger} --force.")
-    await store.triggers(owner).delete(trigger)
+
+    async def remove() -> Trigger | None:
+        await store.triggers(owner).delete(trigger)
+        return None
+
+    await _noted(store, owner, trigger, "delete", actor, remove)
+
+
+async def _noted(
+    store: Store, owner: Owner, trigger: TriggerId, verb: str, actor: Actor | None, change: Callable[[], Awaitable[T]]
+) -> T:
+    async def read() -> dict[str, Any]:
+        return views.trigger(await get(store, owner, trigger))
+
+    def shown(changed: T) -> dict[str, Any] | None:
+        return views.trigger(changed) if isinstance(changed, Trigger) else None
+
+    return await audited(
+        store,
+        actor,
+        f"trigger.{verb}",
+        f"trigger {trigger}",
+        change,
+        read=read,
+        shows=shown,
+        tenant=_tenant_of(owner),
+    )
+
+
+def _tenant_of(owner: Owner) -> TenantId | None:
+    return None if owner is ALL else TenantId(str(owner))
 
 
 async def _set_pause(store: TriggerStore, owner: Owner, trigger: TriggerId, pause: Pause | None) -> Trigger:
@@ -238,6 +335,15 @@ async def _check(owner: Owner, rule: NewTrigger, catalog: Catalog) -> None:
 async def _definition(key: str, catalog: Catalog) -> Registered:
     await catalog.version_of(key)  # registers a definition of the code that is not registered yet
     return await catalog.read_registered(key)
+
+
+def _require_version(trigger: Trigger, version: int | None) -> None:
+    if version is not None and trigger.version != version:
+        raise ChangedMeanwhile(
+            f"the trigger {trigger.rule.label!r:.120} is in version {trigger.version}, and not in {version}. "
+            "Nothing was changed.",
+            fix="Read it again, and repeat the change.",
+        )
 
 
 def _require_editable(trigger: Trigger, verb: str, or_else: str = "") -> None:

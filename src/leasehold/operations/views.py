@@ -4,7 +4,7 @@ Fields of a document have the names of the model; times are ISO 8601 in UTC, dur
 `result` are the places through which every view shows a payload or a result: they are redacted there, as errors are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,20 +13,27 @@ import orjson
 
 from leasehold.config import process_redactor
 from leasehold.errors import LeaseholdError
+from leasehold.model.audit import AuditEntry
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.cron import Cron
 from leasehold.model.decision import Decision
 from leasehold.model.definition import Change, Definition, Registered, Retention
+from leasehold.model.duration import span
 from leasehold.model.event import Event, Filter
 from leasehold.model.event_plan import Emitted
+from leasehold.model.explain import Check, Explanation
 from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Attempt, JobRecord, LogLine
+from leasehold.model.overrides import FieldOrigin
 from leasehold.model.preview import Preview, Run
 from leasehold.model.schedule import Every, schedule_as_json
 from leasehold.model.secret_fields import hide_sealed
-from leasehold.model.status import DisplayState
+from leasehold.model.series import Histogram, Point, Series
+from leasehold.model.status import DisplayState, Status
 from leasehold.model.trigger import ALL, Trigger
-from leasehold.store import ScopeRecord, Subscription, TriggerChange, WorkerRecord
+from leasehold.operations.series import Chart
+from leasehold.store import Operation, ScopeRecord, Subscription, TenantUsage, TriggerChange, WorkerRecord
+from leasehold.store.operations import Plan, filter_document
 
 # ------------------------------------------------------------------------------------------------------- documents
 
@@ -50,7 +57,7 @@ def result(record: JobRecord) -> Any:
 
 def attempt(record: Attempt, tries: int) -> dict[str, Any]:
     """`worker` is `host:pid:boot id`, `worker_id` the last part of it; `details` has the process of a command."""
-    shown = {name: value for name, value in fields_of(record).items() if name not in ("host", "pid")}
+    shown = {name: value for name, value in fields_of(record).items() if name not in ("host", "pid", "tries")}
     details = process_redactor().document(dict(record.details), names=False)
     redacted = {"error": _redacted(record.error), "details": details}
     return shown | redacted | {"worker": record.worker_name, "worker_id": record.worker, "try": tries}
@@ -60,6 +67,27 @@ def line(attempt: int, tries: int, said: LogLine) -> dict[str, Any]:
     return {"attempt": attempt, "try": tries, **fields_of(said), "text": process_redactor().text(said.text)}
 
 
+def explanation(explained: Explanation) -> dict[str, Any]:
+    """`blocking` names the checks that keep the job from starting; `starts_at` is null if it is not known."""
+    record = explained.job
+    return {
+        "id": record.id,
+        "tenant": record.tenant,
+        "definition": record.definition,
+        "state": record.display.value,
+        "at": explained.at,
+        "summary": _redacted(explained.summary),
+        "blocking": [each.name for each in explained.blocking],
+        "starts_at": explained.starts_at,
+        "checks": [_check(each) for each in explained.checks],
+    }
+
+
+def _check(made: Check) -> dict[str, Any]:
+    shown = fields_of(made) | {"state": made.state.value, "text": _redacted(made.text)}
+    return shown | {"evidence": process_redactor().document(dict(made.evidence), names=False)}
+
+
 def _redacted(text: str | None) -> str | None:
     return None if text is None else process_redactor().text(text)
 
@@ -67,6 +95,23 @@ def _redacted(text: str | None) -> str | None:
 def scope(record: ScopeRecord) -> dict[str, Any]:
     facts = {name: value for name, value in fields_of(record).items() if name != "scope"}
     return {"kind": record.scope.kind, "key": record.scope.key} | facts
+
+
+def audit_entry(noted: AuditEntry) -> dict[str, Any]:
+    """`before` and `after` have the values that differ, without secrets."""
+    entry = noted.entry
+    return {
+        "id": noted.id,
+        "at": noted.at,
+        "action": entry.action,
+        "subject": entry.subject,
+        "tenant": entry.tenant,
+        "actor": entry.actor.name,
+        "token": entry.actor.token,
+        "request": entry.actor.request,
+        "before": entry.before,
+        "after": entry.after,
+    }
 
 
 def worker(record: WorkerRecord) -> dict[str, Any]:
@@ -92,13 +137,31 @@ def definition(registered: Registered) -> dict[str, Any]:
     return known | {"unreadable": registered.unreadable} if registered.unreadable else known
 
 
+def definition_details(registered: Registered, origins: Sequence[FieldOrigin]) -> dict[str, Any]:
+    """`revision` counts the changes by administrators; `origins` has, by field, the value that a reset restores."""
+    shown = definition(registered) | {"declared": registered.declared, "revision": registered.revision}
+    return shown | {"origins": {each.field: _origin(each) for each in origins}}
+
+
+def _origin(found: FieldOrigin) -> dict[str, Any]:
+    if found.by is None:
+        return {"origin": found.origin}
+    return {"origin": found.origin, "by": found.by, "at": found.at, "base": field_value(found.base)}
+
+
 def change(changed: Change) -> dict[str, Any]:
+    """`overridden` has the fields that stay as an administrator has set them: [value of the code, value]."""
     return {
         "key": changed.key,
         "version": changed.version,
         "created": changed.created,
-        "fields": {name: [field_value(old), field_value(new)] for name, (old, new) in changed.fields.items()},
+        "fields": _pairs(changed.fields),
+        "overridden": _pairs(changed.overridden),
     }
+
+
+def _pairs(fields: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
+    return {name: [field_value(old), field_value(new)] for name, (old, new) in fields.items()}
 
 
 def trigger(record: Trigger) -> dict[str, Any]:
@@ -115,7 +178,7 @@ def trigger(record: Trigger) -> dict[str, Any]:
         "event": rule.event,
         "filter": rule.filter.as_json() if rule.event is not None else None,
         "schedule": None if schedule is None else schedule_as_json(schedule),
-        "payload": rule.payload,
+        "payload": process_redactor().document(rule.payload),
         "enabled": rule.enabled,
         "catch_up": rule.catch_up.value,
         "catch_up_cap": rule.catch_up_cap,
@@ -186,10 +249,39 @@ def trigger_change(changed: TriggerChange) -> dict[str, Any]:
     }
 
 
+def operation(record: Operation) -> dict[str, Any]:
+    """`total` is how many jobs matched when it was planned, counted up to a cap; `pace` is in jobs a second."""
+    shown = {name: value for name, value in fields_of(record).items() if name not in ("where", "place", "pace")}
+    pace = None if record.pace is None else record.pace.jobs_per_second
+    changed = {"filter": filter_document(record.where), "pace": pace, "details": dict(record.details)}
+    return shown | changed | {"error": _redacted(record.error)}
+
+
+def plan(planned: Plan) -> dict[str, Any]:
+    """`matching` is counted up to a cap: `is_cap` tells whether there may be more."""
+    new = planned.operation
+    return {
+        "kind": new.kind.value,
+        "tenant": new.tenant,
+        "filter": filter_document(new.where),
+        "pace": None if new.pace is None else new.pace.jobs_per_second,
+        "canary": new.canary,
+        "matching": planned.matching,
+        "is_cap": planned.is_cap,
+        "sample": list(planned.sample),
+    }
+
+
+def usage(used: TenantUsage) -> dict[str, Any]:
+    return fields_of(used) | {"jobs": {status.value: used.jobs.get(status, 0) for status in Status}}
+
+
 def rule_value(value: Any) -> Any:
     """Returns a field of a trigger's rule as JSON."""
     if isinstance(value, Cron | Every):
         return schedule_as_json(value)
+    if isinstance(value, dict):  # a template of payloads
+        return process_redactor().document(value)
     return value.as_json() if isinstance(value, Filter) else value
 
 
@@ -220,26 +312,42 @@ def fields_of(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
+def chart(read: Chart) -> dict[str, Any]:
+    """`rolled_to` is up to when the figures are complete; a step without jobs has zeros."""
+    return {
+        "since": read.window.since.isoformat(),
+        "until": read.window.till.isoformat(),
+        "step": read.window.step,
+        "rolled_to": read.progress.minutes.isoformat(),
+        "by": read.by.value,
+        "series": [_series(each) for each in read.series],
+        "others": None if read.others is None else _series(read.others),
+    }
+
+
+def _series(series: Series) -> dict[str, Any]:
+    return {"key": series.key or None, "points": [_point(point) for point in series.points]}
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "at": point.at.isoformat(),
+        **point.counts,
+        "depth": dict(point.depths),
+        "wait": _percentiles(point.wait),
+        "run": _percentiles(point.run),
+    }
+
+
+def _percentiles(histogram: Histogram) -> dict[str, Any]:
+    return {"count": histogram.count, "p50": histogram.percentile(0.5), "p95": histogram.percentile(0.95)}
+
+
 # --------------------------------------------------------------------------------------------------------- phrases
 
 
 def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def span(length: timedelta) -> str:
-    """`9 ms`, `0.8 s`, `42 s`, `2m 40s`, `3h 5m`, `2d 4h`."""
-    seconds = max(length.total_seconds(), 0)
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for big, name, small, lesser in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= big:
-            rest = whole % big // small
-            return f"{whole // big}{name}" + (f" {rest}{lesser}" if rest else "")
-    return f"{whole} s"
 
 
 def error_of(code: str | None, message: str | None) -> str:
