@@ -1,0 +1,39 @@
+"""The routes, one module for each topic. A new topic is added to `TOPICS`."""
+
+from leasehold.api.route import Routes
+from leasehold.api.routes import (
+    administration,
+    changes,
+    definitions,
+    events,
+    health,
+    history,
+    jobs,
+    logs,
+    operations,
+    tenants,
+    tick,
+    tokens,
+    triggers,
+    work,
+    worker,
+)
+
+TOPICS: tuple[Routes, ...] = (
+    health.routes,
+    definitions.routes,
+    administration.routes,
+    tenants.routes,
+    tokens.routes,
+    history.routes,
+    operations.routes,
+    triggers.routes,
+    events.routes,
+    jobs.routes,
+    logs.routes,
+    changes.routes,
+    worker.routes,
+    work.routes,
+)
+WHERE_HANDLERS_ARE: tuple[Routes, ...] = (tick.routes,)
+"""Topics that are served only where handlers are loaded."""

@@ -1,0 +1,184 @@
+"""The triggers of a tenant: save, list, show, change, pause, delete, preview."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+from pydantic import BaseModel
+
+from leasehold.api import shown
+from leasehold.api.context import Asked, Context
+from leasehold.api.documents import (
+    ChangeTrigger,
+    DecisionsDocument,
+    Limit,
+    OfTenant,
+    PauseTrigger,
+    PreviewDocument,
+    PreviewSchedule,
+    SaveTrigger,
+    TriggerDocument,
+    TriggerIdPath,
+    TriggersDocument,
+)
+from leasehold.api.etags import IfMatch, etag, read_version
+from leasehold.api.route import Routes, answer
+from leasehold.errors import InvalidInput
+from leasehold.model.access import Permission
+from leasehold.model.cron import Cron
+from leasehold.model.schedule import EPOCH, Every, Schedule
+from leasehold.model.trigger import Trigger, trigger_id
+from leasehold.model.trigger_document import rule_from_document
+from leasehold.operations import triggers as operations
+from leasehold.operations import views
+
+routes = Routes("triggers")
+Count = Annotated[int, Query(ge=1, le=50)]
+Zone = Annotated[str, Query(max_length=100, description="The IANA zone of the reader.")]
+
+
+@routes.add("GET", "/jobs/triggers", Permission.TRIGGERS_READ, TriggersDocument)
+async def list_triggers(
+    context: Asked,
+    limit: Limit = 50,
+    cursor: Annotated[str | None, Query(max_length=36)] = None,
+    tenant: OfTenant = None,
+) -> Response:
+    """Lists the triggers of a tenant, the oldest first, without those for all tenants.
+
+    A token of all tenants that names none gets the triggers of all owners.
+    """
+    owner, after = context.tenant_or_all(tenant), None if cursor is None else trigger_id(cursor)
+    found = await context.ask(lambda store: operations.list_all(store, owner, limit, after))
+    documents = [shown.trigger(context, each) for each in found]
+    return answer({"triggers": documents, "next": found[-1].id if len(found) == limit else None})
+
+
+@routes.add("POST", "/jobs/triggers", Permission.TRIGGERS_WRITE, TriggerDocument, status=201)
+async def save_trigger(context: Asked, sent: SaveTrigger, tenant: OfTenant = None) -> Response:
+    """Saves a trigger. A schedule fires after this moment."""
+    owner, rule = context.tenant(tenant), rule_from_document(_given(sent))
+    actor = context.actor
+    saved = await context.call(lambda catalog: operations.create(owner, rule, actor.name, catalog, actor))
+    return _answer(context, saved, 201)
+
+
+@routes.add("POST", "/jobs/triggers/preview", Permission.TRIGGERS_READ, PreviewDocument)
+async def preview_schedule(context: Asked, sent: PreviewSchedule) -> Response:
+    """Lists the next runs of a schedule that is not saved, with changes of the clock."""
+    schedule = _schedule(sent)
+    found = await context.ask(
+        lambda store: operations.preview_schedule(store, schedule, sent.count, sent.viewer_timezone)
+    )
+    return answer(views.preview(found))
+
+
+@routes.add("GET", "/jobs/triggers/find", Permission.TRIGGERS_READ, TriggerDocument)
+async def find_trigger(
+    context: Asked,
+    name: Annotated[str, Query(min_length=1, max_length=200, description="Its id, the end of it, or its label.")],
+    tenant: OfTenant = None,
+) -> Response:
+    """Finds a trigger by its id, the last 4 or more characters of it, or its label."""
+    owner = context.tenant_or_all(tenant)
+    return _answer(context, await context.ask(lambda store: operations.find(store, name, owner)))
+
+
+@routes.add("GET", "/jobs/triggers/{trigger_id}", Permission.TRIGGERS_READ, TriggerDocument)
+async def show_trigger(context: Asked, trigger: TriggerIdPath, tenant: OfTenant = None) -> Response:
+    """Shows a trigger. Its ETag is for If-Match."""
+    owner = context.tenant(tenant)
+    return _answer(context, await context.ask(lambda store: operations.get(store, owner, trigger)))
+
+
+@routes.add("PATCH", "/jobs/triggers/{trigger_id}", Permission.TRIGGERS_WRITE, TriggerDocument)
+async def change_trigger(
+    context: Asked, trigger: TriggerIdPath, sent: ChangeTrigger, if_match: IfMatch = None, tenant: OfTenant = None
+) -> Response:
+    """Changes fields of a trigger; what is left out stays. With If-Match, answers 412 if it was changed meanwhile."""
+    owner, seen = context.tenant(tenant), read_version(if_match)
+    changes = sent.model_dump(exclude_unset=True)
+    changed = await context.call(
+        lambda catalog: operations.update_by_document(
+            owner, trigger, changes, catalog, version=seen, actor=context.actor
+        )
+    )
+    return _answer(context, changed)
+
+
+@routes.add("DELETE", "/jobs/triggers/{trigger_id}", Permission.TRIGGERS_WRITE, None, status=204)
+async def delete_trigger(
+    context: Asked,
+    trigger: TriggerIdPath,
+    force: Annotated[bool, Query(description="Also one of code that is gone.")] = False,
+    if_match: IfMatch = None,
+    tenant: OfTenant = None,
+) -> Response:
+    """Deletes a trigger; its jobs stay."""
+    owner, seen = context.tenant(tenant), read_version(if_match)
+    await context.ask(
+        lambda store: operations.delete(store, owner, trigger, force=force, version=seen, actor=context.actor)
+    )
+    return Response(status_code=204)
+
+
+@routes.add("POST", "/jobs/triggers/{trigger_id}/pause", Permission.TRIGGERS_WRITE, TriggerDocument)
+async def pause_trigger(
+    context: Asked, trigger: TriggerIdPath, sent: PauseTrigger, tenant: OfTenant = None
+) -> Response:
+    """Pauses a trigger, also one of the code."""
+    if sent.seconds is not None and sent.until is not None:
+        raise InvalidInput("seconds and until can't both be the end. Nothing was changed.", fix="Leave one out.")
+    owner, lasting = context.tenant(tenant), sent.until if sent.seconds is None else timedelta(seconds=sent.seconds)
+    paused = await context.ask(
+        lambda store: operations.pause(store, owner, trigger, sent.why, lasting, actor=context.actor)
+    )
+    return _answer(context, paused)
+
+
+@routes.add("POST", "/jobs/triggers/{trigger_id}/resume", Permission.TRIGGERS_WRITE, TriggerDocument)
+async def resume_trigger(context: Asked, trigger: TriggerIdPath, tenant: OfTenant = None) -> Response:
+    """Ends the pause of a trigger. Fires that it has missed are caught up by its policy."""
+    owner = context.tenant(tenant)
+    return _answer(
+        context, await context.ask(lambda store: operations.resume(store, owner, trigger, actor=context.actor))
+    )
+
+
+@routes.add("GET", "/jobs/triggers/{trigger_id}/preview", Permission.TRIGGERS_READ, PreviewDocument)
+async def preview_trigger(
+    context: Asked, trigger: TriggerIdPath, count: Count = 5, viewer_timezone: Zone = "UTC", tenant: OfTenant = None
+) -> Response:
+    """Lists the next runs of a trigger with a schedule."""
+    owner = context.tenant(tenant)
+    _, found = await context.ask(
+        lambda store: operations.preview_trigger(store, owner, trigger, count, viewer_timezone)
+    )
+    return answer(views.preview(found))
+
+
+@routes.add("GET", "/jobs/triggers/{trigger_id}/decisions", Permission.TRIGGERS_READ, DecisionsDocument)
+async def list_decisions(
+    context: Asked, trigger: TriggerIdPath, limit: Limit = 50, tenant: OfTenant = None
+) -> Response:
+    """Lists what a trigger decided lately, the newest first: fired, deduped, skipped, missed, or an error."""
+    owner = context.tenant(tenant)
+    found = await context.ask(lambda store: operations.decisions(store, owner, trigger, limit))
+    return answer({"decisions": [views.decision(each) for each in found]})
+
+
+def _given(sent: BaseModel) -> dict[str, Any]:
+    """Returns the fields that say something: null stands for the default."""
+    return {name: value for name, value in sent.model_dump(exclude_unset=True).items() if value is not None}
+
+
+def _schedule(sent: PreviewSchedule) -> Schedule:
+    if (sent.cron_expr is None) == (sent.every is None):
+        raise InvalidInput("a schedule has either cron_expr or every. Nothing was read.", fix="Send one of the two.")
+    if sent.cron_expr is not None:
+        return Cron(sent.cron_expr, sent.timezone)
+    return Every(sent.every or 0, EPOCH if sent.anchor is None else sent.anchor)
+
+
+def _answer(context: Context, trigger: Trigger, status: int = 200) -> Response:
+    return answer(shown.trigger(context, trigger), status, {"ETag": etag(trigger.version)})
