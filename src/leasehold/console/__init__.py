@@ -1,0 +1,23 @@
+"""The console: server-rendered pages over operations/, for people.
+
+application   makes the ASGI app: pages, files, and the HTTP API beside them
+visitors      who a browser belongs to: sessions, the app's own resolver, tokens of forms
+remembered    values that all visitors share for a moment
+pages         a page with its permission and its scope: one tenant, or all of them
+navigation    the pages that the frame links to
+rendering     Jinja2, and how values are written
+queries       the words of the search box
+job_rows      jobs as rows of a table
+job_view      all that the page of a job shows
+ansi          the colours of log lines
+tracebacks    the part of a traceback that is the app's own code
+charts        figures over time as shapes
+timeline      the attempts of a job as bars
+routes/       one module of pages for each topic
+
+Pages work without JavaScript. Needs `pip install leasehold[console]`.
+"""
+
+from leasehold.console.application import Console, make_console
+
+__all__ = ["Console", "make_console"]

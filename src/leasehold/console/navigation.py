@@ -1,0 +1,21 @@
+"""The pages that the frame links to. A new page is added to `SECTIONS`."""
+
+from dataclasses import dataclass
+
+from leasehold.model.access import Permission
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """An entry of the navigation. `path` is within a scope; a visitor without the permission does not see it."""
+
+    name: str
+    label: str
+    path: str
+    permission: Permission
+
+
+SECTIONS: tuple[Section, ...] = (
+    Section("overview", "Overview", "", Permission.JOBS_READ),
+    Section("jobs", "Jobs", "/jobs", Permission.JOBS_READ),
+)

@@ -1,0 +1,17 @@
+"""The pages, one module for each topic. A new topic is added to `TOPICS`."""
+
+from typing import Protocol
+
+from starlette.routing import Route
+
+from leasehold.api.context import Guard
+from leasehold.console.rendering import Renderer
+from leasehold.console.routes import job, job_actions, jobs, overview, sign_in
+from leasehold.console.visitors import Visitors
+
+
+class Topic(Protocol):
+    def routes(self, guard: Guard, visitors: Visitors, renderer: Renderer) -> list[Route]: ...
+
+
+TOPICS: tuple[Topic, ...] = (sign_in.SignIn(), overview.pages, jobs.pages, job_actions.pages, job.pages)

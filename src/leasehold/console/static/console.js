@@ -1,0 +1,38 @@
+// What the pages gain with JavaScript. Every page works without it.
+import { followLog } from "./log.js";
+import { startLive } from "./live.js";
+import { startCompletion } from "./complete.js";
+import { startDialogs } from "./dialogs.js";
+import { startKeys } from "./keyboard.js";
+import { startTimes } from "./times.js";
+
+startTimes();
+startCompletion();
+startDialogs();
+followLog();
+startLive();
+startKeys();
+
+for (const button of document.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (button) {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "Copied";
+  }
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+});
+document.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && document.activeElement?.closest("details.menu[open]");
+  if (menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+});
+document.querySelector("[data-focus]")?.focus();
+
+// A one-time link: the form is sent once, without a click.
+const once = document.querySelector("form[data-once]");
+if (once) once.requestSubmit();
