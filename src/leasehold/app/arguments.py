@@ -83,7 +83,7 @@ class Arguments:
 
         Also returns whether it surely fits the schema: types may write a value in another way than they read it.
         """
-        given = self._read_given(args, kwargs) if args else dict(kwargs)
+        given = self._read_given(args, kwargs) if args else kwargs
         try:
             passed: Any = self._validate_model(given) if self._whole else self._validate(given)
             if not self._whole and _PLAIN.issuperset(map(type, passed.values())):
@@ -127,7 +127,7 @@ class Arguments:
             raise self._misfit(f"{', '.join(twice)}: given twice, by position and by name")
         return given | dict(kwargs)
 
-    def _validate_model(self, given: dict[str, Any]) -> BaseModel:
+    def _validate_model(self, given: Mapping[str, Any]) -> BaseModel:
         assert self._whole is not None
         (parameter,) = self._parameters
         if parameter.name in given and len(given) == 1:

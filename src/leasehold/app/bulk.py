@@ -25,9 +25,9 @@ from leasehold.operations.enqueue import Target, pin, send_pinned
 
 T = TypeVar("T")
 
-# Jobs in a chunk of one transaction. Smaller chunks take more round trips; larger ones leave the server idle while
-# they are made.
-CHUNK = 250
+# Jobs in a chunk of one transaction. Smaller chunks take more round trips, each for 0.25 ms of the client's time;
+# larger ones leave the server idle while the first is made, and block the loop while one is encoded.
+CHUNK = 1000
 # Jobs in a chunk that has its own transaction, and so its own wait for the disk.
 CHUNK_COMMITTED = 2000
 # Jobs that are made at a time on a loop that others use as well.

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -13,9 +13,10 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -25,6 +26,7 @@ from leasehold.app.commands import CommandVerbs
 from leasehold.app.database_settings import DatabaseSettings, SettingValue
 from leasehold.app.definition import ClassHandler, TypedDefinition, of_class, of_function
 from leasehold.app.enqueued import Enqueued
+from leasehold.app.http_verbs import HttpVerbs
 from leasehold.app.in_process_worker import combine_settings, run_in_process
 from leasehold.app.lifespan import require_lifespan
 from leasehold.app.processes import make_processes
@@ -34,6 +36,7 @@ from leasehold.app.trigger_verbs import TriggerVerbs
 from leasehold.app.triggers import TenantTriggers
 from leasehold.config import VERSION, Settings
 from leasehold.errors import BlockingCall, NoTenant, UnusableHandler
+from leasehold.model.audit import Actor
 from leasehold.model.backoff import Backoff, Preset
 from leasehold.model.definition import Retention
 from leasehold.model.duration import Duration, read_duration
@@ -47,6 +50,9 @@ from leasehold.worker import Job, Ticked, Worker, WorkerSettings, tick
 from leasehold.worker.handlers import Call
 from leasehold.worker.job import NOT_OPENED
 from leasehold.worker.lifespan import OpenState
+
+if TYPE_CHECKING:
+    from leasehold.api import Backend
 
 log = logging.getLogger("leasehold")
 
@@ -67,7 +73,7 @@ class Decorator(Protocol):
     def __call__(self, handler: Callable[Concatenate[Job, P], R], /) -> TypedDefinition[P, R]: ...
 
 
-class Leasehold(CommandVerbs, TriggerVerbs):
+class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs):
     """An app: its jobs, its database, its tenants.
 
         app = Leasehold()
@@ -237,8 +243,9 @@ class Leasehold(CommandVerbs, TriggerVerbs):
         """The triggers for all tenants, new ones included. Those of a tenant: `app.tenant("acme").triggers`."""
         return self.triggers_of(ALL)
 
-    def triggers_of(self, owner: TenantId | AllTenants) -> TenantTriggers:
-        return TenantTriggers(owner, self._store)
+    def triggers_of(self, owner: TenantId | AllTenants, actor: Actor | None = None) -> TenantTriggers:
+        """Returns the triggers of an owner. With an actor, the audit log names who changes them."""
+        return TenantTriggers(owner, self._store, actor)
 
     def enqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         """Enqueues for the only tenant of the app, `Leasehold(tenant="default")`; like `tenant(…).enqueue`."""
@@ -297,7 +304,16 @@ class Leasehold(CommandVerbs, TriggerVerbs):
                 )
             yield self
 
-    def tick(self, max_jobs: int = 100, max_seconds: Duration = 10.0, *, slots: int = 10) -> Ticked:
+    def tick(
+        self,
+        max_jobs: int = 100,
+        max_seconds: Duration = 10.0,
+        *,
+        slots: int = 10,
+        only: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tenants: Sequence[str] | None = None,
+    ) -> Ticked:
         """Runs due jobs, here and now, and returns: for a cron, a serverless function or a test.
 
         Reclaims the jobs of dead workers, and fires schedules that are due; then runs up to `max_jobs`, `slots` at
@@ -305,17 +321,29 @@ class Leasehold(CommandVerbs, TriggerVerbs):
         stopped and given back, which uses no try and takes a moment (a coroutine may clean up for up to 5 s). A
         handler in a thread can't be stopped: it goes on without effect while another worker may run its job. Any
         number of processes may tick at once, beside workers or without them. If a process is killed in the middle,
-        others get its jobs after 15 s.
+        others get its jobs after 15 s. `only`, `exclude` and `tenants` select jobs as they do in `WorkerSettings`.
         """
         if has_running_loop():
             raise BlockingCall(
                 "this call would block the event loop that runs in this thread. Nothing was run.",
                 fix="Await its twin: await app.atick(…)",
             )
-        return asyncio.run(self.atick(max_jobs, max_seconds, slots=slots))
+        ticking = self.atick(max_jobs, max_seconds, slots=slots, only=only, exclude=exclude, tenants=tenants)
+        return asyncio.run(ticking)
 
-    async def atick(self, max_jobs: int = 100, max_seconds: Duration = 10.0, *, slots: int = 10) -> Ticked:
-        settings, seconds = replace(self.worker_settings(), slots=slots), read_duration(max_seconds).total_seconds()
+    async def atick(
+        self,
+        max_jobs: int = 100,
+        max_seconds: Duration = 10.0,
+        *,
+        slots: int = 10,
+        only: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tenants: Sequence[str] | None = None,
+    ) -> Ticked:
+        selected: dict[str, Any] = {"only": only, "exclude": exclude, "tenants": tenants}
+        settings = replace(self.worker_settings(), slots=slots, **selected)
+        seconds = read_duration(max_seconds).total_seconds()
         async with self.open():
             opened = self._store.here
             again = partial(self._database.open_at, opened.url)
@@ -324,6 +352,11 @@ class Leasehold(CommandVerbs, TriggerVerbs):
                 open_state=self.open_state(),
                 processes=make_processes(self, opened.url, settings),
             )
+
+    def _backend(self, statement: timedelta) -> "Backend":
+        from leasehold.app.api_backend import ApiBackend
+
+        return ApiBackend(self._database, self._registry, statement, self.atick)
 
     @property
     def store(self) -> Store:

@@ -1,17 +1,19 @@
 """The definition that `app.command(…)` makes: its payload fills the slots of an argv, and its jobs run a program."""
 
+import os
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from os.path import abspath
+from os.path import abspath, dirname, islink, join, realpath
 from typing import Any, ClassVar
 
 from leasehold.app.definition import TypedDefinition
 from leasehold.errors import InvalidInput, PayloadInvalid
-from leasehold.model.argv import render
+from leasehold.model.argv import parse_template, render
 from leasehold.model.command import Command
+from leasehold.model.interpreters import problem_of_links
 from leasehold.model.job import NewJob
 from leasehold.model.payload import encode
 from leasehold.model.secret_fields import unwrap
@@ -21,6 +23,7 @@ from leasehold.worker.outcomes import Fail
 
 # Stand for the values that only a job has, where the argv of a payload is tried without one.
 NO_TENANT, NO_JOB = "tenant", "00000000-0000-0000-0000-000000000000"
+MOST_LINKS = 40
 
 
 class CommandDefinition(TypedDefinition[..., Any]):
@@ -82,7 +85,7 @@ class CommandDefinition(TypedDefinition[..., Any]):
     def problem_here(self) -> str | None:
         """Returns why the program can't be run on this machine; None if it can."""
         if self._executable is not None:
-            return None
+            return self._problem_of_links(self._executable)
         program = self.command.program
         checked = "" if program.startswith("/") else f" Checked: {self.command.search_path.replace(':', ', ')}."
         missing = "does not exist or can't be executed" if program.startswith("/") else "is not on its PATH"
@@ -97,6 +100,12 @@ class CommandDefinition(TypedDefinition[..., Any]):
     def _executable(self) -> str | None:
         found = shutil.which(self.command.program, path=self.command.search_path)
         return None if found is None else abspath(found)
+
+    def _problem_of_links(self, executable: str) -> str | None:
+        """Returns why the program is refused, if its file is a link to an interpreter."""
+        words = [word for part in parse_template(self.command.template) for word in part.words]
+        problem = problem_of_links(words, list(_linked_from(executable)))
+        return problem and f'its program "{self.command.program}" is a link: {problem} (host {socket.gethostname()}).'
 
     @cached_property
     def _run(self) -> Call:
@@ -122,3 +131,14 @@ class CommandDefinition(TypedDefinition[..., Any]):
     def _takes(self) -> str:
         fields = (self.definition.schema or {}).get("properties", {})
         return ", ".join(f"{name}=…" for name in fields) or "no fields"
+
+
+def _linked_from(path: str) -> Iterator[str]:
+    """Yields the paths that a link leads to, one after the other; none for a file."""
+    if islink(path):
+        yield realpath(path)
+    for _ in range(MOST_LINKS):
+        if not islink(path):
+            return
+        path = join(dirname(path), os.readlink(path))
+        yield path

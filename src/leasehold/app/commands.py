@@ -64,7 +64,8 @@ class CommandVerbs:
         timeout       how long one try may take, as in "10m"; default 1 hour
         max_attempts  how many tries a job has, the first included; default 3
         payload_file  the environment variable that gets the path of a file with the fields that have no slot
-        env           environment variables; the program gets PATH, LANG, TZ and JOB_* besides, and no others
+        env           environment variables; the program gets PATH, LANG, TZ and JOB_* besides, and no others. A
+                      value "{field}" is filled by the payload
         pass_env      names of variables that are passed on from the worker
         fail_on       exit codes that end the job as failed at once; other codes but 0 are retried
         snooze_on     exit codes after which the job runs again after so long, without using a try

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,17 @@ class DatabaseSettings:
                 yield OpenStore(store, url, code)
             finally:
                 await store.close()
+
+
+class LimitedSettings(DatabaseSettings):
+    """The settings of an app, as they are at each use, with a shorter time limit for statements."""
+
+    def __init__(self, settings: DatabaseSettings, statement_timeout: timedelta) -> None:
+        super().__init__()
+        self._settings = settings
+        self._statement_timeout = statement_timeout
+
+    @property
+    def settings(self) -> Settings:
+        found = self._settings.settings
+        return replace(found, statement_timeout=min(found.statement_timeout, self._statement_timeout))

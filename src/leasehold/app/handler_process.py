@@ -10,7 +10,8 @@ from typing import Any
 from leasehold.app.load import load_app
 from leasehold.app.processes import mark_handler_process
 from leasehold.runtime.process import leave
-from leasehold.runtime.redacted_logs import redact_all_logs, redact_own_logs
+from leasehold.runtime.redacted_logs import redact_all_logs
+from leasehold.runtime.redacted_prints import redact_prints
 from leasehold.worker import Handlers
 from leasehold.worker.handler_process import serve
 from leasehold.worker.lifespan import OpenState
@@ -19,7 +20,8 @@ from leasehold.worker.lifespan import OpenState
 def main() -> None:
     """Serves on the socket whose number is the only argument."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    redact_own_logs()
+    redact_all_logs()
+    redact_prints()
     number = int(sys.argv[1])
     os.set_inheritable(number, False)
     serve(socket.socket(fileno=number), load)
@@ -31,5 +33,5 @@ def load(plan: Mapping[str, Any]) -> tuple[Handlers, OpenState | None]:
     sys.path[:], sys.argv[:] = plan["path"], plan["argv"]
     app = load_app(plan["target"])
     app.configure(url=plan["url"], schema=plan["schema"])
-    redact_all_logs()  # after the import, which may have set up handlers
+    redact_all_logs()  # once more: the app may have set up handlers of its own
     return app.handlers, app.open_state()

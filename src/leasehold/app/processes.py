@@ -1,6 +1,5 @@
 """Makes the processes that run the handlers of an app with isolation="process"."""
 
-import os
 import sys
 from typing import Protocol
 
@@ -52,6 +51,5 @@ def make_processes(app: App, url: str, settings: WorkerSettings) -> HandlerProce
         "schema": app.settings.schema,
         "path": sys.path,
         "argv": sys.argv,
-        "parent": os.getpid(),
     }
     return HandlerProcesses([sys.executable, "-P", "-c", _PROGRAM], plan, settings.slots)

@@ -13,6 +13,7 @@ from leasehold.app.bulk import BulkRequest, LoopChunks, Progress, ThreadChunks
 from leasehold.app.definition import TypedDefinition
 from leasehold.app.enqueued import Enqueued
 from leasehold.app.enqueued_many import EnqueuedMany
+from leasehold.app.job_reader import JobReader
 from leasehold.app.options import event_fields, job_fields, merge_options, require_at_most_one_with_an_id
 from leasehold.app.triggers import TenantTriggers
 from leasehold.app.within import CallerTransaction
@@ -22,11 +23,12 @@ from leasehold.model.dedupe import Mode
 from leasehold.model.duration import Duration
 from leasehold.model.event import NewEvent
 from leasehold.model.event_plan import Emitted
+from leasehold.model.explain import Explanation
 from leasehold.model.job import EnqueueResult, JobRecord, NewJob, TenantId, job_id
 from leasehold.operations import events
 from leasehold.operations import jobs as operations
 from leasehold.operations.enqueue import Target, enqueue, enqueue_key, job_of
-from leasehold.store import CancelAnswer, TenantJobs
+from leasehold.store import CancelAnswer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -166,7 +168,7 @@ class Tenant:
         the database if only other code knows the definition.
 
         jobs      any iterable; it is read a chunk at a time, in this thread, while the chunk before is written
-        chunk     how many jobs go at a time; by default 250, or 2,000 where each chunk is a transaction
+        chunk     how many jobs go at a time; by default 1,000, or 2,000 where each chunk is a transaction
         atomic    False: each chunk is there as soon as it is written. After an error those before it stay, and
                   PartlyEnqueued says how many; no chunk is ever written by halves
         progress  called with how many are written, and how many there are (None if the iterable has no length)
@@ -261,9 +263,9 @@ class Tenant:
     # ------------------------------------------------------------------------------------------------ read and change
 
     @property
-    def jobs(self) -> TenantJobs:
-        """Everything else that can be asked about the tenant's jobs; on the loop of `app.open()`."""
-        return self._store.here.store.tenant(self.id)
+    def jobs(self) -> JobReader:
+        """Everything that can be read about the tenant's jobs: lists, counts, attempts, log lines, explanations."""
+        return JobReader(self.id, self._store)
 
     @property
     def triggers(self) -> TenantTriggers:
@@ -276,6 +278,16 @@ class Tenant:
 
     async def aget(self, job: str | UUID) -> JobRecord:
         return await self._store.acall(lambda opened: operations.get(opened.store, self.id, job_id(job)))
+
+    def explain(self, job: str | UUID) -> Explanation:
+        """Tells why the job does not run: each condition of a claim, and what to do if it does not hold.
+
+        Raises UnknownJob.
+        """
+        return self.jobs.explain(job)
+
+    async def aexplain(self, job: str | UUID) -> Explanation:
+        return await self.jobs.aexplain(job)
 
     def cancel(self, job: str | UUID) -> CancelAnswer:
         """Cancels a waiting job; asks a running one to stop. Raises WrongState for a job that has ended."""

@@ -10,6 +10,7 @@ from uuid import UUID
 from leasehold.app.app_store import AppStore
 from leasehold.app.definition import TypedDefinition
 from leasehold.errors import InvalidInput, NoTenant, UnusableHandler
+from leasehold.model.audit import Actor
 from leasehold.model.bounds import describe
 from leasehold.model.decision import Decision
 from leasehold.model.duration import Duration, as_duration
@@ -35,6 +36,8 @@ class TenantTriggers:
 
     owner: Owner
     _store: AppStore = field(repr=False)
+    _actor: Actor | None = field(default=None, repr=False)
+    """The administrator who changes triggers here, for the audit log; None: the app itself, which is not noted."""
 
     def create(self, definition: TypedDefinition[..., Any] | str, **options: Any) -> Trigger:
         """Saves a trigger that enqueues jobs of this definition. Options are those of `new_trigger`.
@@ -42,14 +45,14 @@ class TenantTriggers:
         A schedule fires after this moment. Raises InvalidInput, with the reason, for one that could never work.
         """
         rule, by = _rule_and_author(definition, options)
-        return self._store.call(partial(operations.create, self.owner, rule, by), "acreate")
+        return self._store.call(partial(operations.create, self.owner, rule, by, actor=self._actor), "acreate")
 
     async def acreate(self, definition: TypedDefinition[..., Any] | str, **options: Any) -> Trigger:
         return await self.asave(*_rule_and_author(definition, options))
 
     async def asave(self, rule: NewTrigger, created_by: str | None = None) -> Trigger:
         """Saves a rule that `new_trigger` made."""
-        return await self._store.acall(partial(operations.create, self.owner, rule, created_by))
+        return await self._store.acall(partial(operations.create, self.owner, rule, created_by, actor=self._actor))
 
     def list(self, limit: int = 1000, after: str | UUID | None = None) -> Sequence[Trigger]:
         """Returns the triggers, the oldest first, at most so many; with `after`, those after that id."""
@@ -76,11 +79,11 @@ class TenantTriggers:
         Raises WrongState for a trigger that code declares, or that was changed at the same moment.
         """
         known, changed = trigger_id(trigger), read_changes(changes)
-        return self._store.call(partial(operations.update, self.owner, known, changed), "aupdate")
+        return self._store.call(partial(operations.update, self.owner, known, changed, actor=self._actor), "aupdate")
 
     async def aupdate(self, trigger: str | UUID, **changes: Any) -> Trigger:
         known, changed = trigger_id(trigger), read_changes(changes)
-        return await self._store.acall(partial(operations.update, self.owner, known, changed))
+        return await self._store.acall(partial(operations.update, self.owner, known, changed, actor=self._actor))
 
     def pause(self, trigger: str | UUID, why: str, until: datetime | Duration | None = None) -> Trigger:
         """Pauses it: until that moment, for so long (`"2h"`), or until it is resumed.
@@ -89,20 +92,24 @@ class TenantTriggers:
         """
         known = trigger_id(trigger)
         return self._store.call(
-            lambda opened: operations.pause(opened.store, self.owner, known, why, until), "apause"
+            lambda opened: operations.pause(opened.store, self.owner, known, why, until, self._actor), "apause"
         )
 
     async def apause(self, trigger: str | UUID, why: str, until: datetime | Duration | None = None) -> Trigger:
         known = trigger_id(trigger)
-        return await self._store.acall(lambda opened: operations.pause(opened.store, self.owner, known, why, until))
+        return await self._store.acall(
+            lambda opened: operations.pause(opened.store, self.owner, known, why, until, self._actor)
+        )
 
     def resume(self, trigger: str | UUID) -> Trigger:
         known = trigger_id(trigger)
-        return self._store.call(lambda opened: operations.resume(opened.store, self.owner, known), "aresume")
+        return self._store.call(
+            lambda opened: operations.resume(opened.store, self.owner, known, self._actor), "aresume"
+        )
 
     async def aresume(self, trigger: str | UUID) -> Trigger:
         known = trigger_id(trigger)
-        return await self._store.acall(lambda opened: operations.resume(opened.store, self.owner, known))
+        return await self._store.acall(lambda opened: operations.resume(opened.store, self.owner, known, self._actor))
 
     def delete(self, trigger: str | UUID, *, force: bool = False) -> None:
         """Deletes it; jobs that it has made stay. Raises WrongState for a trigger that code declares.
@@ -110,11 +117,16 @@ class TenantTriggers:
         With `force`, such a trigger is deleted too. The next sync of code that still declares it brings it back.
         """
         known = trigger_id(trigger)
-        self._store.call(lambda opened: operations.delete(opened.store, self.owner, known, force=force), "adelete")
+        self._store.call(
+            lambda opened: operations.delete(opened.store, self.owner, known, force=force, actor=self._actor),
+            "adelete",
+        )
 
     async def adelete(self, trigger: str | UUID, *, force: bool = False) -> None:
         known = trigger_id(trigger)
-        await self._store.acall(lambda opened: operations.delete(opened.store, self.owner, known, force=force))
+        await self._store.acall(
+            lambda opened: operations.delete(opened.store, self.owner, known, force=force, actor=self._actor)
+        )
 
     def decisions(self, trigger: str | UUID, limit: int = 100) -> Sequence[Decision]:
         """Returns its latest decisions, the newest first: fired, skipped, missed, error, each with its reason."""

@@ -22,12 +22,12 @@ from leasehold.model.outcome import Outcome, Raised, Succeeded, decide
 from leasehold.model.payload import decode, encode_result
 from leasehold.model.status import Status, parse_status
 from leasehold.store import Registration, Store, Subscription, WorkerFacts
+from leasehold.store.reclaim import reclaim_orphans
 from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.heartbeat import SHORTEST_LEASE
 from leasehold.worker.opened_payload import open_payload
 from leasehold.worker.outage import Outage
 from leasehold.worker.store_calls import StoreCalls, was_written
-from leasehold.worker.upkeep import reclaim_orphans
 
 LEASE = timedelta(seconds=60)
 

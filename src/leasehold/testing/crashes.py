@@ -24,6 +24,7 @@ from leasehold.app import Enqueued, Leasehold
 from leasehold.engines import engine_for
 from leasehold.errors import InvalidInput
 from leasehold.model.job import JobRecord, NewJob
+from leasehold.model.status import Status
 from leasehold.testing.clock import Clock
 from leasehold.testing.crash_points import Boundary, HandlerProbe, Ledger, boundaries_of
 from leasehold.testing.draining import LEASE, Drain
@@ -164,6 +165,10 @@ class CrashKit:
         (placed,) = self._tester.app.tenant(self._tenant).enqueue_many([job])
         self._run_it(job.definition, boundary, ledger)
         record = self._tester.job(placed)
+        if boundary is not None and record.status is Status.RUNNING:
+            # A heartbeat that was under way when its worker was killed has renewed the lease at the moved clock.
+            self._run_it_again(job.definition, ledger)
+            record = self._tester.job(placed)
         if failed := ledger.read("failed"):
             raise RuntimeError(f"a process of the crash kit failed:\n{failed[0]}")
         calls = [(name, number, key) for name, number, key in ledger.read("call")]
@@ -190,6 +195,13 @@ class CrashKit:
                     second.wait(self._is_stuck if stands_still else None)
                     first.go_on()
             first.wait()
+
+    def _run_it_again(self, key: str, ledger: Ledger) -> None:
+        self._tester.app.close()
+        self._tester.rest()
+        self._tester.clock.advance(2 * LEASE)
+        with self._fork(key, None, ledger, to_the_end=True) as process:
+            process.wait()
 
     def _is_stuck(self) -> bool:
         """Waits for a lock instead of a time: a slow second worker would let the first one go too soon."""

@@ -11,10 +11,10 @@ from leasehold.engines import engine_for
 from leasehold.runtime.supervise import wait_for_first
 from leasehold.scheduler import fire_due_schedules
 from leasehold.store import Claimed, Registration, Store
+from leasehold.store.reclaim import reclaim_orphans
 from leasehold.telemetry import Event, JobDiscarded, JobEnded, JobGivenBack, JobStarted, Observer, ignore_events
 from leasehold.worker import Worker, WorkerSettings
 from leasehold.worker.heartbeat import Leases
-from leasehold.worker.upkeep import reclaim_orphans
 
 LEASE = timedelta(seconds=60)
 

@@ -1,0 +1,38 @@
+"""The app as its HTTP API sees it: a store of its own, with a shorter time limit for statements."""
+
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from leasehold.api.backend import Tick
+from leasehold.app.app_store import AppStore
+from leasehold.app.database_settings import DatabaseSettings, LimitedSettings
+from leasehold.app.open_store import OpenStore
+from leasehold.app.registry import Registry
+from leasehold.operations.catalog import Catalog
+from leasehold.operations.enqueue import CodeDefinition
+
+T = TypeVar("T")
+
+
+class ApiBackend:
+    def __init__(
+        self, settings: DatabaseSettings, registry: Registry, statement_timeout: timedelta, tick: Tick
+    ) -> None:
+        self._registry = registry
+        self._store = AppStore(LimitedSettings(settings, statement_timeout), registry)
+        self._tick = tick
+
+    @property
+    def tick(self) -> Tick | None:
+        return self._tick if self._registry.handlers.keys else None
+
+    def use_here(self) -> AbstractAsyncContextManager[OpenStore]:
+        return self._store.use_here()
+
+    async def call(self, operation: Callable[[Catalog], Coroutine[Any, Any, T]]) -> T:
+        return await self._store.acall(operation)
+
+    def code(self, key: str) -> CodeDefinition | None:
+        return self._registry.get(key)
