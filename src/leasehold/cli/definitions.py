@@ -1,4 +1,4 @@
-"""`leasehold definitions`: lists, shows, syncs and (de)activates definitions."""
+"""`leasehold definitions`: lists, shows, syncs, overrides and (de)activates definitions."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,26 +10,31 @@ from rich.text import Text
 
 from leasehold.app import Leasehold
 from leasehold.cli.argv_preview import show_argv
-from leasehold.cli.help import Command, Group
+from leasehold.cli.definition_values import HOW_TO_SET, read_values
+from leasehold.cli.help import Command, DatabaseCommand, Group
 from leasehold.cli.interrupts import run
 from leasehold.cli.options import Commands, Json, OfTenant, Schema, Url, ask, require_database
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.target import load_target
-from leasehold.model.definition import Change, Registered
+from leasehold.control.protocol import Document
+from leasehold.model.definition import Change
+from leasehold.model.duration import span
 from leasehold.operations import admin, views
 from leasehold.operations.triggers import described_owner
-from leasehold.operations.views import format_count, printable, span
+from leasehold.operations.views import format_count, printable
 from leasehold.store import TriggerChange
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The definition.")]
+Values = Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE…", help=HOW_TO_SET)]
+Revision = Annotated[int | None, typer.Option(help="Only if it still has this revision, as `show` prints it.")]
 
 commands = typer.Typer(cls=Group, invoke_without_command=True)
 
 
 @commands.callback()
 def definitions(context: typer.Context, url: Url = None, schema: Schema = None, json: Json = False) -> None:
-    """List the kinds of jobs; show, sync or (de)activate them."""
+    """List the kinds of jobs; show, sync or change them."""
     if context.invoked_subcommand is None:
         _list(url, schema, json)
     elif url or schema or json:
@@ -44,28 +49,27 @@ def list_all(url: Url = None, schema: Schema = None, json: Json = False) -> None
 
 def _list(url: str | None, schema: str | None, json: bool) -> None:
     with explain_errors(json):
-        found = ask(url, schema, lambda app: admin.definitions(app.store))
+        found = ask(url, schema, lambda control: control.definitions.list())
         if json:
-            print_json([views.definition(registered) for registered in found])
+            print_json(found)
         elif found:
             columns = ["KEY", "VERSION", "ACTIVE", "TIMEOUT", "TRIES", "PRIORITY", "DESCRIPTION"]
-            show_table(stdout, columns, [_row(registered) for registered in found])
-        for registered in found:
-            for problem in registered.unreadable:
-                stderr.print(printable(f"! {registered.definition.key}: {problem}"), markup=False)
+            show_table(stdout, columns, [_row(definition) for definition in found])
+        for definition in found:
+            for problem in definition.get("unreadable", ()):
+                stderr.print(printable(f"! {definition['key']}: {problem}"), markup=False)
         stderr.print(format_count(len(found), "definition"))
 
 
-def _row(registered: Registered) -> list[Cell]:
-    definition = registered.definition
+def _row(definition: Document) -> list[Cell]:
     return [
-        definition.key,
-        str(registered.version),
-        "yes" if registered.active else Text("no", style="yellow"),
-        span(definition.timeout),
-        str(definition.max_attempts),
-        str(definition.priority),
-        definition.description,
+        definition["key"],
+        str(definition["version"]),
+        "yes" if definition["active"] else Text("no", style="yellow"),
+        span(timedelta(seconds=definition["timeout"])),
+        str(definition["max_attempts"]),
+        str(definition["priority"]),
+        definition["description"],
     ]
 
 
@@ -92,11 +96,68 @@ def show(
             return
         if target is not None or commands is not None:
             raise typer.BadParameter("--app and --commands need a --payload to show an argv for")
-        registered = ask(url, schema, lambda app: admin.definition(app.store, key))
-        if json:
-            print_json(views.definition(registered))
-        else:
-            show_line(stdout, views.as_json(views.definition(registered), indented=True).decode())
+        _show(ask(url, schema, lambda control: control.definitions.details(key)), json)
+
+
+def _show(document: Document, json: bool) -> None:
+    if json:
+        print_json(document)
+    else:
+        show_line(stdout, views.as_json(document, indented=True).decode())
+
+
+@commands.command("create", cls=Command)
+def create(key: Key, values: Values = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
+    """Create a definition that no code declares.
+
+    Workers that serve its key run its jobs. Values as for `definitions set`.
+    """
+    with explain_errors(json):
+        given = read_values(values or ())
+        shown = ask(url, schema, lambda control: control.definitions.create(key, given))
+        _confirm(shown, json, "is created")
+
+
+@commands.command("set", cls=Command)
+def set_fields(
+    key: Key,
+    values: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE…", help=HOW_TO_SET)],
+    revision: Revision = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Set fields of a definition in place of those of its code.
+
+    New jobs get them, waiting jobs keep theirs. A sync of the code does not undo it.
+    """
+    with explain_errors(json):
+        given = read_values(values)
+        shown = ask(url, schema, lambda control: control.definitions.override(key, given, revision))
+        authors = sorted({shown["origins"][name].get("by") or "its code" for name in given})
+        _confirm(shown, json, f"has {', '.join(given)} set by {', '.join(authors)}")
+
+
+@commands.command("reset", cls=Command)
+def reset_fields(
+    key: Key,
+    fields: Annotated[list[str] | None, typer.Argument(metavar="FIELD…", help="Left out: all fields.")] = None,
+    revision: Revision = None,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Let fields of a definition be as its code has them."""
+    with explain_errors(json):
+        shown = ask(url, schema, lambda control: control.definitions.reset(key, fields or (), revision))
+        _confirm(shown, json, f"has {', '.join(fields or ()) or 'all fields'} as its code")
+
+
+def _confirm(shown: Document, json: bool, state: str) -> None:
+    if json:
+        print_json(shown)
+    else:
+        show_line(stdout, f"✓ {shown['key']} {state}; new jobs get version {shown['version']}")
 
 
 @commands.command(cls=Command)
@@ -113,14 +174,14 @@ def deactivate(key: Key, url: Url = None, schema: Schema = None, json: Json = Fa
 
 def _set_active(key: str, active: bool, url: str | None, schema: str | None, json: bool) -> None:
     with explain_errors(json):
-        changed = ask(url, schema, lambda app: admin.set_active(app.store, key, active))
+        changed = ask(url, schema, lambda control: control.definitions.set_active(key, active))
         if json:
-            print_json(views.definition(changed))
+            print_json(changed)
         else:
-            show_line(stdout, f"✓ {key} is {'active' if changed.active else 'inactive: it takes nothing new'}")
+            show_line(stdout, f"✓ {key} is {'active' if changed['active'] else 'inactive: it takes nothing new'}")
 
 
-@commands.command(cls=Command)
+@commands.command(cls=DatabaseCommand)
 def sync(
     target: Annotated[
         str | None,
@@ -184,6 +245,8 @@ def _show_change(change: Change, dry_run: bool) -> None:
         show_line(stdout, f"~ {change.key}  {now}")
     else:
         show_line(stdout, f"= {change.key}  version {change.version}")
+    for name, (_, kept) in change.overridden.items():
+        show_line(stdout, f"    {name}: stays {_value(kept)}, set by an administrator")
     for name, (before, after) in change.fields.items():
         for place, old, new in _differing(name, before, after):
             show_line(stdout, f"    {place}: {old} → {new}")
@@ -203,4 +266,9 @@ def _leaves(place: str, value: Any) -> Iterator[tuple[str, str]]:
         for name, inner in value.items():
             yield from _leaves(f"{place}.{name}", inner)
     else:
-        yield place, span(value) if isinstance(value, timedelta) else views.as_json(value).decode()
+        yield place, _value(value)
+
+
+def _value(value: Any) -> str:
+    value = views.field_value(value)
+    return span(value) if isinstance(value, timedelta) else views.as_json(value).decode()

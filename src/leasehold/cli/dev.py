@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -18,19 +18,20 @@ import typer
 
 from leasehold import embedded
 from leasehold.cli.app_description import App, describe_app
+from leasehold.cli.dev_api import DevLinks, dev_api
 from leasehold.cli.dev_events import Topic
 from leasehold.cli.dev_screen import DevScreen, Display, make_display
 from leasehold.cli.dev_workers import DevWorkers
 from leasehold.cli.format import utc_now
-from leasehold.cli.options import Commands, Schema, Url
+from leasehold.cli.options import Commands, Except, Only, Schema, Selection, Tenants, Url, read_selection
 from leasehold.cli.other_devs import Presence
 from leasehold.cli.output import explain_errors
 from leasehold.cli.sources import changed_files
 from leasehold.cli.target import require_target
 from leasehold.cli.worker import Slots, Target, command_line
 from leasehold.config import VERSION, Settings
-from leasehold.engines import engine_for
-from leasehold.errors import EmbeddedError, LeaseholdError
+from leasehold.engines import engine_for, start_local
+from leasehold.errors import EmbeddedError, InvalidInput, LeaseholdError
 from leasehold.operations.statuses import INTERRUPTED
 from leasehold.operations.views import format_count
 from leasehold.runtime.process import STOP_SIGNALS, StopRequests, end_with_stdin
@@ -39,6 +40,7 @@ from leasehold.store import Filter, Store
 
 T = TypeVar("T")
 
+POSTGRES = "postgres"
 GRACE, LEASE, LEASE_IN_CHAOS = 5, 5, 3
 BETWEEN_KILLS = (3.0, 10.0)
 LOOK_EVERY = 1.0
@@ -56,11 +58,17 @@ def dev(
         int | None, typer.Option(help="How many worker processes. Default: 1, with --chaos 2.", min=1)
     ] = None,
     slots: Slots = 10,
+    only: Only = None,
+    exclude: Except = None,
+    tenants: Tenants = None,
     chaos: Annotated[
         bool, typer.Option("--chaos", help="Kill a worker now and then, to see jobs survive it.")
     ] = False,
     no_reload: Annotated[bool, typer.Option("--no-reload", help="Don't restart workers when code changes.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Events, one JSON object per line on stdout.")] = False,
+    engine: Annotated[
+        str, typer.Option(help="The database to start: postgres, or dynamodb, an emulator of it.")
+    ] = POSTGRES,
     url: Url = None,
     schema: Schema = None,
     until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
@@ -74,7 +82,8 @@ def dev(
     with explain_errors(json):
         require_target(target, commands)
         size = workers or (2 if chaos else 1)
-        options = Options(target, size, slots, chaos, not no_reload, url, schema, commands)
+        selection = read_selection(only, exclude, tenants)
+        options = Options(target, size, slots, chaos, not no_reload, url, schema, commands, selection, engine)
         asyncio.run(Supervisor(options, make_display(json)).run())
 
 
@@ -88,6 +97,8 @@ class Options:
     url: str | None
     schema: str | None
     commands: Path | None = None
+    selection: Selection = field(default_factory=read_selection)
+    engine: str = "postgres"
 
     @property
     def name(self) -> str:
@@ -105,7 +116,14 @@ class Options:
 
     def worker_command(self) -> list[str]:
         lease = LEASE_IN_CHAOS if self.chaos else LEASE
-        given = {"--url": self.url, "--schema": self.schema, "--commands": str(self.commands or "")}
+        given = {
+            "--url": self.url,
+            "--schema": self.schema,
+            "--commands": str(self.commands or ""),
+            "--only": ",".join(self.selection["only"]),
+            "--except": ",".join(self.selection["exclude"]),
+            "--tenants": ",".join(self.selection["tenants"] or ()),
+        }
         return command_line(
             *("worker", *([self.target] if self.target else ()), "--json", "--until-stdin-ends"),
             *("--slots", str(self.slots), "--grace", f"{GRACE}s", "--lease", f"{lease}s"),
@@ -135,23 +153,29 @@ class Supervisor:
                     self._screen.say(Topic.APP, _title(self._options.name, app))
                     self._say_which_others_run()
                     async with self._database(app) as url, self._store(url, app) as store:
-                        await self._serve(app, store, dict(os.environ, LEASEHOLD_URL=url))
+                        schema = self._options.schema or app.schema
+                        async with dev_api(url, schema, store) as links:
+                            await self._serve(app, store, dict(os.environ, LEASEHOLD_URL=url), links)
         finally:
             self._presence.end()
         if self._failure:
             raise self._failure
         self._screen.say_totals()
 
-    async def _serve(self, app: App, store: Store, environment: Mapping[str, str]) -> None:
+    async def _serve(self, app: App, store: Store, environment: Mapping[str, str], links: DevLinks | None) -> None:
         newest = (await store.find_all_tenants(Filter(), None, MOST_SEEN)).jobs
         self._screen.feed.remember(newest)
         async with self._alongside(looking=partial(self._look, store), chaos=self._kill_now_and_then):
             try:
-                await self._start_workers(app, environment, Topic.WORKER)
+                await self._start_workers(app, store, environment, Topic.WORKER)
+                if links is not None and not self._stopping.is_set():
+                    self._screen.say(Topic.API, links.api)
+                    if links.console is not None:
+                        self._screen.say(Topic.CONSOLE, links.console)
                 if not self._stopping.is_set():
                     self._screen.say(Topic.WATCHING, self._how_to_go_on())
                 while changed := await self._wait_for_changed_app():
-                    await self._start_workers(changed, environment, Topic.READY)
+                    await self._start_workers(changed, store, environment, Topic.READY)
             finally:
                 if self._workers:
                     await self._workers.stop()
@@ -175,8 +199,13 @@ class Supervisor:
     @asynccontextmanager
     async def _database(self, app: App) -> AsyncIterator[str]:
         if url := self._options.url or app.url:
+            self._require_no_engine(url)
             self._screen.say(Topic.DATABASE, engine_for(url).address)
             yield url
+            return
+        if self._options.engine != POSTGRES:
+            async with self._local_server(app) as url:
+                yield url
             return
         Settings.from_environment().require_embedded()
         server = await asyncio.to_thread(embedded.start, app.home)
@@ -184,6 +213,23 @@ class Supervisor:
             self._screen.say(Topic.DATABASE, f"PostgreSQL {server.version}, started for you, data in {app.home}/")
             async with self._alongside(home=partial(self._watch_home, server, app.home)):
                 yield server.url
+        finally:
+            await asyncio.to_thread(server.stop)
+
+    def _require_no_engine(self, url: str) -> None:
+        if self._options.engine != POSTGRES:
+            raise InvalidInput(
+                f"--engine {self._options.engine} asks for a database of this folder, and the app's is "
+                f"{engine_for(url).address}.",
+                fix="Nothing was started. Leave out --engine, or the URL: unset LEASEHOLD_URL, and --url.",
+            )
+
+    @asynccontextmanager
+    async def _local_server(self, app: App) -> AsyncIterator[str]:
+        server = await asyncio.to_thread(start_local, self._options.engine, Path(app.home))
+        try:
+            self._screen.say(Topic.DATABASE, server.description)
+            yield server.url
         finally:
             await asyncio.to_thread(server.stop)
 
@@ -199,7 +245,7 @@ class Supervisor:
         finally:
             await store.close()
 
-    async def _start_workers(self, app: App, environment: Mapping[str, str], topic: Topic) -> None:
+    async def _start_workers(self, app: App, store: Store, environment: Mapping[str, str], topic: Topic) -> None:
         if not app.definitions:
             self._screen.say(Topic.NO_JOBS, _no_jobs(self._options.name))
             return
@@ -207,7 +253,7 @@ class Supervisor:
         self._workers = DevWorkers(self._options.worker_command(), environment, size, screen.show_event, screen.say)
         if joined := await self._unless_interrupted(self._workers.start()):
             processes = f"{size} process" if size == 1 else f"{size} processes"
-            wakes = "wakes by LISTEN" if joined.listens else "polling"
+            wakes = "wakes by LISTEN" if joined.listens and store.abilities.wakes else "polling"
             ready = "ready: " if topic is Topic.READY else ""
             self._screen.say(topic, f"{ready}{processes} · {format_count(joined.slots, 'slot')} · {wakes}")
 

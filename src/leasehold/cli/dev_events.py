@@ -86,6 +86,8 @@ class Topic(StrEnum):
     DATABASE = "database"
     MIGRATIONS = "migrations"
     WORKER = "worker"
+    API = "api"
+    CONSOLE = "console"
     WATCHING = "watching"
     CHANGED = "changed"
     READY = "ready"

@@ -26,9 +26,10 @@ from leasehold.cli.dev_events import (
     WorkerKilled,
 )
 from leasehold.cli.format import STYLES, SYMBOLS, short
+from leasehold.model.duration import span
 from leasehold.model.job import LineKind, Source
 from leasehold.model.status import AttemptStatus, DisplayState, Status
-from leasehold.operations.views import error_of, first_line, format_count, printable, span, visible
+from leasehold.operations.views import error_of, first_line, format_count, printable, visible
 from leasehold.telemetry import (
     DefinitionChanged,
     DefinitionUnavailable,
@@ -224,7 +225,7 @@ def _shorten(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1] + "…"
 
 
-_CHECKED = (Topic.DATABASE, Topic.MIGRATIONS, Topic.WORKER)
+_CHECKED = (Topic.DATABASE, Topic.MIGRATIONS, Topic.WORKER, Topic.API, Topic.CONSOLE)
 _MARKS = {
     Topic.CHANGED: ("↻", "yellow"),
     Topic.READY: ("✓", "green"),

@@ -12,9 +12,9 @@ from leasehold.cli.dev_events import DevEvent, DevMessage, EventFeed, Topic, Wor
 from leasehold.cli.dev_lines import Lines, logfmt
 from leasehold.cli.format import utc_now
 from leasehold.cli.output import stdout
+from leasehold.model.duration import span
 from leasehold.model.job import JobRecord
 from leasehold.model.status import Status
-from leasehold.operations.views import span
 from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
 
 Display = Callable[[DevEvent], None]

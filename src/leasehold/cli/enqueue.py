@@ -9,20 +9,22 @@ from typing import Annotated, Any
 
 import typer
 
-from leasehold.app import Enqueued, Leasehold
 from leasehold.cli.format import SYMBOLS, tries
 from leasehold.cli.logs import print_lines, show_lines
-from leasehold.cli.options import ForTenant, Json, Schema, Url, ask
+from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, require_tenant
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.payload import NOTHING_ENQUEUED, Payload, read_document, read_moment, read_words
 from leasehold.cli.tables import show_line
+from leasehold.control import Control
 from leasehold.errors import InvalidInput, LeaseholdError, NoTenant
-from leasehold.model.duration import read_duration
-from leasehold.model.job import JobRecord, TenantId, job_id, tenant_id
+from leasehold.model.duration import read_duration, span
+from leasehold.model.job import JobId, JobRecord, TenantId, job_id
 from leasehold.model.status import Status
-from leasehold.operations import jobs, views
+from leasehold.operations import views
+from leasehold.operations.jobs import FOR_EVER
+from leasehold.operations.lookup import Address
 from leasehold.operations.statuses import ENDED_BADLY, OK, TIMED_OUT
-from leasehold.operations.views import error_of, printable, span
+from leasehold.operations.views import error_of, printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +36,25 @@ class Request:
     document: Payload | None
     options: Mapping[str, Any]
 
-    async def place(self, app: Leasehold, tenant: TenantId) -> Enqueued[Any]:
-        handle = app.tenant(tenant).options(**self.options)
-        payload = self.document if self.document is not None else read_words(self.words, await self._schema(app))
-        return await handle.aenqueue_key(self.key, payload)
+    async def place(self, control: Control, tenant: TenantId) -> "Placed":
+        payload = self.document if self.document is not None else read_words(self.words, await self._schema(control))
+        placed = await control.jobs.enqueue(tenant, self.key, payload, self.options)
+        return Placed(placed.id, placed.created, tenant, self.key)
 
-    async def _schema(self, app: Leasehold) -> Mapping[str, Any] | None:
+    async def _schema(self, control: Control) -> Mapping[str, Any] | None:
         """Returns None for an unknown definition: the enqueue will refuse it."""
-        known = {registered.definition.key: registered.definition for registered in await app.store.definitions()}
-        return known[self.key].schema if self.key in known else None
+        known = {definition["key"]: definition["schema"] for definition in await control.definitions.list()}
+        return known.get(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The job that was enqueued, or the one that holds its key or id."""
+
+    id: JobId
+    created: bool
+    tenant: TenantId
+    definition: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +102,24 @@ def enqueue(
             "correlation_id": correlation_id,
             "id": None if id is None else job_id(id),
         }
-        owner = _require(tenant, key)
-        patience = _patience(wait, follow, timeout)
-        request = Request(key, fields or [], None if payload is None else read_document(payload), options)
-        code = ask(url, schema, lambda app: _enqueue(app, owner, request, patience, json), may_create=True)
-    raise typer.Exit(code)
-
-
-def _require(tenant: str | None, key: str) -> TenantId:
-    if not tenant:
-        raise NoTenant(
+        missing = NoTenant(
             f"a job of {key} needs a tenant. {NOTHING_ENQUEUED}", fix="Pass --tenant acme, or set LEASEHOLD_TENANT."
         )
-    return tenant_id(tenant)
+        owner = require_tenant(url, tenant or None, missing)
+        patience = _patience(wait, follow, timeout)
+        request = Request(key, fields or [], None if payload is None else read_document(payload), options)
+
+        async def place(control: Control) -> int:
+            return await _enqueue(control, await control.tenant(owner, missing), request, patience, json)
+
+        code = ask(url, schema, place, may_create=True)
+    raise typer.Exit(code)
 
 
 def _patience(wait: bool, follow: bool, timeout: str | None) -> Patience:
     if timeout is not None and not (wait or follow):
         raise InvalidInput("--timeout without --wait waits for nothing.", fix=f"{NOTHING_ENQUEUED} Add --wait.")
-    return Patience(wait or follow, follow, jobs.FOR_EVER if timeout is None else read_duration(timeout))
+    return Patience(wait or follow, follow, FOR_EVER if timeout is None else read_duration(timeout))
 
 
 def _require_at_most_one(ways: Mapping[str, object]) -> None:
@@ -116,15 +127,15 @@ def _require_at_most_one(ways: Mapping[str, object]) -> None:
         raise InvalidInput(f"{' and '.join(ways)} exclude each other.", fix=f"{NOTHING_ENQUEUED} Use one of them.")
 
 
-async def _enqueue(app: Leasehold, tenant: TenantId, request: Request, patience: Patience, json: bool) -> int:
-    placed = await request.place(app, tenant)
+async def _enqueue(control: Control, tenant: TenantId, request: Request, patience: Patience, json: bool) -> int:
+    placed = await request.place(control, tenant)
     if not json:
         _show_placed(placed, request)
     elif patience.follow or not patience.wait:
         print_json(_event("enqueued", patience) | _document(placed))
     if not patience.wait:
         return OK
-    record = await _wait_for(app, placed, patience, json)
+    record = await _wait_for(control, placed, patience, json)
     _say_end(record, patience)
     if json:
         event = _event("ended" if record.status.final else "timed_out", patience)
@@ -140,24 +151,24 @@ def _code(status: Status) -> int:
     return ENDED_BADLY if status.final else TIMED_OUT
 
 
-async def _wait_for(app: Leasehold, placed: Enqueued[Any], patience: Patience, json: bool) -> JobRecord:
+async def _wait_for(control: Control, placed: Placed, patience: Patience, json: bool) -> JobRecord:
     """Returns the job as it stands when it is final, or when the time to wait is over."""
-    store = app.store
+    job = Address(placed.tenant, placed.id)
     try:
         if patience.follow:
-            lines = jobs.follow_lines(store.tenant(placed.tenant), placed.id)
+            lines = control.jobs.lines(job, None, follow=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience.timeout.total_seconds()):
                     await (print_lines(lines, event="line") if json else show_lines(lines, stderr))
-        elif record := await jobs.wait(store, placed.tenant, placed.id, patience.timeout):
+        elif record := await control.jobs.wait(job, patience.timeout):
             return record
-        return await jobs.get(store, placed.tenant, placed.id)
+        return await control.jobs.get(job)
     except (asyncio.CancelledError, LeaseholdError):
         stderr.print(f"job {placed.id} goes on. See: leasehold logs {placed.id} -f")
         raise
 
 
-def _show_placed(placed: Enqueued[Any], request: Request) -> None:
+def _show_placed(placed: Placed, request: Request) -> None:
     show_line(stdout, placed.id)
     if placed.created:
         stderr.print(printable(f"✓ {placed.definition} enqueued for {placed.tenant}"), markup=False)
@@ -171,7 +182,7 @@ def _event(name: str, patience: Patience) -> dict[str, str]:
     return {"event": name} if patience.follow else {}
 
 
-def _document(placed: Enqueued[Any]) -> dict[str, Any]:
+def _document(placed: Placed) -> dict[str, Any]:
     return {"id": placed.id, "created": placed.created, "tenant": placed.tenant, "definition": placed.definition}
 
 

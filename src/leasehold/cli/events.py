@@ -1,5 +1,7 @@
 """`leasehold events`: emits events, lists them, and shows what triggers would do with one."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -7,20 +9,19 @@ from rich.text import Text
 
 from leasehold.cli.format import at, short
 from leasehold.cli.help import Command, Group
-from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, read_tenant
+from leasehold.cli.options import ForTenant, Json, Schema, Url, ask, require_tenant
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.payload import read_document
 from leasehold.cli.tables import Cell, show_line, show_table
 from leasehold.cli.trigger_tables import decision_style
+from leasehold.control import Control
+from leasehold.control.protocol import Document
 from leasehold.errors import NoTenant
-from leasehold.model.decision import Decision, Match
+from leasehold.model.decision import Decision
 from leasehold.model.event import Event, event_name
 from leasehold.model.event_plan import Emitted
-from leasehold.model.job import TenantId
 from leasehold.model.payload import encode_plain
-from leasehold.operations import events as operations
 from leasehold.operations import views
-from leasehold.operations.events import TriggerTest
 from leasehold.operations.views import format_count, printable
 
 Name = Annotated[str, typer.Argument(help="Dotted words, as in provider.folder.updated.")]
@@ -66,13 +67,13 @@ def emit(
 ) -> None:
     """Emit an event: triggers that match enqueue their jobs."""
     with explain_errors(json):
-        owner, document = _require_tenant(tenant), _read(data)
+        owner, document = require_tenant(url, tenant, _no_tenant()), _read(data)
         given: dict[str, Any] = {"correlation_id": correlation_id, "created_by": created_by, "id": own_id}
-        emitted = ask(
-            url,
-            schema,
-            lambda app: app.tenant(owner).options(**given).aemit(name, document),
-        )
+
+        async def emit(control: Control) -> Emitted:
+            return await control.events.emit(await control.tenant(owner, _no_tenant()), name, document, given)
+
+        emitted = ask(url, schema, emit)
         if json:
             print_json(views.emitted(emitted))
         else:
@@ -94,8 +95,12 @@ def list_all(
 
 def _list(tenant: str | None, name: str | None, limit: int, url: str | None, schema: str | None, json: bool) -> None:
     with explain_errors(json):
-        owner, only = _require_tenant(tenant), None if name is None else event_name(name)
-        found = ask(url, schema, lambda app: operations.list_latest(app.store, owner, limit, only))
+        owner, only = require_tenant(url, tenant, _no_tenant()), None if name is None else event_name(name)
+
+        async def read(control: Control) -> Sequence[Event]:
+            return await control.events.list(await control.tenant(owner, _no_tenant()), limit, only)
+
+        found = ask(url, schema, read)
         if json:
             print_json([views.event(each) for each in found])
         elif found:
@@ -114,21 +119,22 @@ def try_out(
 ) -> None:
     """Show what triggers would do with an event. Writes nothing."""
     with explain_errors(json):
-        owner, document = _require_tenant(tenant), _read(data)
-        tests = ask(url, schema, lambda app: app.tenant(owner).triggers.atest(name, document))
+        owner, document = require_tenant(url, tenant, _no_tenant()), _read(data)
+
+        async def test(control: Control) -> Sequence[Document]:
+            return await control.events.test(await control.tenant(owner, _no_tenant()), name, document)
+
+        tests = ask(url, schema, test)
         if json:
-            print_json(operations.as_document(tests))
+            print_json(tests)
         elif tests:
             show_table(stdout, ["TRIGGER", "DEFINITION", "RESULT", "LABEL", "WHY OR PAYLOAD"], map(_test_row, tests))
-        jobs = format_count(sum(each.fires for each in tests), "job")
+        jobs = format_count(sum(each["result"] == "fires" for each in tests), "job")
         stderr.print(f"{format_count(len(tests), 'trigger')}: {jobs} would be made, and none was.")
 
 
-def _require_tenant(tenant: str | None) -> TenantId:
-    owner = read_tenant(tenant)
-    if owner is None:
-        raise NoTenant("an event belongs to a tenant. Nothing was emitted.", fix="Write --tenant acme.")
-    return owner
+def _no_tenant() -> NoTenant:
+    return NoTenant("an event belongs to a tenant. Nothing was emitted.", fix="Write --tenant acme.")
 
 
 def _read(data: str | None) -> dict[str, Any]:
@@ -161,16 +167,16 @@ def _event_row(event: Event) -> list[Cell]:
     return [short(event.id), at(event.at), event.name, expanded, encode_plain(event.data)]
 
 
-def _test_row(test: TriggerTest) -> list[Cell]:
-    word = operations.outcome(test)
-    result = test.result
-    told = encode_plain(result.payload) if isinstance(result, Match) else result.why
-    if test.holder is not None:
-        told = f"job {short(test.holder.job)} holds the dedupe key until {at(test.holder.until)}: {told}"
+def _test_row(test: Document) -> list[Cell]:
+    word, holder = test["result"], test["held_by"]
+    told = test["why"] if test["reason"] else "–" if test["payload"] is None else encode_plain(test["payload"])
+    if holder is not None:
+        until = at(datetime.fromisoformat(holder["until"]))
+        told = f"job {short(holder['job'])} holds the dedupe key until {until}: {told}"
     return [
-        short(test.trigger.id),
-        test.trigger.rule.definition,
+        short(test["trigger"]),
+        test["definition"],
         Text(word, style=_STYLES.get(word, "dim")),
-        test.trigger.rule.label,
+        test["label"],
         told,
     ]

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
+from leasehold.model.duration import span
 from leasehold.model.job import JobRecord
 from leasehold.model.status import AttemptStatus, DisplayState
-from leasehold.operations.views import span
 
 SYMBOLS = {
     DisplayState.BLOCKED: "⏸",

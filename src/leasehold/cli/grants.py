@@ -19,8 +19,10 @@ def grants(
     ] = False,
     migrator: Role = None,
     worker: Role = None,
+    server: Role = None,
     producer: Role = None,
     reader: Role = None,
+    tenant: Role = None,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
@@ -32,7 +34,15 @@ def grants(
     with explain_errors(json):
         settings = Settings.from_environment()
         engine = engine_for(url or settings.url or DEFAULT_URL, schema or settings.schema)
-        roles = RoleNames.of(engine.schema, migrator=migrator, worker=worker, producer=producer, reader=reader)
+        roles = RoleNames.of(
+            engine.schema,
+            migrator=migrator,
+            worker=worker,
+            server=server,
+            producer=producer,
+            reader=reader,
+            tenant=tenant,
+        )
         scripts = engine.scripts()
         sql = scripts.create_roles(roles) if create_roles else scripts.grants(roles)
         if json:

@@ -1,4 +1,4 @@
-"""`leasehold retry`, `cancel` and `run-now`: acting on one job or several, one after the other."""
+"""`leasehold retry`, `cancel` and `run-now`: acting on named jobs, one after the other, or on all that match."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -6,34 +6,72 @@ from typing import Any
 
 import typer
 
-from leasehold.app import Leasehold
-from leasehold.cli.options import JobIds, Json, OfTenant, Schema, Url, ask, read_tenant
+from leasehold.cli import bulk
+from leasehold.cli.options import JobIds, Json, OfTenant, Schema, SomeJobIds, Url, ask, read_tenant
 from leasehold.cli.output import explain_errors, print_json, say_error, stdout
 from leasehold.cli.tables import show_line
-from leasehold.errors import LeaseholdError, Unreachable
-from leasehold.model.job import JobId, TenantId
-from leasehold.operations import jobs, views
-from leasehold.operations.lookup import find_job
+from leasehold.control import Control
+from leasehold.errors import InvalidInput, LeaseholdError, Unreachable
+from leasehold.model.job import TenantId
+from leasehold.model.operation import OperationKind
+from leasehold.operations import views
+from leasehold.operations.lookup import Address
 from leasehold.operations.statuses import exit_code
-from leasehold.store import Store
 
-Action = Callable[[Store, TenantId, JobId], Awaitable[str]]
+Action = Callable[[Control, Address], Awaitable[str]]
 
 
-def retry(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
-    """Queue ended jobs again.
+def retry(
+    ids: SomeJobIds = None,
+    tenant: OfTenant = None,
+    all_: bulk.All = False,
+    state: bulk.State = None,
+    definition: bulk.OfDefinition = None,
+    correlation_id: bulk.Correlation = None,
+    source: bulk.OfSource = None,
+    after: bulk.After = None,
+    before: bulk.Before = None,
+    plan: bulk.OnlyPlan = False,
+    pace: bulk.PaceOption = None,
+    canary: bulk.Canary = False,
+    detach: bulk.Detach = False,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Queue ended jobs again: those named, or all that match.
 
     They keep their id and their history, and get all their tries again.
     """
-    _act_on(ids, tenant, url, schema, json, _retry)
+    choice = bulk.Choice(
+        *(all_, state, definition, correlation_id, source, after, before, plan, pace, canary, detach)
+    )
+    _act(OperationKind.RETRY, ids, choice, tenant, url, schema, json, _retry)
 
 
-def cancel(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
-    """Cancel jobs.
+def cancel(
+    ids: SomeJobIds = None,
+    tenant: OfTenant = None,
+    all_: bulk.All = False,
+    state: bulk.State = None,
+    definition: bulk.OfDefinition = None,
+    correlation_id: bulk.Correlation = None,
+    source: bulk.OfSource = None,
+    after: bulk.After = None,
+    before: bulk.Before = None,
+    plan: bulk.OnlyPlan = False,
+    pace: bulk.PaceOption = None,
+    detach: bulk.Detach = False,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Cancel jobs: those named, or all that match.
 
     Waiting jobs are canceled at once; running jobs are asked to stop.
     """
-    _act_on(ids, tenant, url, schema, json, jobs.cancel)
+    choice = bulk.Choice(all_, state, definition, correlation_id, source, after, before, plan, pace, False, detach)
+    _act(OperationKind.CANCEL, ids, choice, tenant, url, schema, json, _cancel)
 
 
 def run_now(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schema = None, json: Json = False) -> None:
@@ -44,14 +82,42 @@ def run_now(ids: JobIds, tenant: OfTenant = None, url: Url = None, schema: Schem
     _act_on(ids, tenant, url, schema, json, _run_now)
 
 
-async def _retry(store: Store, tenant: TenantId, job: JobId) -> str:
-    await jobs.retry(store, tenant, job)
+async def _cancel(control: Control, job: Address) -> str:
+    return await control.jobs.cancel(job)
+
+
+async def _retry(control: Control, job: Address) -> str:
+    await control.jobs.retry(job)
     return "queued"
 
 
-async def _run_now(store: Store, tenant: TenantId, job: JobId) -> str:
-    await jobs.run_now(store, tenant, job)
+async def _run_now(control: Control, job: Address) -> str:
+    await control.jobs.run_now(job)
     return "due"
+
+
+def _act(
+    kind: OperationKind,
+    ids: Sequence[str] | None,
+    choice: bulk.Choice,
+    tenant: str | None,
+    url: str | None,
+    schema: str | None,
+    json: bool,
+    act: Action,
+) -> None:
+    """Acts on the named jobs one by one, or on all that match by an operation."""
+    with explain_errors(json):
+        if bool(ids) == choice.is_used:
+            raise InvalidInput(
+                "Name jobs by their ids, or choose them by options such as --all; not both.",
+                fix=f"Nothing was changed. Try: leasehold {kind} --all --tenant acme --plan",
+            )
+        read_tenant(tenant)
+    if ids:
+        _act_on(ids, tenant, url, schema, json, act)
+    else:
+        bulk.act_on_many(kind, choice, tenant, url, schema, json)
 
 
 # Answers for people.
@@ -83,28 +149,28 @@ def _act_on(
     """Acts on each job, even if another one was refused; the highest exit code counts."""
     with explain_errors(json):
         owner = read_tenant(tenant)
-        answers = ask(url, schema, lambda app: _answers(app, ids, owner, act, json))
+        answers = ask(url, schema, lambda control: _answers(control, ids, owner, act, json))
         if json:
             print_json([answer.document() for answer in answers])
     raise typer.Exit(max(answer.code for answer in answers))
 
 
 async def _answers(
-    app: Leasehold, ids: Sequence[str], tenant: TenantId | None, act: Action, json: bool
+    control: Control, ids: Sequence[str], tenant: TenantId | None, act: Action, json: bool
 ) -> list[Answer]:
     answers = []
     for text in ids:
-        answers.append(await _answer(app, text, tenant, act))
+        answers.append(await _answer(control, text, tenant, act))
         _show(answers[-1], json)
         if isinstance(answers[-1].error, Unreachable):
             break
     return answers
 
 
-async def _answer(app: Leasehold, text: str, tenant: TenantId | None, act: Action) -> Answer:
+async def _answer(control: Control, text: str, tenant: TenantId | None, act: Action) -> Answer:
     try:
-        address = await find_job(app.store, text, tenant)
-        return Answer(address.job, address.tenant, await act(app.store, address.tenant, address.job))
+        address = await control.jobs.find(text, tenant)
+        return Answer(address.job, address.tenant, await act(control, address))
     except LeaseholdError as error:
         return Answer(text, error=error)
 

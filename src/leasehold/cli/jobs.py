@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from leasehold.app import Leasehold
 from leasehold.cli.format import (
     ATTEMPT_STYLES,
     STYLES,
@@ -24,13 +23,16 @@ from leasehold.cli.format import (
 from leasehold.cli.logs import line_text
 from leasehold.cli.options import ForTenant, Json, OfTenant, Schema, TheJob, Url, ask, read_tenant
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
+from leasehold.cli.payload import read_moment
 from leasehold.cli.tables import Cell, show_line, show_table
-from leasehold.model.job import Attempt, JobRecord, TenantId
+from leasehold.control import Control, JobQuery
+from leasehold.model.duration import span
+from leasehold.model.job import Attempt, JobRecord, Source, TenantId
 from leasehold.model.status import ACTIVE, AttemptStatus, DisplayState, Status
 from leasehold.operations import views
-from leasehold.operations.jobs import Reasons, Story, list_page, story
-from leasehold.operations.lookup import as_filters, find_job, read_states
-from leasehold.operations.views import error_of, first_line, format_count, printable, span, visible, why
+from leasehold.operations.jobs import Reasons, Story
+from leasehold.operations.lookup import read_states
+from leasehold.operations.views import error_of, first_line, format_count, printable, visible, why
 from leasehold.store import Page
 
 LAST_ERRORS = 10
@@ -47,6 +49,9 @@ def jobs(
         list[str] | None, typer.Option("--definition", "-d", help="Of this definition; may be repeated.")
     ] = None,
     correlation_id: Annotated[str | None, typer.Option(help="With this correlation id.")] = None,
+    source: Annotated[Source | None, typer.Option(help="From this source.", show_default=False)] = None,
+    after: Annotated[str | None, typer.Option(help="Enqueued at or after a time, as 2030-01-31T09:00Z.")] = None,
+    before: Annotated[str | None, typer.Option(help="Enqueued before a time.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=1000)] = 20,
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended; it says so below.")] = None,
     url: Url = None,
@@ -55,15 +60,19 @@ def jobs(
 ) -> None:
     """List jobs, newest first: of one tenant, or of all."""
     with explain_errors(json):
-        more = {"definitions": tuple(definition or ()), "correlation_id": correlation_id}
-        filters = as_filters(read_states(state or []), **more)
+        between = _moment("--after", after), _moment("--before", before)
+        query = JobQuery(read_states(state or []), tuple(definition or ()), correlation_id, source, *between)
         owner = None if all_tenants else read_tenant(tenant)
-        page, reasons = ask(url, schema, lambda app: list_page(app.store, owner, filters, cursor, limit))
+        page, reasons = ask(url, schema, lambda control: control.jobs.list(owner, query, cursor, limit))
         if json:
             print_json([views.job(record, reasons.of(record)) for record in page.jobs])
         else:
             _show_jobs(page.jobs, reasons, of_all=owner is None)
         _say_what_follows(page)
+
+
+def _moment(option: str, given: str | None) -> datetime | None:
+    return None if given is None else read_moment(given, option)
 
 
 def _show_jobs(jobs: Sequence[JobRecord], reasons: Reasons, of_all: bool) -> None:
@@ -108,15 +117,15 @@ def job(
     """
     with explain_errors(json):
         owner = read_tenant(tenant)
-        found = ask(url, schema, lambda app: _read(app, job, owner))
+        found = ask(url, schema, lambda control: _read(control, job, owner))
         if json:
             print_json(_document(found))
         else:
             _show(found)
 
 
-async def _read(app: Leasehold, text: str, tenant: TenantId | None) -> Story:
-    return await story(app.store, await find_job(app.store, text, tenant))
+async def _read(control: Control, text: str, tenant: TenantId | None) -> Story:
+    return await control.jobs.story(await control.jobs.find(text, tenant))
 
 
 def _document(story: Story) -> dict[str, Any]:

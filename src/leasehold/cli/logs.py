@@ -2,23 +2,22 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from leasehold.app import Leasehold
 from leasehold.cli.format import time_of_day
 from leasehold.cli.options import Json, OfTenant, Schema, TheJob, Url, ask, read_tenant
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import show_line
+from leasehold.control import Control
 from leasehold.errors import InvalidInput
 from leasehold.model.job import LineKind, LogLine, TenantId
-from leasehold.model.tries import first_attempt, try_numbers
 from leasehold.operations import views
-from leasehold.operations.jobs import NumberedLine, follow_lines, get, read_lines
-from leasehold.operations.lookup import find_job
+from leasehold.operations.jobs import NumberedLine
 from leasehold.operations.views import printable
 
 
@@ -37,25 +36,20 @@ def logs(
     """
     with explain_errors(json):
         owner = read_tenant(tenant)
-        ask(url, schema, lambda app: _print_lines(app, job, owner, number, follow, json))
+        ask(url, schema, lambda control: _print_lines(control, job, owner, number, follow, json))
 
 
 async def _print_lines(
-    app: Leasehold, text: str, tenant: TenantId | None, number: int | None, follow: bool, json: bool
+    control: Control, text: str, tenant: TenantId | None, number: int | None, follow: bool, json: bool
 ) -> None:
-    address = await find_job(app.store, text, tenant)
-    record = address.record or await get(app.store, address.tenant, address.job)
-    jobs = app.store.tenant(address.tenant)
-    attempts = await jobs.attempts(address.job)
-    first = first_attempt(record, attempts)
-    known = try_numbers(attempts, first).values()
+    address = await control.jobs.find(text, tenant)
+    record, known = await control.jobs.tries(address)
     if number and number not in known and not (follow and not record.status.final):
         raise InvalidInput(
             f"job {record.id} has no try {number}: it is {record.display}, after {max(known, default=0)} of them.",
             fix="Nothing was printed. Leave --try out to see all of them.",
         )
-    read = follow_lines if follow else read_lines
-    lines = read(jobs, address.job, number, first)
+    lines = control.jobs.lines(replace(address, record=record), number, follow=follow)
     if json and not follow:
         print_json([views.line(*each) async for each in lines])
     elif json:

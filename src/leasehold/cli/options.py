@@ -1,22 +1,35 @@
 """Options that several commands share, and their meaning."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, TypedDict, TypeVar
 
 import typer
 
 from leasehold import embedded
 from leasehold.app import Leasehold
+from leasehold.cli.actor import cli_actor
 from leasehold.cli.interrupts import run
 from leasehold.cli.output import stderr
+from leasehold.cli.server_choice import given_options, server_of
 from leasehold.config import Settings
+from leasehold.control import Control, DatabaseControl, ServerControl
 from leasehold.engine import migrate_command
-from leasehold.errors import EmbeddedError
+from leasehold.engines import client_for
+from leasehold.errors import EmbeddedError, InvalidInput, NoTenant
 from leasehold.model.job import TenantId, tenant_id
 
 T = TypeVar("T")
+
+
+class Selection(TypedDict):
+    """Which jobs a worker runs, as its settings take it."""
+
+    only: tuple[str, ...]
+    exclude: tuple[str, ...]
+    tenants: tuple[TenantId, ...] | None
+
 
 Url = Annotated[str | None, typer.Option(help="The database. Default: LEASEHOLD_URL, else an embedded Postgres.")]
 Schema = Annotated[str | None, typer.Option(help="The schema. Default: LEASEHOLD_SCHEMA, else leasehold.")]
@@ -38,11 +51,60 @@ OfTenant = Annotated[
 Commands = Annotated[
     Path | None, typer.Option("--commands", metavar="FILE", help="Commands, in TOML.", show_default=False)
 ]
+Only = Annotated[list[str] | None, typer.Option(help="Only these jobs: 'sync-*,report'.", metavar="KEYS")]
+Except = Annotated[list[str] | None, typer.Option("--except", help="All jobs but these.", metavar="KEYS")]
+Tenants = Annotated[list[str] | None, typer.Option(help="Only these tenants: acme,globex.", metavar="NAMES")]
+SomeJobIds = Annotated[
+    list[str] | None, typer.Argument(metavar="ID…", help="Whole ids, or their last 4 or more characters.")
+]
 JobIds = Annotated[list[str], typer.Argument(metavar="ID…", help="Whole ids, or their last 4 or more characters.")]
 TheJob = Annotated[str, typer.Argument(metavar="ID", help="The whole id, or its last 4 or more characters.")]
 
 
+def read_selection(
+    only: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    tenants: Sequence[str] | None = None,
+) -> Selection:
+    """Reads --only, --except and --tenants. Raises InvalidInput if one of them names nothing."""
+    return {
+        "only": _read_list("--only", only),
+        "exclude": _read_list("--except", exclude),
+        "tenants": tuple(map(tenant_id, _read_list("--tenants", tenants))) if tenants else None,
+    }
+
+
+def _read_list(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the words of an option that takes several, with commas or repeated."""
+    words = tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
+    if given and not words:
+        raise InvalidInput(f"{option} names nothing. Nothing was started.", fix="Name at least one, or leave it out.")
+    return words
+
+
 def ask(
+    url: str | None, schema: str | None, question: Callable[[Control], Awaitable[T]], *, may_create: bool = False
+) -> T:
+    """Opens the database, or the server of --api, for the length of one question, and returns its answer."""
+    server = server_of(url, schema)
+    if server is None:
+        actor = cli_actor()
+        return ask_database(url, schema, lambda app: question(DatabaseControl(app, actor)), may_create=may_create)
+    options = given_options()
+    client = client_for(server, token_file=options.token_file, plain_http=options.plain_http)
+
+    async def ask_server() -> T:
+        async with ServerControl(client) as control:
+            answer = await question(control)
+        for permission in sorted(set(control.hidden.values())):
+            names = ", ".join(name for name, needed in control.hidden.items() if needed is permission)
+            stderr.print(f"not shown: {names}. The token has not the permission {permission.value}.", style="dim")
+        return answer
+
+    return run(ask_server())
+
+
+def ask_database(
     url: str | None, schema: str | None, question: Callable[[Leasehold], Awaitable[T]], *, may_create: bool = False
 ) -> T:
     """Opens the app for the length of one question, and returns its answer."""
@@ -57,6 +119,14 @@ def ask(
 def read_tenant(tenant: str | None) -> TenantId | None:
     """Reads a tenant; None means any. Refuses an empty name: --tenant "$T" without a T must not mean all tenants."""
     return None if tenant is None else tenant_id(tenant)
+
+
+def require_tenant(url: str | None, tenant: str | None, missing: NoTenant) -> TenantId | None:
+    """Reads a tenant, and raises `missing` if there is none; a server may know it by the token, so it is asked."""
+    owner = read_tenant(tenant)
+    if owner is None and server_of(url, None) is None:
+        raise missing
+    return owner
 
 
 def require_database(app: Leasehold, *, may_create: bool = False) -> Leasehold:

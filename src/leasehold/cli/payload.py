@@ -118,17 +118,17 @@ def _text_of(given: str, option: str) -> tuple[bytes, str]:
 _KINDS = {list: "a list", str: "text", int: "a number", float: "a number", bool: "true or false", type(None): "null"}
 
 
-def read_moment(text: str) -> datetime:
+def read_moment(text: str, option: str = "--at") -> datetime:
     """Reads ISO 8601 with a zone: without one it would name a different moment on each machine."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidInput(
-            f"--at: {text!r} is not a time.", fix=f"{NOTHING_ENQUEUED} Write it as 2030-01-31T09:00Z or …+02:00."
+            f"{option}: {text!r} is not a time.", fix="Nothing was done. Write it as 2030-01-31T09:00Z or …+02:00."
         ) from error
     if moment.tzinfo is None:
         raise InvalidInput(
-            f"--at: {text!r} has no zone, and so names no moment.",
-            fix=f"{NOTHING_ENQUEUED} Add one: {text}Z is UTC, {text}+02:00 two hours ahead of it.",
+            f"{option}: {text!r} has no zone, and so names no moment.",
+            fix=f"Nothing was done. Add one: {text}Z is UTC, {text}+02:00 two hours ahead of it.",
         )
     return moment

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from leasehold.cli.help import Command, Group
-from leasehold.cli.options import Json, Schema, Url, ask
+from leasehold.cli.actor import cli_actor
+from leasehold.cli.help import DatabaseCommand, Group
+from leasehold.cli.options import Json, Schema, Url, ask_database
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.tables import show_line
 from leasehold.config import keyring
@@ -26,7 +27,7 @@ def secrets() -> None:
     """
 
 
-@commands.command("new-key", cls=Command)
+@commands.command("new-key", cls=DatabaseCommand)
 def make_key(json: Json = False) -> None:
     """Print a new key for LEASEHOLD_SECRET_KEY.
 
@@ -38,7 +39,7 @@ def make_key(json: Json = False) -> None:
         show_line(stdout, new_secret_key())
 
 
-@commands.command("rotate", cls=Command)
+@commands.command("rotate", cls=DatabaseCommand)
 def rotate_keys(
     url: Url = None,
     schema: Schema = None,
@@ -50,7 +51,7 @@ def rotate_keys(
     Afterwards the other keys can be removed. It runs beside workers, and can be stopped and repeated.
     """
     with explain_errors(json):
-        done = ask(url, schema, lambda app: rotate(app.store, keyring(), batch=batch))
+        done = ask_database(url, schema, lambda app: rotate(app.store, keyring(), batch=batch, actor=cli_actor()))
         if json:
             print_json(asdict(done))
         else:
@@ -62,6 +63,11 @@ def rotate_keys(
 def _tell(done: Rotation) -> None:
     key = keyring().current
     show_line(stdout, f"✓ {format_count(done.replaced, 'job')} encrypted by the key {key}")
+    if done.passed:
+        named = ", ".join(done.passed_over) + (" …" if done.passed > len(done.passed_over) else "")
+        show_line(
+            stdout, f"  {format_count(done.passed, 'job')} passed over, with values that no key encrypted: {named}"
+        )
     if done.left:
         jobs = f" Not readable by any key: {', '.join(done.unreadable)}." if done.unreadable else ""
         stderr.print(

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
-from leasehold.cli.options import Commands, Schema, Url, require_database
+from leasehold.cli.options import Commands, Except, Only, Schema, Tenants, Url, read_selection, require_database
 from leasehold.cli.output import explain_errors, print_json, stderr
 from leasehold.cli.target import load_target, require_jobs
 from leasehold.cli.worker import Slots, Target
+from leasehold.runtime.redacted_logs import redact_all_logs
+from leasehold.runtime.redacted_prints import redact_prints
 
 
 def tick(
@@ -17,6 +19,9 @@ def tick(
     max_jobs: Annotated[int, typer.Option(help="Run no more than so many.", min=1)] = 100,
     max_seconds: Annotated[str, typer.Option(help="Then give back what still runs, as in 10s.")] = "10s",
     slots: Slots = 10,
+    only: Only = None,
+    exclude: Except = None,
+    tenants: Tenants = None,
     url: Url = None,
     schema: Schema = None,
     json: Annotated[bool, typer.Option("--json", help="Its result, as a JSON object.")] = False,
@@ -26,11 +31,13 @@ def tick(
     For cron and other schedulers; any number may run at once.
     """
     with explain_errors(json):
+        redact_prints()
         app = load_target(target, commands)
+        redact_all_logs()
         app.configure(url=url, schema=schema)
         require_jobs(app, target)
         require_database(app, may_create=True)
-        ticked = app.tick(max_jobs, max_seconds, slots=slots)
+        ticked = app.tick(max_jobs, max_seconds, slots=slots, **read_selection(only, exclude, tenants))
         if json:
             print_json(asdict(ticked))
         else:

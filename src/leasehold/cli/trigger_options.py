@@ -45,11 +45,8 @@ def read_owner(tenant: str | None, all_tenants: bool) -> Owner | None:
     return ALL if all_tenants else read_tenant(tenant)
 
 
-def require_owner(tenant: str | None, all_tenants: bool) -> Owner:
-    owner = read_owner(tenant, all_tenants)
-    if owner is None:
-        raise NoTenant("a trigger needs a tenant. Nothing was added.", fix="Write --tenant acme, or --all-tenants.")
-    return owner
+def no_owner() -> NoTenant:
+    return NoTenant("a trigger needs a tenant. Nothing was added.", fix="Write --tenant acme, or --all-tenants.")
 
 
 def read_when(

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from leasehold.app import Leasehold
 from leasehold.app.triggers import new_trigger
 from leasehold.cli.help import Command, Group
-from leasehold.cli.options import Json, Schema, Url, ask
+from leasehold.cli.options import Json, Schema, Url, ask, require_tenant
 from leasehold.cli.output import explain_errors, print_json, stderr, stdout
 from leasehold.cli.payload import read_moment
 from leasehold.cli.tables import show_line, show_table
@@ -35,17 +34,18 @@ from leasehold.cli.trigger_options import (
     Viewer,
     Window,
     Zone,
+    no_owner,
     read_owner,
     read_rule,
     read_when,
-    require_owner,
 )
 from leasehold.cli.trigger_tables import confirm, decision_row, show_preview, trigger_row
+from leasehold.control import Control
 from leasehold.errors import InvalidInput
 from leasehold.model.decision import Decision
 from leasehold.model.duration import read_duration
 from leasehold.model.preview import Preview
-from leasehold.model.trigger import Origin, Trigger
+from leasehold.model.trigger import ALL, Origin, Trigger
 from leasehold.operations import triggers as operations
 from leasehold.operations import views
 from leasehold.operations.triggers import Owner, in_words
@@ -79,7 +79,7 @@ def list_all(
 
 def _list(owner: Owner | None, limit: int, url: str | None, schema: str | None, json: bool) -> None:
     with explain_errors(json):
-        listed = ask(url, schema, lambda app: operations.list_all(app.store, owner, limit + 1))
+        listed = ask(url, schema, lambda control: control.triggers.list(owner, limit + 1))
         found = listed[:limit]
         if json:
             print_json([views.trigger(trigger) for trigger in found])
@@ -116,14 +116,18 @@ def add(
 ) -> None:
     """Add a trigger: enqueue jobs by the clock, or on an event."""
     with explain_errors(json):
-        owner = require_owner(tenant, all_tenants)
+        owner = ALL if all_tenants else require_tenant(url, tenant, no_owner())
         schedule = read_when(cron, interval, anchor, zone)
         options = read_rule(
             schedule, event, only_if, payload, label, catch_up, cap, spread, window, trailing, enabled
         )
         rule = new_trigger(definition, **options)
-        saved = ask(url, schema, lambda app: app.triggers_of(owner).asave(rule, created_by))
-        confirm(saved, json, "is added")
+
+        async def save(control: Control) -> Trigger:
+            whose = ALL if owner is ALL else await control.tenant(owner, no_owner())
+            return await control.triggers.save(whose, rule, created_by)
+
+        confirm(ask(url, schema, save), json, "is added")
 
 
 @commands.command(cls=Command)
@@ -156,11 +160,11 @@ def edit(
         if not changes and when == (None,) * 4:
             raise InvalidInput("no option says what to change. Nothing was changed.", fix="Pass --cron, --payload, …")
 
-        async def changed(app: Leasehold) -> Trigger:
-            found = await operations.find(app.store, trigger, read_owner(tenant, all_tenants))
+        async def changed(control: Control) -> Trigger:
+            found = await control.triggers.find(trigger, read_owner(tenant, all_tenants))
             schedule = read_when(*when, before=found.rule.schedule)
             renewed = {} if schedule is None else {"schedule": schedule}
-            return await app.triggers_of(found.tenant).aupdate(found.id, **changes, **renewed)
+            return await control.triggers.change(found, changes | renewed)
 
         confirm(ask(url, schema, changed), json, "is changed")
 
@@ -176,7 +180,7 @@ def show(
 ) -> None:
     """Show a trigger as JSON."""
     with explain_errors(json):
-        found = ask(url, schema, lambda app: operations.find(app.store, trigger, read_owner(tenant, all_tenants)))
+        found = ask(url, schema, lambda control: control.triggers.find(trigger, read_owner(tenant, all_tenants)))
         if json:
             print_json(views.trigger(found))
         else:
@@ -196,9 +200,9 @@ def rm(
     """Remove a trigger. Jobs that it has made stay."""
     with explain_errors(json):
 
-        async def removed(app: Leasehold) -> Trigger:
-            found = await operations.find(app.store, trigger, read_owner(tenant, all_tenants))
-            await operations.delete(app.store, found.tenant, found.id, force=force)
+        async def removed(control: Control) -> Trigger:
+            found = await control.triggers.find(trigger, read_owner(tenant, all_tenants))
+            await control.triggers.delete(found, force=force)
             return found
 
         gone = ask(url, schema, removed)
@@ -225,9 +229,9 @@ def pause(
             raise InvalidInput("--for and --until can't both be the end. Nothing was changed.", fix="Leave one out.")
         end = read_duration(lasting) if lasting is not None else None if until is None else read_moment(until)
 
-        async def paused(app: Leasehold) -> Trigger:
-            found = await operations.find(app.store, trigger, read_owner(tenant, all_tenants))
-            return await operations.pause(app.store, found.tenant, found.id, why, end)
+        async def paused(control: Control) -> Trigger:
+            found = await control.triggers.find(trigger, read_owner(tenant, all_tenants))
+            return await control.triggers.pause(found, why, end)
 
         confirm(ask(url, schema, paused), json, "is paused")
 
@@ -244,9 +248,9 @@ def resume(
     """End the pause of a trigger."""
     with explain_errors(json):
 
-        async def resumed(app: Leasehold) -> Trigger:
-            found = await operations.find(app.store, trigger, read_owner(tenant, all_tenants))
-            return await operations.resume(app.store, found.tenant, found.id)
+        async def resumed(control: Control) -> Trigger:
+            found = await control.triggers.find(trigger, read_owner(tenant, all_tenants))
+            return await control.triggers.resume(found)
 
         confirm(ask(url, schema, resumed), json, "is not paused")
 
@@ -278,13 +282,11 @@ def preview(
                 fix="Pass an ID; or --cron or --every.",
             )
 
-        async def previewed(app: Leasehold) -> tuple[str, Preview]:
+        async def previewed(control: Control) -> tuple[str, Preview]:
             if wanted is not None:
-                shown = await operations.preview_schedule(app.store, wanted, count, viewer_zone)
-                return in_words(wanted), shown
-            found = await operations.find(app.store, str(trigger), read_owner(tenant, all_tenants))
-            _, shown = await operations.preview_trigger(app.store, found.tenant, found.id, count, viewer_zone)
-            return in_words(found.rule.schedule), shown
+                return in_words(wanted), await control.triggers.preview_schedule(wanted, count, viewer_zone)
+            found = await control.triggers.find(str(trigger), read_owner(tenant, all_tenants))
+            return in_words(found.rule.schedule), await control.triggers.preview(found, count, viewer_zone)
 
         words, shown = ask(url, schema, previewed)
         if json:
@@ -306,9 +308,9 @@ def decisions(
     """List what a trigger decided, the newest first: fired, deduped, skipped, missed, error."""
     with explain_errors(json):
 
-        async def listed(app: Leasehold) -> list[Decision]:
-            found = await operations.find(app.store, trigger, read_owner(tenant, all_tenants))
-            return list(await operations.decisions(app.store, found.tenant, found.id, limit))
+        async def listed(control: Control) -> list[Decision]:
+            found = await control.triggers.find(trigger, read_owner(tenant, all_tenants))
+            return list(await control.triggers.decisions(found, limit))
 
         found = ask(url, schema, listed)
         if json:

@@ -4,25 +4,26 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from leasehold.cli.interrupts import run
-from leasehold.cli.options import Commands, Schema, Url
+from leasehold.cli.options import Commands, Except, Only, Schema, Tenants, Url, read_selection
 from leasehold.cli.output import explain_errors, stderr
 from leasehold.cli.target import load_target, require_jobs
 from leasehold.engines import engine_for
-from leasehold.errors import InvalidInput, Unreachable
+from leasehold.errors import Unreachable
 from leasehold.model.duration import read_duration
-from leasehold.model.job import tenant_id
 from leasehold.operations.views import describe_subscription
 from leasehold.runtime.process import Parent, drain_with_stdin, end_with_stdin, leave, serve
 from leasehold.runtime.redacted_logs import redact_all_logs
+from leasehold.runtime.redacted_prints import RedactedStream, redact_prints
 from leasehold.telemetry import Event, Observer, ignore_events
 from leasehold.worker.events import events_log
 from leasehold.worker.heartbeat import Leases
@@ -32,6 +33,7 @@ Target = Annotated[
     typer.Argument(help="Where the app is: file.py or package.module, or either:name.", show_default=False),
 ]
 Slots = Annotated[int, typer.Option(help="Jobs at once, in each process.", min=1, metavar="N")]
+SERVERS = ("http://", "https://")
 _CHILD = "from leasehold.cli import main; main()"
 
 
@@ -45,12 +47,17 @@ def worker(
     scheduler: Annotated[
         bool, typer.Option("--scheduler/--no-scheduler", help="Fire schedules, too.", show_default=False)
     ] = True,
-    only: Annotated[list[str] | None, typer.Option(help="Only these jobs: 'sync-*,report'.", metavar="KEYS")] = None,
-    exclude: Annotated[list[str] | None, typer.Option("--except", help="All jobs but these.", metavar="KEYS")] = None,
-    tenants: Annotated[
-        list[str] | None, typer.Option(help="Only these tenants: acme,globex.", metavar="NAMES")
-    ] = None,
+    only: Only = None,
+    exclude: Except = None,
+    tenants: Tenants = None,
     url: Url = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For an https:// URL: the token.", show_default=False),
+    ] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Allow http:// to other machines.", show_default=False)
+    ] = False,
     schema: Schema = None,
     json: Annotated[bool, typer.Option("--json", help="Events, one JSON object per line on stdout.")] = False,
     until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
@@ -62,14 +69,20 @@ def worker(
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     redact_all_logs()
+    redact_prints()
     events_log.disabled = json  # stdout has them
     if until_stdin_ends:
         end_with_stdin()
     if until_parent_ends:
         drain_with_stdin()
+    if token_file is not None:
+        os.environ["LEASEHOLD_TOKEN_FILE"] = str(token_file.absolute())
+    if plain_http:
+        os.environ["LEASEHOLD_PLAIN_HTTP"] = "on"
     with explain_errors(json), ExitStack() as aside:
         observe = aside.enter_context(events_on_stdout()) if json else ignore_events
         app = load_target(target, commands)
+        redact_all_logs()  # once more: the app may have set up handlers of its own
         app.configure(url=url, schema=schema)
         require_jobs(app, target)
         app.handlers.require_secret_keys()
@@ -78,9 +91,7 @@ def worker(
             slots=slots,
             leases=Leases(busy=read_duration(lease), idle=3 * read_duration(lease)),
             grace=read_duration(grace),
-            only=read_list("--only", only),
-            exclude=read_list("--except", exclude),
-            tenants=tuple(map(tenant_id, read_list("--tenants", tenants))) if tenants else None,
+            **read_selection(only, exclude, tenants),
         )
         usable, _ = app.handlers.of_this_machine()
         serves = options.subscription(app.handlers.keys, usable.keys)
@@ -99,18 +110,11 @@ def worker(
                     markup=False,
                 )
                 app.configure(url=where)
-            ready = f"✓ worker    {slots} slots for {describe_subscription(serves)}"
+            server = f", by {engine_for(where).address}" if where.startswith(SERVERS) else ""
+            ready = f"✓ worker    {slots} slots for {describe_subscription(serves)}{server}"
             say_ready = partial(stderr.print, ready, markup=False)
             make_worker = partial(app.make_worker, where, options, observe, scheduler=scheduler)
             leave(serve(make_worker, (lambda: None) if json else say_ready))
-
-
-def read_list(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
-    """Returns the words of an option that takes several, with commas or repeated. Raises InvalidInput for none."""
-    words = tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
-    if given and not words:
-        raise InvalidInput(f"{option} names nothing. Nothing was started.", fix="Name at least one, or leave it out.")
-    return words
 
 
 def command_line(*arguments: str) -> list[str]:
@@ -123,7 +127,7 @@ def events_on_stdout() -> Iterator[Observer]:
     """Reserves stdout for events: output of handlers and their processes goes to stderr meanwhile."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
         os.dup2(2, 1)
-        if isinstance(sys.stdout, io.TextIOWrapper):
+        if isinstance(sys.stdout, io.TextIOWrapper | RedactedStream):
             sys.stdout.reconfigure(line_buffering=True)
 
         def print_event(event: Event) -> None:

@@ -1,0 +1,117 @@
+"""Serves the HTTP API by uvicorn, on a socket that is bound before."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib.util import find_spec
+from typing import Any
+
+from leasehold.errors import InvalidInput
+
+GRACE = 5
+MOST_CONNECTIONS = 1000
+
+
+def require_api() -> None:
+    """Raises InvalidInput if the packages of the extra `api` are not installed."""
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise InvalidInput(
+            f"the HTTP API needs the package {error.name}. Nothing was started.",
+            fix="Install it: pip install 'leasehold[api]'",
+        ) from error
+
+
+def has_console() -> bool:
+    """Returns whether the packages of the extra `console` are installed."""
+    return find_spec("jinja2") is not None
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Returns a listening socket. Raises InvalidInput if the address can't be used; port 0 takes a free one."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise _unusable(host, port, error) from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(MOST_CONNECTIONS)
+    except OSError as error:
+        bound.close()
+        raise _unusable(host, port, error) from error
+    return bound
+
+
+def _unusable(host: str, port: int, error: Exception) -> InvalidInput:
+    why = getattr(error, "strerror", None) or error
+    return InvalidInput(
+        f"the API can't listen on {host[:80]}, port {port}: {why}. Nothing was started.",
+        fix="Name another with --host and --port.",
+    )
+
+
+def address_of(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def run_server(api: Any, bound: socket.socket) -> None:
+    """Serves until SIGINT or SIGTERM; requests that run have 5 s to end."""
+    _server(api).run(sockets=[bound])
+
+
+@asynccontextmanager
+async def serving(api: Any, bound: socket.socket) -> AsyncIterator[None]:
+    """Serves on this loop for the length of the block, which begins when requests are answered.
+
+    Signals are left to the caller.
+    """
+    server = _server(api)
+    server.capture_signals = _ignore_signals
+
+    async def serve() -> None:
+        with suppress(SystemExit):  # if the database goes while the app starts, uvicorn would end the process
+            await server.serve(sockets=[bound])
+
+    task = asyncio.create_task(serve())
+    try:
+        while not (server.started or task.done()):  # noqa: ASYNC110 – uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.gather(task, return_exceptions=True)
+        bound.close()
+
+
+@contextmanager
+def _ignore_signals() -> Iterator[None]:
+    yield
+
+
+def _server(api: Any) -> Any:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Ends streams first: uvicorn tells no app that it stops, and waits for all requests."""
+            if (guard := getattr(getattr(api, "state", None), "guard", None)) is not None:
+                guard.streams.end_all()
+            await super().shutdown(sockets)
+
+    return Server(
+        uvicorn.Config(
+            api,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=GRACE,
+        )
+    )
