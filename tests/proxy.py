@@ -38,7 +38,9 @@ class Proxy:
     """`url` leads through it. Listens on loopback only."""
 
     def __init__(self, database_url: str) -> None:
-        self._target = urlsplit(database_url)
+        self._given = urlsplit(database_url)
+        endpoint = parse_qs(self._given.query).get("endpoint")
+        self._target = urlsplit(endpoint[0]) if endpoint else self._given
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
@@ -58,8 +60,7 @@ class Proxy:
     async def open(self) -> AsyncIterator["Proxy"]:
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        user, path = self._target.netloc.rpartition("@")[0] or "postgres", self._target.path
-        self.url = f"postgresql://{user}@127.0.0.1:{port}{path}?sslmode=disable"
+        self.url = self._url_through(port)
         try:
             yield self
         finally:
@@ -68,6 +69,12 @@ class Proxy:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _url_through(self, port: int) -> str:
+        if self._target is not self._given:  # a table, whose URL names the endpoint of its server
+            return self._given.geturl().replace(self._target.netloc, f"127.0.0.1:{port}")
+        user, path = self._target.netloc.rpartition("@")[0] or "postgres", self._target.path
+        return f"postgresql://{user}@127.0.0.1:{port}{path}?sslmode=disable"
 
     def cut(self) -> None:
         for connection in self._connections:

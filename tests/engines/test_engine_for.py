@@ -1,5 +1,6 @@
 """`engine_for` alone looks at a URL: a second engine is one module, and everything above it stays as it is."""
 
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import NoReturn
@@ -21,9 +22,15 @@ class MemoryEngine:
         caller_transaction=False,
         exact_caps=False,
         priorities=False,
+        exact_fairness=False,
+        atomic_bulk=False,
         wakes=False,
+        adaptive_polling=False,
         fenced_logs=False,
         schedules=False,
+        atomic_audit=False,
+        series=False,
+        upkeep=False,
     )
 
     def __init__(self, url: str, schema: str, listen_url: str | None) -> None:
@@ -96,3 +103,12 @@ def test_a_schema_that_is_named_twice_must_be_the_same() -> None:
     assert engine_for("postgresql://here/jobs?schema=rented", "rented").schema == "rented"
     with pytest.raises(InvalidInput, match="schema=rented, and the schema 'other' was asked for"):
         engine_for("postgresql://here/jobs?schema=rented", "other")
+
+
+def test_an_engine_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    for name in [name for name in sys.modules if name.startswith("leasehold.engines.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(InvalidInput, match="need the package httpx") as raised:
+        engine_for("https://jobs.example.com")
+    assert "leasehold[http]" in raised.value.fix

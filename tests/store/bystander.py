@@ -6,9 +6,13 @@ row that it finds, finds a bystander's.
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from tests.store.bench import BROUGHT_ID, KEY, Bench, EngineUnderTest, all_jobs, keyed
+import asyncpg
+from tests.dynamodb.raw_table import open_table
+from tests.store.bench import BROUGHT_ID, EMAIL, KEY, REPORT, Bench, EngineUnderTest, all_jobs, keyed
 
+from leasehold.engines import engine_for
 from leasehold.model.dedupe import Always, Within
 from leasehold.model.job import Attempt, JobId, JobRecord, LogLine, NewJob, TenantId, tenant_id
 from leasehold.model.status import Status
@@ -49,6 +53,26 @@ class Belongings:
     holders: list[JobId]
 
 
+Owned = dict[TenantId, "Belongings"]
+Items = list[dict[str, Any]]
+
+
+async def settle_all(url: str) -> None:
+    """Lets the bystanders settle in a database, such as a template."""
+    kit = engine_for(url).test_kit()
+    store = await kit.open()
+    try:
+        await settle_all_in(EngineUnderTest(store, kit.open, kit.clock().move))
+    finally:
+        await store.close()
+
+
+async def settle_all_in(engine: EngineUnderTest) -> None:
+    await engine.store.sync_definitions([REPORT, EMAIL])
+    for tenant in BYSTANDERS:
+        await settle_in(engine, tenant)
+
+
 async def settle_in(engine: EngineUnderTest, tenant: TenantId) -> None:
     """A dead letter, a running job with a log line, and jobs that wait, with and without keys.
 
@@ -56,11 +80,44 @@ async def settle_in(engine: EngineUnderTest, tenant: TenantId) -> None:
     for the tests.
     """
     bench = Bench(engine, tenant)
-    await bench.jobs.enqueue([*REQUESTS, NewJob(definition="report", delay=FAR)])
-    dead, running = await bench.claim(2, await bench.join("report", lease=FAR))
-    assert (dead.job, running.job) == (DEAD_ID, RUNNING_ID)
+    await bench.jobs.enqueue(REQUESTS[:2])
+    claims = {claim.job: claim for claim in await bench.claim(2, await bench.join("report", lease=FAR))}
+    dead, running = claims[DEAD_ID], claims[RUNNING_ID]
+    await bench.jobs.enqueue([*REQUESTS[2:], NewJob(definition="report", delay=FAR)])
     await bench.fail(dead)
     await engine.store.append_log([(running, LogLine(1, f"{tenant}'s own business"))])
+
+
+async def all_belongings(store: Store) -> Owned:
+    return {tenant: await belongings(store, tenant) for tenant in BYSTANDERS}
+
+
+ROWS = """
+    with found as (
+        select 'jobs' as part, to_jsonb(j) as found_row from leasehold.jobs j where tenant_id = any($1)
+        union all select 'done', to_jsonb(d) from leasehold.jobs_done d where tenant_id = any($1)
+        union all select 'attempts', to_jsonb(a) from leasehold.job_attempts a where tenant_id = any($1)
+        union all select 'lines', to_jsonb(l) from leasehold.job_lines l where tenant_id = any($1)
+        union all select 'holds', to_jsonb(h) from leasehold.dedupe_holds h where tenant_id = any($1)
+    )
+    select part, found_row::text from found order by part, found_row::text
+"""
+
+
+async def items_of_bystanders(url: str) -> Items:
+    """Returns the bystanders' rows or items by one statement or request, where `all_belongings` needs fifty."""
+    if not url.startswith("dynamodb:"):
+        connection = await asyncpg.connect(url)
+        try:
+            return [dict(row) for row in await connection.fetch(ROWS, list(BYSTANDERS))]
+        finally:
+            await connection.close()
+    async with open_table(url) as table:
+        found = await table.items()
+    prefixes = tuple(f"tenant#{tenant}#" for tenant in BYSTANDERS)
+    return sorted(
+        (item for item in found if item["PK"].startswith(prefixes)), key=lambda item: (item["PK"], item["SK"])
+    )
 
 
 async def belongings(store: Store, tenant: TenantId) -> Belongings:

@@ -1,21 +1,79 @@
 """The engine under test, the bench, and the bystanders that live beside every test."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
+from tests.conftest import INHABITED, DatabaseServer, make_tables
+from tests.engines_under_test import choose_engines
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
-from tests.store.bystander import BYSTANDERS, belongings, settle_in
+from tests.store.bystander import Items, Owned, all_belongings, items_of_bystanders, settle_all
+from tests.store.over_http import served
 
-from leasehold.engine import MovableClock, TestKit
+from leasehold.engine import ClonedDatabases, MovableClock, TestKit
 from leasehold.engines import engine_for
 from leasehold.model.status import Status
 from leasehold.store import Store
+from leasehold.testing.server import run_in_thread
+
+WITH_BYSTANDERS = {
+    "postgres": "settled_databases",
+    "dynamodb": "settled_tables",
+    "http": "settled_databases",
+}
+"""Fixtures of databases that no other tests use: the bystanders settle in their template, once for the run."""
+
+
+OVER_HTTP = {f"test_{topic}" for topic in ("claim", "finish", "fence", "lease", "wakes", "outages")}
+"""The worker's part of the suite: it also runs with workers that reach Postgres through the API."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    name = metafunc.module.__name__.rpartition(".")[2]
+    choose_engines(metafunc, {"http": "http://localhost"} if name in OVER_HTTP else None)
+
+
+@pytest.fixture(scope="session")
+def databases(engine_name: str, request: pytest.FixtureRequest) -> ClonedDatabases:
+    """Databases that have the bystanders."""
+    found: ClonedDatabases = request.getfixturevalue(WITH_BYSTANDERS[engine_name])
+    run_in_thread(found.make_template(settle_all))
+    return found
+
+
+@pytest.fixture(scope="session")
+def settled_databases(database_server: DatabaseServer) -> ClonedDatabases:
+    return replace(database_server, run=f"{database_server.run}{INHABITED}")
+
+
+@pytest.fixture(scope="session")
+def settled_tables(dynamodb_url: str) -> ClonedDatabases:
+    return make_tables(dynamodb_url)
+
+
+@pytest.fixture(scope="session")
+def remembered() -> dict[str, tuple[Owned, Items]]:
+    """The belongings of the bystanders in a template, by engine, and their items: each copy has the same."""
+    return {}
 
 
 @pytest.fixture
-def kit(database_url: str) -> TestKit:
+async def database_url(databases: ClonedDatabases) -> AsyncIterator[str]:
+    """The URL of a fresh database of the engine under test."""
+    name = await databases.clone()
+    yield databases.url_for(name)
+    await databases.drop(name)
+
+
+@pytest.fixture
+async def kit(database_url: str, engine_name: str) -> AsyncIterator[TestKit]:
     """The services of the engine under test."""
-    return engine_for(database_url).test_kit()
+    direct = engine_for(database_url).test_kit()
+    if engine_name != "http":
+        yield direct
+        return
+    async with served(direct) as over_http:
+        yield over_http
 
 
 @pytest.fixture
@@ -53,21 +111,30 @@ async def stores(engine: EngineUnderTest) -> AsyncIterator[list[Store]]:
 
 
 @pytest.fixture(autouse=True)
-async def bystanders(engine: EngineUnderTest) -> AsyncIterator[None]:
+async def bystanders(
+    engine: EngineUnderTest,
+    kit: TestKit,
+    engine_name: str,
+    database_url: str,
+    remembered: dict[str, tuple[Owned, Items]],
+) -> AsyncIterator[None]:
     """Fails a test after which a bystander's jobs, attempts, lines or keys are not as before."""
-    await engine.store.sync_definitions([REPORT, EMAIL])
-    before = {}
-    for tenant in BYSTANDERS:
-        await settle_in(engine, tenant)
-        before[tenant] = await belongings(engine.store, tenant)
+    if engine_name not in remembered:
+        remembered[engine_name] = await all_belongings(engine.store), await items_of_bystanders(database_url)
+    before, items = remembered[engine_name]
     for owned in before.values():
         assert owned.counts == {**owned.counts, Status.QUEUED: 4, Status.RUNNING: 1, Status.DEAD_LETTER: 1}
         assert sum(len(lines) for lines in owned.lines.values()) == 1
         assert set(owned.holders) <= set(owned.jobs)
+    sent = len(kit.statements())
     yield
+    if len(kit.statements()) == sent:  # the test has asked the database for nothing
+        return
+    if await items_of_bystanders(database_url) == items:  # a store would read the same from them
+        return
     for definition in (REPORT, EMAIL):  # asked for again, an inactive one would refuse
         await engine.store.activate(definition.key, True)
-    assert {tenant: await belongings(engine.store, tenant) for tenant in BYSTANDERS} == before
+    assert await all_belongings(engine.store) == before
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from leasehold.model.event import NewEvent
 from leasehold.model.event_plan import Emitted
 from leasehold.model.job import JobRecord, Source, TenantId
 from leasehold.model.trigger import NewTrigger, Trigger
-from leasehold.store import Filter, Store
+from leasehold.store import Filter
 
 NOON = datetime(2027, 3, 10, 12, tzinfo=UTC)
 ONLY_OF_EVENTS = Filter(source=Source.EVENT)
@@ -56,12 +56,6 @@ def rule(event: str = FOLDER, **fields: Any) -> NewTrigger:
 
 def kinds_of(emitted: Emitted) -> Sequence[DecisionKind]:
     return [decision.kind for decision in emitted.decisions]
-
-
-@pytest.fixture(autouse=True)
-def with_triggers(store: Store) -> None:
-    if not store.abilities.schedules:
-        pytest.skip("this engine has no triggers")
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from tests.engines_under_test import SERVERS
 from tests.scheduler.conftest import NOON
 from tests.scheduler.timetable import HOUR, MINUTE, Timetable, add_tenants
 
-from leasehold.engine import MovableClock
+from leasehold.engine import ClonedDatabases, MovableClock
 from leasehold.errors import InvalidInput
 from leasehold.model.decision import DecisionKind
 from leasehold.model.definition import Definition
@@ -15,16 +16,19 @@ from leasehold.model.template import moment_text
 from leasehold.model.trigger import ALL
 from leasehold.store import Store
 
-
-@pytest.fixture(autouse=True)
-def with_schedules(store: Store) -> None:
-    if not store.abilities.schedules:
-        pytest.skip("this engine fires no schedules")
+pytestmark = pytest.mark.abilities("schedules")
 
 
 @pytest.fixture(autouse=True)
 def bystanders() -> None:
     """There is none: a schedule for all tenants concerns each of them."""
+
+
+@pytest.fixture(scope="session")
+def databases(engine_name: str, request: pytest.FixtureRequest) -> ClonedDatabases:
+    """Databases without bystanders."""
+    found: ClonedDatabases = request.getfixturevalue(SERVERS[engine_name])
+    return found
 
 
 @pytest.fixture

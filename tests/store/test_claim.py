@@ -15,12 +15,6 @@ from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import Store
 
 
-@pytest.fixture
-def with_priorities(store: Store) -> None:
-    if not store.abilities.priorities:
-        pytest.skip("this engine has no priorities")
-
-
 async def test_a_claim_carries_all_that_running_needs(bench: Bench) -> None:
     registration = await bench.worker()
     job = await bench.enqueue(payload={"month": 3}, correlation_id="request-1", max_attempts=7)
@@ -75,7 +69,7 @@ async def test_a_batch_is_claimed_in_the_order_it_was_given(bench: Bench) -> Non
     assert await bench.claimed_jobs(20) == jobs
 
 
-@pytest.mark.usefixtures("with_priorities")
+@pytest.mark.abilities("priorities")
 async def test_the_lower_priority_number_comes_first_and_then_age(bench: Bench) -> None:
     late = await bench.enqueue(priority=200)
     usual = [await bench.enqueue(), await bench.enqueue()]
@@ -83,7 +77,7 @@ async def test_the_lower_priority_number_comes_first_and_then_age(bench: Bench) 
     assert await bench.claimed_jobs() == [*urgent, *usual, late]
 
 
-@pytest.mark.usefixtures("with_priorities")
+@pytest.mark.abilities("priorities")
 async def test_an_urgent_job_is_not_overlooked_after_others_were_claimed(bench: Bench) -> None:
     await bench.enqueue_many(10)
     await bench.claim(5)
@@ -91,7 +85,7 @@ async def test_an_urgent_job_is_not_overlooked_after_others_were_claimed(bench: 
     assert await bench.claimed_jobs(1) == [urgent]
 
 
-@pytest.mark.usefixtures("with_priorities")
+@pytest.mark.abilities("priorities")
 async def test_the_hundredth_claim_is_as_complete_and_in_order_as_the_first(bench: Bench) -> None:
     """Positions of earlier claims must not hide a job of a priority that the store has not seen yet."""
     for round_ in range(100):
@@ -101,7 +95,7 @@ async def test_the_hundredth_claim_is_as_complete_and_in_order_as_the_first(benc
         assert [claim.job for claim in claimed.claims] == [urgent, usual], round_
 
 
-@pytest.mark.usefixtures("with_priorities")
+@pytest.mark.abilities("priorities")
 async def test_priority_holds_across_one_tenants_definitions(bench: Bench) -> None:
     await bench.enqueue_many(3, "report", priority=100)
     urgent = await bench.enqueue_many(2, "email", priority=50)
@@ -181,7 +175,7 @@ async def test_a_job_that_came_due_comes_after_older_ready_jobs(bench: Bench) ->
     assert await bench.claimed_jobs() == [*ready, future]
 
 
-@pytest.mark.usefixtures("with_priorities")
+@pytest.mark.abilities("priorities")
 async def test_a_job_that_came_due_keeps_its_priority(bench: Bench) -> None:
     future = await bench.enqueue(delay=HOUR, priority=1)
     ready = await bench.enqueue()

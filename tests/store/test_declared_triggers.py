@@ -13,11 +13,7 @@ from leasehold.model.limits import Pause
 from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Origin, Trigger
 from leasehold.store import DeclaredTrigger, Store, TriggerChange
 
-
-@pytest.fixture(autouse=True)
-def with_triggers(store: Store) -> None:
-    if not store.abilities.schedules:
-        pytest.skip("this engine has no triggers")
+pytestmark = pytest.mark.abilities("schedules")
 
 
 def declared(tenant: Any = ACME, **fields: Any) -> DeclaredTrigger:

@@ -316,13 +316,20 @@ async def test_32_that_replace_at_once_leave_one_job(bench: Bench) -> None:
     assert len(await all_jobs(bench.jobs)) == 1
 
 
-async def test_two_hundred_keys_of_32_callers_each_make_two_hundred_jobs(bench: Bench) -> None:
+async def test_many_keys_of_many_callers_make_one_job_each(bench: Bench) -> None:
+    await assert_each_key_makes_one_job(bench, keys=20, callers=8)
+
+
+async def assert_each_key_makes_one_job(bench: Bench, keys: int, callers: int) -> None:
+    """Callers ask at once for each key, in all modes by turns."""
+
     async def one_key(number: int) -> JobId:
-        placed = await asyncio.gather(*(ask(bench, keyed(MODES[number % 4], f"key-{number}")) for _ in range(32)))
+        asking = (ask(bench, keyed(MODES[number % 4], f"key-{number}")) for _ in range(callers))
+        placed = await asyncio.gather(*asking)
         assert sum(each.created for each in placed) == 1
         (holder,) = {each.id for each in placed}
         return holder
 
-    holders = [await one_key(number) for number in range(200)]
+    holders = [await one_key(number) for number in range(keys)]
     assert {job.id for job in await all_jobs(bench.jobs)} == set(holders)
-    assert len(set(holders)) == 200
+    assert len(set(holders)) == keys

@@ -122,6 +122,7 @@ async def test_several_who_wait_for_one_job_are_all_woken(bench: Bench, second_s
     assert one.result() == two.result() == await bench.job(claim.job)
 
 
+@pytest.mark.abilities("wakes")
 async def test_a_waiting_caller_is_woken_not_polled(bench: Bench) -> None:
     """Twenty waits, one after the other. Woken, they take a second together; polled, that much or more each."""
     async with asyncio.timeout(15):

@@ -1,7 +1,6 @@
 """Events: matching triggers make their jobs with the event or not at all, and every decision is recorded."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -9,11 +8,9 @@ from tests.store.bench import Bench
 from tests.store.event_kit import FOLDER, NOON, Events, kinds_of, rule
 from tests.store.event_kit import events as events
 from tests.store.event_kit import noon as noon
-from tests.store.event_kit import with_triggers as with_triggers
 from tests.store.wake_listener import asleep
 from tests.tenant_kit import ACME, OTHER, SECOND
 
-from leasehold import engine as engines
 from leasehold.errors import UnknownTenant
 from leasehold.model.decision import DecisionKind, Reason
 from leasehold.model.definition import Definition
@@ -23,6 +20,8 @@ from leasehold.model.limits import Pause
 from leasehold.model.schedule import Every
 from leasehold.model.trigger import ALL, NewTrigger
 from leasehold.store import Store, Wake
+
+pytestmark = pytest.mark.abilities("schedules")
 
 SCAN = Definition(
     "scan",
@@ -304,33 +303,11 @@ async def test_holders_of_dedupe_keys_can_be_looked_up(events: Events) -> None:
     assert await events.store.events(OTHER).holders([job.dedupe_key]) == {}
 
 
-# ------------------------------------------------------------------------------------------------------------- costs
+# ------------------------------------------------------------------------------------------------------------- wakes
 
 
-async def sent_by(kit: engines.TestKit, store: Store, times: int = 1) -> Sequence[str]:
-    before = len(kit.statements())
-    for _ in range(times):
-        await store.events(ACME).emit(NewEvent(FOLDER, {"n": 1}))
-    return list(kit.statements())[before:]
-
-
-async def test_an_event_without_triggers_costs_one_statement(store: Store, kit: engines.TestKit) -> None:
-    await sent_by(kit, store)
-    assert len(await sent_by(kit, store)) == 1
-
-
-async def test_an_event_with_fifty_triggers_costs_two_statements(events: Events, kit: engines.TestKit) -> None:
-    await sent_by(kit, events.store)
-    for number in range(50):
-        await events.add(label=f"number {number}", dedupe_window=timedelta())
-    assert len(await sent_by(kit, events.store)) == 3
-    assert len(await sent_by(kit, events.store)) == 2
-    assert len(await events.jobs()) == 100
-
-
+@pytest.mark.abilities("wakes")
 async def test_a_job_of_an_event_wakes_its_worker(events: Events, bench: Bench) -> None:
-    if not bench.store.abilities.wakes:
-        pytest.skip("this engine wakes no worker")
     await events.add()
     async with asleep(bench.store, await bench.join()) as listener:
         await events.emit()

@@ -50,6 +50,7 @@ async def test_a_claim_of_another_batch_writes_nothing(bench: Bench, other: int)
     await assert_it_can_write_nothing(bench, replace(live, batch=live.batch + other))
 
 
+@pytest.mark.abilities("caller_transaction")
 async def test_an_old_attempt_of_the_same_batch_writes_nothing(bench: Bench) -> None:
     """The attempt is asked for even where the batch alone would do."""
     old = await bench.running()
@@ -117,10 +118,9 @@ async def test_the_store_names_a_claim_as_its_worker_knows_it(bench: Bench) -> N
     assert list(await bench.store.evict(10)) == [claim]
 
 
+@pytest.mark.abilities("caller_transaction")
 async def test_a_live_claim_finishes_within_its_transaction(bench: Bench) -> None:
     """The control: a transaction that refused every claim would pass the tests above."""
-    if not bench.store.abilities.caller_transaction:
-        pytest.skip("this engine has no transactions of handlers")
     claim = await bench.running()
     assert await finish_within(bench.store, claim) is FinishAnswer.FINISHED
     assert (await bench.job(claim.job)).result == "within"

@@ -21,14 +21,7 @@ DEFINITION = Scope(ScopeKind.DEFINITION, "email")
 BOTH_KINDS = pytest.mark.parametrize("scope", [TENANT, DEFINITION], ids=["tenant", "definition"])
 
 
-@pytest.fixture
-def with_exact_caps(store: Store) -> None:
-    if not store.abilities.exact_caps:
-        pytest.skip("this engine's caps are not exact")
-
-
 @BOTH_KINDS
-@pytest.mark.usefixtures("with_exact_caps")
 async def test_no_more_run_than_the_cap_allows(bench: Bench, scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=3))
     await bench.enqueue_many(10, "email")
@@ -37,7 +30,7 @@ async def test_no_more_run_than_the_cap_allows(bench: Bench, scope: Scope) -> No
 
 
 @BOTH_KINDS
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_workers_that_claim_at_once_keep_the_cap(bench: Bench, stores: list[Store], scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=3))
     await bench.enqueue_many(50, "email")
@@ -50,7 +43,7 @@ async def test_workers_that_claim_at_once_keep_the_cap(bench: Bench, stores: lis
 
 
 @BOTH_KINDS
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_a_capped_job_that_is_claimed_again_has_a_new_fence(bench: Bench, scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=1))
     first = await bench.running("email")
@@ -61,7 +54,7 @@ async def test_a_capped_job_that_is_claimed_again_has_a_new_fence(bench: Bench, 
 
 
 @BOTH_KINDS
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_a_job_that_runs_again_counts_for_its_cap(bench: Bench, scope: Scope) -> None:
     """With room for one more: a claim that finds a lane and one that counts its room must both count the job."""
     await bench.store.limit(scope, Limits(max_running=2))
@@ -73,7 +66,6 @@ async def test_a_job_that_runs_again_counts_for_its_cap(bench: Bench, scope: Sco
 
 
 @BOTH_KINDS
-@pytest.mark.usefixtures("with_exact_caps")
 async def test_a_job_that_ends_makes_room_for_the_next(bench: Bench, scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=2))
     await bench.enqueue_many(5, "email")
@@ -83,7 +75,6 @@ async def test_a_job_that_ends_makes_room_for_the_next(bench: Bench, scope: Scop
 
 
 @BOTH_KINDS
-@pytest.mark.usefixtures("with_exact_caps")
 async def test_a_job_that_waits_again_makes_room_for_the_next(bench: Bench, scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=1))
     jobs = await bench.enqueue_many(2, "email")
@@ -92,7 +83,7 @@ async def test_a_job_that_waits_again_makes_room_for_the_next(bench: Bench, scop
 
 
 @BOTH_KINDS
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_a_dead_workers_job_counts_until_it_is_finished(bench: Bench, scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=1))
     await bench.enqueue_many(2, "email")
@@ -105,7 +96,7 @@ async def test_a_dead_workers_job_counts_until_it_is_finished(bench: Bench, scop
 
 
 @BOTH_KINDS
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_a_cap_that_is_raised_lets_more_run(bench: Bench, scope: Scope) -> None:
     await bench.store.limit(scope, Limits(max_running=1))
     await bench.enqueue_many(5, "email")
@@ -122,7 +113,7 @@ async def test_a_cap_that_is_lifted_lets_all_run(bench: Bench, scope: Scope) -> 
     assert len(await bench.claim(10)) == 5
 
 
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_a_tenants_cap_holds_back_no_other_tenant(engine: EngineUnderTest) -> None:
     acme, other = Bench(engine), Bench(engine, OTHER)
     await engine.store.limit(TENANT, Limits(max_running=1))
@@ -132,7 +123,7 @@ async def test_a_tenants_cap_holds_back_no_other_tenant(engine: EngineUnderTest)
     assert _tenants(claims) == [ACME] + [OTHER] * 5
 
 
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_a_definitions_cap_holds_back_no_other_definition(bench: Bench) -> None:
     await bench.store.limit(DEFINITION, Limits(max_running=1))
     emails = await bench.enqueue_many(5, "email")
@@ -140,7 +131,7 @@ async def test_a_definitions_cap_holds_back_no_other_definition(bench: Bench) ->
     assert sorted(await bench.claimed_jobs(10)) == sorted([emails[0], *reports])
 
 
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_a_definitions_cap_counts_all_tenants(engine: EngineUnderTest) -> None:
     acme, other = Bench(engine), Bench(engine, OTHER)
     await engine.store.limit(DEFINITION, Limits(max_running=1))
@@ -149,7 +140,7 @@ async def test_a_definitions_cap_counts_all_tenants(engine: EngineUnderTest) -> 
     assert await other.claim() == []
 
 
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_a_definitions_cap_counts_all_tenants_of_one_claim(engine: EngineUnderTest) -> None:
     acme, other = Bench(engine), Bench(engine, OTHER)
     await engine.store.limit(DEFINITION, Limits(max_running=3))
@@ -158,7 +149,7 @@ async def test_a_definitions_cap_counts_all_tenants_of_one_claim(engine: EngineU
     assert len(await acme.claim(10, await acme.join(tenants=(ACME, OTHER)))) == 3
 
 
-@pytest.mark.usefixtures("with_exact_caps")
+@pytest.mark.abilities("exact_caps")
 async def test_the_narrower_of_two_caps_holds(bench: Bench) -> None:
     await bench.store.limit(TENANT, Limits(max_running=4))
     await bench.store.limit(DEFINITION, Limits(max_running=2))

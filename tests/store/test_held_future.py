@@ -11,6 +11,8 @@ from tests.tenant_kit import HOUR
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.store import Wake
 
+pytestmark = pytest.mark.abilities("wakes")
+
 EMAILS = Scope(ScopeKind.DEFINITION, "email")
 Holding = Callable[[Bench], Awaitable[Callable[[], Awaitable[None]]]]
 
@@ -32,12 +34,6 @@ async def at_its_limit(bench: Bench) -> Callable[[], Awaitable[None]]:
 
 
 HELD = pytest.mark.parametrize("hold", [paused, inactive, at_its_limit])
-
-
-@pytest.fixture(autouse=True)
-def with_wakes(bench: Bench) -> None:
-    if not bench.store.abilities.wakes:
-        pytest.skip("this engine has no wakes: its workers poll")
 
 
 @HELD

@@ -202,9 +202,8 @@ async def test_lines_are_still_there_when_the_job_has_ended(bench: Bench) -> Non
     assert await bench.texts(claim) == ["last words"]
 
 
+@pytest.mark.abilities("fenced_logs")
 async def test_many_claims_speak_in_one_call_and_only_the_stale_is_refused(bench: Bench) -> None:
-    if not bench.store.abilities.fenced_logs:
-        pytest.skip("this engine's log lines are not fenced")
     stale, live = await bench.running(), await bench.running()
     await bench.succeed(stale)
     spoken = [(stale, LogLine(1, "too late")), (live, LogLine(1, "in time")), (live, LogLine(2, "too"))]

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from tests.store.bench import LEASE, Bench
 from tests.tenant_kit import ACME, HOUR, OTHER
 
-from leasehold.model.explain import LaneState, waiting_reasons
+from leasehold.model.explain import waiting_reasons
+from leasehold.model.facts import LaneState
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 
 TENANT = Scope(ScopeKind.TENANT, ACME)
@@ -59,6 +60,16 @@ async def test_a_pause_is_a_reason_with_its_own_words(bench: Bench) -> None:
         f"its definition is paused until {until:%Y-%m-%d %H:%M:%S} UTC: outage",
         "its tenant is paused: unpaid",
     ]
+
+
+async def test_a_pause_is_shown_with_the_time_of_its_begin(bench: Bench) -> None:
+    before = await bench.store.now()
+    await bench.store.pause(TENANT, Pause("unpaid"))
+    await bench.store.pause(DEFINITION, Pause("outage"))
+    after = await bench.store.now()
+    await bench.move_clock(HOUR)
+    shown = [scope.paused_since for scope in (await lane(bench)).scopes]
+    assert [since is not None and before <= since <= after for since in shown] == [True, True]
 
 
 async def test_a_pause_that_is_over_is_not_a_reason(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import orjson
+import pytest
 from tests.store.bench import LEASE, Bench
 from tests.tenant_kit import ACME, HOUR, SECOND
 
@@ -144,12 +145,14 @@ async def test_renewing_ends_the_registrations_of_the_dead(bench: Bench) -> None
     assert not (await bench.store.renew(dead, [], LEASE)).alive
 
 
+@pytest.mark.abilities("upkeep")
 async def test_renewing_tells_that_a_dead_workers_claims_wait(bench: Bench) -> None:
     await bench.running(registration=await bench.join(lease=LEASE))
     await bench.move_clock(2 * LEASE)
     assert (await bench.store.renew(await bench.worker(), [], HOUR)).orphans
 
 
+@pytest.mark.abilities("upkeep")
 async def test_renewing_tells_that_claims_of_one_that_left_wait(bench: Bench) -> None:
     registration = await bench.join()
     await bench.running(registration=registration)
@@ -161,6 +164,15 @@ async def test_there_are_no_orphans_once_they_are_finished(bench: Bench) -> None
     registration = await bench.join()
     claim = await bench.running(registration=registration)
     await bench.store.leave(registration)
+    await bench.finish(claim, LeaseLost())
+    assert not (await bench.store.renew(await bench.worker(), [], HOUR)).orphans
+
+
+async def test_nor_if_a_claim_came_across_them_before(bench: Bench) -> None:
+    claim = await bench.running(registration=await bench.join(lease=LEASE))
+    await bench.move_clock(2 * LEASE)
+    assert await bench.claim() == []
+    await bench.store.evict(10)
     await bench.finish(claim, LeaseLost())
     assert not (await bench.store.renew(await bench.worker(), [], HOUR)).orphans
 

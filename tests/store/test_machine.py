@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -18,6 +19,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.engines_under_test import HISTORIES
 from tests.store.bench import EngineUnderTest, all_jobs, keyed
 from tests.store.model import Model, ModelJob, ModelRegistration
 from tests.tenant_kit import HOUR
@@ -173,7 +175,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         ready = {job.id: job for job in self.model.ready()}
         assert len(claims) == min(limit, len(ready))
         taken = [ready.pop(claim.job) for claim in claims]
-        assert_right_order(taken, list(ready.values()))
+        assert_right_order(taken, list(ready.values()), priorities=self.store.abilities.priorities)
         for claim, job in zip(claims, taken, strict=True):
             assert (claim.attempt, claim.worker) == (job.attempt + 1, registration.worker)
             assert claim.tries == job.attempt + 1 - job.free_attempts
@@ -328,17 +330,22 @@ class EngineAgainstModel(RuleBasedStateMachine):
         await self.store.finish([(claim, decide(Canceled(), claim, jitter=0)) for claim in orphans])
 
 
-def assert_right_order(taken: list[ModelJob], left: list[ModelJob]) -> None:
-    """Checks the order by priority and then age, among jobs that were ready ever since they came.
+def assert_right_order(taken: list[ModelJob], left: list[ModelJob], *, priorities: bool) -> None:
+    """Checks the order by priority, where the engine has it, and then age, among jobs that never waited.
 
     A job that waited for its time is promoted when it is due, give or take a moment, and has its place from then on.
     """
-    places = [(job.priority, job.number) for job in taken if not job.waited]
+
+    def place_of(job: ModelJob) -> tuple[int, int]:
+        return job.priority if priorities else 0, job.number
+
+    places = [place_of(job) for job in taken if not job.waited]
     assert places == sorted(places)
-    assert all(place < (job.priority, job.number) for place in places for job in left if not job.waited)
+    assert all(place < place_of(job) for place in places for job in left if not job.waited)
 
 
-def test_the_engine_and_the_model_agree_on_every_history(engine: EngineUnderTest) -> None:
+@pytest.mark.timeout(300)  # hundreds of requests to the emulator
+def test_the_engine_and_the_model_agree_on_every_history(engine: EngineUnderTest, engine_name: str) -> None:
     with asyncio.Runner() as runner:
         store = runner.run(engine.open_again())
 
@@ -351,7 +358,11 @@ def test_the_engine_and_the_model_agree_on_every_history(engine: EngineUnderTest
             run_state_machine_as_test(
                 Histories,
                 settings=settings(
-                    max_examples=40, stateful_step_count=30, deadline=None, derandomize=True, database=None
+                    max_examples=HISTORIES[engine_name],
+                    stateful_step_count=30,
+                    deadline=None,
+                    derandomize=True,
+                    database=None,
                 ),
             )
         finally:

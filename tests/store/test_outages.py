@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 
+import pytest
 from tests.conftest import eventually
 from tests.store.bench import REPORT, Bench
 
@@ -47,6 +48,7 @@ async def test_an_acknowledged_job_outlives_a_crash(bench: Bench, kit: engine.Te
     assert await bench.status(job) is Status.QUEUED
 
 
+@pytest.mark.abilities("atomic_bulk")
 async def test_many_jobs_of_one_call_cost_no_more_statements(bench: Bench, kit: engine.TestKit) -> None:
     async def sent_for(count: int) -> Counter[str]:
         before = len(kit.statements())

@@ -8,7 +8,6 @@ import pytest
 from tests.store.event_kit import FOLDER, Events
 from tests.store.event_kit import events as events
 from tests.store.event_kit import noon as noon
-from tests.store.event_kit import with_triggers as with_triggers
 from tests.tenant_kit import ACME, OTHER
 
 from leasehold.errors import IdReused
@@ -16,6 +15,8 @@ from leasehold.model.event import NewEvent, event_id
 from leasehold.model.event_plan import Emitted
 from leasehold.model.job import TenantId
 from leasehold.store import Store
+
+pytestmark = pytest.mark.abilities("schedules")
 
 OWN = event_id(uuid4())
 

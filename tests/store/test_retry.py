@@ -211,9 +211,8 @@ async def test_a_delay_counts_from_now(bench: Bench) -> None:
     assert not (await bench.job(job)).due
 
 
+@pytest.mark.abilities("priorities")
 async def test_a_priority_can_be_changed_and_the_time_stays(bench: Bench) -> None:
-    if not bench.store.abilities.priorities:
-        pytest.skip("this engine has no priorities")
     first, second, future = await bench.enqueue(), await bench.enqueue(), await bench.enqueue(delay=HOUR)
     await bench.jobs.reschedule([second, future], priority=1)
     assert await bench.claimed_jobs() == [second, first]

@@ -13,15 +13,11 @@ from leasehold.model.limits import Pause
 from leasehold.model.trigger import NewTrigger, Trigger
 from leasehold.store import NextFire, Store
 
+pytestmark = pytest.mark.abilities("schedules", "wakes")
+
 NIGHTLY = NewTrigger(label="nightly", definition="report", schedule=Cron("0 2 * * *"))
 ON_EVENT = NewTrigger(label="on event", definition="report", event="list.created")
 Change = Callable[[Store, Trigger], Awaitable[object]]
-
-
-@pytest.fixture(autouse=True)
-def with_wakes(store: Store) -> None:
-    if not (store.abilities.schedules and store.abilities.wakes):
-        pytest.skip("this engine has no schedules, or announces none")
 
 
 async def pause(store: Store, trigger: Trigger) -> None:

@@ -12,7 +12,9 @@ from leasehold.model.cron import Cron
 from leasehold.model.job import Source
 from leasehold.model.schedule import CatchUp, fires_between
 from leasehold.model.trigger import NewTrigger
-from leasehold.store import Filter, Store
+from leasehold.store import Filter
+
+pytestmark = pytest.mark.abilities("schedules")
 
 # One day before a gap or a fold; the days are past ones, which a new tzdata does not change.
 CHANGES = [
@@ -29,12 +31,6 @@ CHANGES = [
     ("Pacific/Kiritimati", datetime(1994, 12, 30, 20), "a day that is skipped"),
 ]
 CRONS = ("30 2 * * *", "0 0,1,2,3 * * *", "30 0 * * *", "*/30 * * * *", "15 */2 * * *")
-
-
-@pytest.fixture(autouse=True)
-def with_schedules(store: Store) -> None:
-    if not store.abilities.schedules:
-        pytest.skip("this engine fires no schedules")
 
 
 @pytest.fixture(autouse=True)

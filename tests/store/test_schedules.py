@@ -2,95 +2,32 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 from tests.conftest import eventually
-from tests.store.bench import Bench, EngineUnderTest, all_jobs
+from tests.store.bench import Bench
+from tests.store.schedule_kit import NOON, Plans, hours, rule
+from tests.store.schedule_kit import noon as noon
+from tests.store.schedule_kit import plans as plans
 from tests.store.wake_listener import asleep, listening
 from tests.tenant_kit import ACME, DAY, HOUR
 
-from leasehold.engine import MovableClock
 from leasehold.errors import UnknownTenant
 from leasehold.model.cron import Cron
-from leasehold.model.decision import Decision, DecisionKind, Reason
+from leasehold.model.decision import DecisionKind, Reason
 from leasehold.model.definition import Definition
-from leasehold.model.job import JobRecord, Source, TenantId, tenant_id
-from leasehold.model.limits import Pause
-from leasehold.model.schedule import Every, Schedule
-from leasehold.model.trigger import ALL, NewTrigger, Trigger
-from leasehold.store import Filter, NextFire, Store, Triggers, Wake
+from leasehold.model.job import Source, tenant_id
+from leasehold.model.schedule import Every
+from leasehold.model.trigger import ALL
+from leasehold.store import NextFire, Store, Wake
 
-NOON = datetime(2027, 3, 10, 12, tzinfo=UTC)
+pytestmark = pytest.mark.abilities("schedules")
 MINUTE = timedelta(minutes=1)
-HOURLY = Cron("0 * * * *")
-ONLY_SCHEDULED = Filter(source=Source.SCHEDULE)
-
-
-@pytest.fixture(autouse=True)
-def with_schedules(store: Store) -> None:
-    if not store.abilities.schedules:
-        pytest.skip("this engine fires no schedules")
-
-
-@pytest.fixture(autouse=True)
-async def noon(clock: MovableClock, bystanders: None) -> None:
-    """The clock stands still at noon, and is moved by the test."""
-    await clock.freeze(NOON)
-
-
-class Plans:
-    """One tenant's schedules, and what became of them."""
-
-    def __init__(self, engine: EngineUnderTest) -> None:
-        self.store = engine.store
-        self.triggers: Triggers = engine.store.triggers(ACME)
-        self.move = engine.move_clock
-
-    async def add(self, schedule: Schedule = HOURLY, **fields: Any) -> Trigger:
-        return await self.triggers.add(rule(schedule, **fields))
-
-    async def fire(self, store: Store | None = None) -> int:
-        """Fires like a scheduler does: again while there may be more."""
-        fired = 0
-        while True:
-            done = await (store or self.store).schedules.fire_due()
-            fired += done.fired
-            if not done.more:
-                return fired
-
-    async def jobs(self, tenant: TenantId = ACME) -> list[JobRecord]:
-        """Jobs of schedules, the oldest fire first."""
-        found = await all_jobs(self.store.tenant(tenant), ONLY_SCHEDULED)
-        return sorted(found, key=lambda job: job.scheduled_for)
-
-    async def fired_at(self, tenant: TenantId = ACME) -> list[datetime]:
-        return [job.scheduled_for for job in await self.jobs(tenant)]
-
-    async def decisions(self, trigger: Trigger) -> list[Decision]:
-        """The oldest first."""
-        return list(reversed(await self.store.triggers(trigger.tenant).decisions(trigger.id, 1000)))
-
-    async def kinds(self, trigger: Trigger) -> list[DecisionKind]:
-        return [decision.kind for decision in await self.decisions(trigger)]
 
 
 async def is_true(holds: bool) -> bool:
     return holds
-
-
-def rule(schedule: Schedule = HOURLY, **fields: Any) -> NewTrigger:
-    return NewTrigger(**{"label": "hourly", "definition": "report", "schedule": schedule, **fields})
-
-
-def hours(*numbers: float) -> list[datetime]:
-    return [NOON + number * HOUR for number in numbers]
-
-
-@pytest.fixture
-def plans(engine: EngineUnderTest) -> Plans:
-    return Plans(engine)
 
 
 # --------------------------------------------------------------------------------------------------------------- fire
@@ -178,9 +115,8 @@ async def test_the_previous_fire_fits_a_required_text(plans: Plans, store: Store
     assert [job.payload["since"] for job in await plans.jobs()] == ["2027-03-10T14:00:00Z"]
 
 
+@pytest.mark.abilities("wakes")
 async def test_a_sleeping_worker_is_woken_for_a_fire(bench: Bench, plans: Plans) -> None:
-    if not bench.store.abilities.wakes:
-        pytest.skip("this engine wakes no worker")
     await plans.add()
     async with asleep(bench.store, await bench.join()) as listener:
         await plans.move(HOUR)
@@ -189,9 +125,8 @@ async def test_a_sleeping_worker_is_woken_for_a_fire(bench: Bench, plans: Plans)
     assert len(await bench.claim()) == 1
 
 
+@pytest.mark.abilities("wakes")
 async def test_listeners_hear_when_schedules_fire(bench: Bench, plans: Plans) -> None:
-    if not bench.store.abilities.wakes:
-        pytest.skip("this engine wakes no worker")
     async with listening(bench.store, await bench.join()) as listener:
         await plans.add()
         await plans.move(HOUR)
@@ -249,104 +184,6 @@ async def test_a_year_of_downtime_is_caught_up_quickly(plans: Plans) -> None:
     assert missed.reason is Reason.DOWN
     assert "more than" in missed.why
     assert fired.fire_at == NOON + 365 * DAY
-
-
-# ------------------------------------------------------------------------------------------------------- turned off
-
-
-async def test_a_paused_schedule_does_not_fire(plans: Plans) -> None:
-    trigger = await plans.add()
-    await plans.triggers.pause(trigger.id, Pause("holidays"))
-    await plans.move(10 * HOUR)
-    assert await plans.fire() == 0
-    assert await plans.kinds(trigger) == []
-
-
-async def test_a_resumed_schedule_catches_up_by_its_policy(plans: Plans) -> None:
-    trigger = await plans.add(catch_up="latest")
-    await plans.triggers.pause(trigger.id, Pause("holidays"))
-    await plans.move(3 * HOUR)
-    await plans.triggers.pause(trigger.id, None)
-    assert await plans.fire() == 1
-    assert await plans.fired_at() == hours(3)
-
-
-async def test_fires_missed_by_a_pause_say_so(plans: Plans) -> None:
-    resumed = await plans.add(label="resumed")
-    ended = await plans.add(label="ended")
-    await plans.triggers.pause(resumed.id, Pause("holidays"))
-    await plans.triggers.pause(ended.id, Pause("holidays", until=NOON + 3 * HOUR))
-    await plans.move(3 * HOUR)
-    await plans.triggers.pause(resumed.id, None)
-    assert await plans.fire() == 2
-    for trigger in (resumed, ended):
-        missed, _ = await plans.decisions(trigger)
-        assert (missed.reason, missed.why) == (Reason.PAUSED, "2 fires were missed while the trigger was paused")
-        after = await plans.triggers.get(trigger.id)
-        assert after is not None
-        assert after.pause is None
-
-
-async def test_a_pause_ends_by_itself(plans: Plans) -> None:
-    trigger = await plans.add(catch_up="skip")
-    await plans.triggers.pause(trigger.id, Pause("holidays", until=NOON + 150 * MINUTE))
-    await plans.move(2 * HOUR)
-    assert await plans.fire() == 0
-    await plans.move(30 * MINUTE)
-    assert await plans.fire() == 0
-    await plans.move(30 * MINUTE)
-    assert await plans.fire() == 1
-    assert await plans.fired_at() == hours(3)
-    current = await plans.triggers.get(trigger.id)
-    assert current is not None
-    assert current.pause is None
-
-
-async def test_a_resume_during_an_edit_is_kept(plans: Plans) -> None:
-    trigger = await plans.add()
-    seen = await plans.triggers.pause(trigger.id, Pause("holidays"))
-    assert seen is not None
-    await plans.triggers.pause(trigger.id, None)
-    await plans.triggers.change(seen, rule(Every("30m")))
-    await plans.move(HOUR / 2)
-    assert await plans.fire() == 1
-
-
-@pytest.mark.parametrize("until", [None, NOON + 3 * HOUR])
-async def test_a_pause_during_an_edit_is_kept(plans: Plans, until: datetime | None) -> None:
-    seen = await plans.add()
-    await plans.triggers.pause(seen.id, Pause("holidays", until))
-    changed = await plans.triggers.change(seen, rule(Every("30m")))
-    await plans.move(HOUR)
-    assert await plans.fire() == 0
-    assert changed is not None
-    assert (changed.pause, changed.next_at) == (Pause("holidays", until), until)
-
-
-async def test_a_disabled_schedule_does_not_fire(plans: Plans) -> None:
-    trigger = await plans.add(enabled=False)
-    await plans.move(10 * HOUR)
-    assert await plans.fire() == 0
-    assert await plans.kinds(trigger) == []
-
-
-async def test_an_enabled_schedule_begins_at_that_moment(plans: Plans) -> None:
-    trigger = await plans.add(enabled=False, catch_up="all")
-    await plans.move(10 * HOUR)
-    await plans.triggers.change(trigger, rule(catch_up="all"))
-    assert await plans.fire() == 0
-    await plans.move(HOUR)
-    await plans.fire()
-    assert await plans.fired_at() == hours(11)
-
-
-async def test_a_deleted_schedule_does_not_fire(plans: Plans) -> None:
-    trigger = await plans.add()
-    assert await plans.triggers.delete(trigger.id)
-    await plans.move(10 * HOUR)
-    assert await plans.fire() == 0
-    assert await plans.triggers.get(trigger.id) is None
-    assert not await plans.triggers.delete(trigger.id)
 
 
 # -------------------------------------------------------------------------------------------------------- mistakes

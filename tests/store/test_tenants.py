@@ -109,6 +109,7 @@ async def test_a_finish_ends_the_tenants_own_run_alone(bench: Bench, job: JobId)
 
 
 @EACH_ID
+@pytest.mark.abilities("wakes")
 async def test_a_prune_takes_the_attempts_of_its_own_job_alone(bench: Bench, job: JobId) -> None:
     """Each bystander has an attempt, and a line of it, under one of these ids."""
     await bench.succeeded(id=job)
@@ -185,10 +186,9 @@ async def test_a_retry_asks_who_holds_the_key_of_its_tenant(bench: Bench, mode: 
 # Wakes
 
 
+@pytest.mark.abilities("wakes")
 async def test_work_of_others_does_not_wake_a_tenants_worker(bench: Bench) -> None:
     """The cancel comes after it on the same way: a wake for the bystanders' work would have been heard before."""
-    if not bench.store.abilities.wakes:
-        pytest.skip("this engine sends no wakes")
     registration = await bench.worker()
     running = await bench.running(registration=registration)
     async with asleep(bench.store, registration) as listener:

@@ -19,14 +19,10 @@ from leasehold.model.outcome import LeaseLost, Raised, Released, Snoozed
 from leasehold.model.status import Status
 from leasehold.store import Store, Wake
 
+pytestmark = pytest.mark.abilities("wakes")
+
 TENANT = Scope(ScopeKind.TENANT, ACME)
 EMAILS = Scope(ScopeKind.DEFINITION, "email")
-
-
-@pytest.fixture(autouse=True)
-def with_wakes(store: Store) -> None:
-    if not store.abilities.wakes:
-        pytest.skip("this engine sends no wakes")
 
 
 # Settle
