@@ -1,0 +1,121 @@
+"""Triggers and events over HTTP."""
+
+from typing import Any
+
+import pytest
+from tests.api.conftest import Client
+
+from leasehold.model.access import Role
+
+SCHEDULE: dict[str, Any] = {
+    "label": "Nightly",
+    "trigger_type": "schedule",
+    "cron_expr": "0 2 * * *",
+    "timezone": "America/New_York",
+    "definition_key": "report",
+    "payload_template": {"name": "june"},
+}
+EVENT: dict[str, Any] = {
+    "label": "Resync on folder change",
+    "trigger_type": "event",
+    "event_name": "provider.folder.updated",
+    "definition_key": "report",
+    "payload_template": {"name": "{{event.folder_path}}"},
+    "dedupe_window_seconds": 120,
+}
+
+
+async def save(client: Client, document: dict[str, Any]) -> str:
+    answer = await client.send("POST", "/jobs/triggers", document)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def test_triggers_are_saved_with_the_payloads_of_the_contract(client: Client) -> None:
+    ids = [await save(client, each) for each in (SCHEDULE, EVENT)]
+    listed = (await client.send("GET", "/jobs/triggers")).json()["triggers"]
+    assert [each["id"] for each in listed] == ids
+    for sent, found in zip((SCHEDULE, EVENT), listed, strict=True):
+        assert {name: found[name] for name in sent} == sent
+    assert listed[0]["created_by"] == "tenant_admin of acme"
+
+
+async def test_a_change_keeps_the_other_fields(client: Client) -> None:
+    trigger = await save(client, SCHEDULE)
+    answer = await client.send("PATCH", f"/jobs/triggers/{trigger}", {"is_enabled": False, "cron_expr": "0 3 * * *"})
+    changed = answer.json()
+    assert (changed["is_enabled"], changed["cron_expr"], changed["timezone"]) == (
+        False,
+        "0 3 * * *",
+        "America/New_York",
+    )
+
+
+async def test_an_interval_takes_the_place_of_a_cron(client: Client) -> None:
+    trigger = await save(client, SCHEDULE)
+    changed = (await client.send("PATCH", f"/jobs/triggers/{trigger}", {"every": 600})).json()
+    assert (changed["every"], changed["cron_expr"]) == (600, None)
+
+
+@pytest.mark.both_engines
+async def test_the_second_of_two_admins_is_told(client: Client) -> None:
+    trigger = await save(client, SCHEDULE)
+    seen = {"If-Match": (await client.send("GET", f"/jobs/triggers/{trigger}")).headers["etag"]}
+    first = await client.send("PATCH", f"/jobs/triggers/{trigger}", {"label": "First"}, headers=seen)
+    second = await client.send("PATCH", f"/jobs/triggers/{trigger}", {"label": "Second"}, headers=seen)
+    assert (first.status_code, second.status_code, second.json()["code"]) == (200, 412, "LH-1050")
+    assert (await client.send("DELETE", f"/jobs/triggers/{trigger}", headers=seen)).status_code == 412
+    now = {"If-Match": first.headers["etag"]}
+    assert (await client.send("DELETE", f"/jobs/triggers/{trigger}", headers=now)).status_code == 204
+    assert (await client.send("GET", f"/jobs/triggers/{trigger}")).json()["code"] == "LH-1030"
+    assert (await client.send("GET", "/jobs/triggers")).json()["triggers"] == []
+
+
+@pytest.mark.both_engines
+async def test_a_trigger_is_paused_and_resumed(client: Client) -> None:
+    trigger = await save(client, SCHEDULE)
+    paused = await client.send("POST", f"/jobs/triggers/{trigger}/pause", {"why": "holidays", "seconds": 60})
+    assert paused.json()["paused"]["why"] == "holidays"
+    assert (await client.send("POST", f"/jobs/triggers/{trigger}/resume")).json()["paused"] is None
+
+
+@pytest.mark.both_engines
+async def test_runs_are_previewed_before_and_after_saving(client: Client) -> None:
+    sent = {"cron_expr": "0 2 * * *", "timezone": "America/New_York", "count": 3}
+    before = (await client.send("POST", "/jobs/triggers/preview", sent)).json()
+    trigger = await save(client, SCHEDULE)
+    after = (await client.send("GET", f"/jobs/triggers/{trigger}/preview?count=3")).json()
+    assert before["runs"] == after["runs"]
+    assert len(after["runs"]) == 3
+
+
+@pytest.mark.both_engines
+async def test_an_event_makes_the_job_of_its_trigger_once(client: Client) -> None:
+    trigger = await save(client, EVENT)
+    sent = {"name": "provider.folder.updated", "data": {"folder_path": "/a"}}
+    tried = (await client.send("POST", "/events/test", sent)).json()["triggers"]
+    assert [(each["trigger"], each["result"], each["payload"]) for each in tried] == [
+        (trigger, "fires", {"name": "/a"})
+    ]
+    first = await client.send("POST", "/events", sent, headers={"Idempotency-Key": "e-1"})
+    again = await client.send("POST", "/events", sent, headers={"Idempotency-Key": "e-1"})
+    assert (first.status_code, again.status_code) == (201, 200)
+    (job,) = first.json()["jobs"]
+    assert (await client.send("GET", f"/jobs/{job}")).json()["source"] == "event"
+    other = await client.send("POST", "/events", {**sent, "data": {}}, headers={"Idempotency-Key": "e-1"})
+    assert other.json()["code"] == "LH-1013"
+    (listed,) = (await client.send("GET", "/events?name=provider.folder.updated")).json()["events"]
+    assert (listed["id"], listed["created_by"]) == (first.json()["id"], "tenant_admin of acme")
+    (decision,) = (await client.send("GET", f"/jobs/triggers/{trigger}/decisions")).json()["decisions"]
+    assert decision["kind"] == "fired"
+
+
+async def test_a_viewer_reads_no_payloads_and_no_logs(client: Client) -> None:
+    job, trigger = await client.enqueue(), await save(client, EVENT)
+    shown = (await client.send("GET", f"/jobs/{job}", role=Role.VIEWER)).json()
+    assert (shown["payload"], shown["hidden"]) == (None, ["payload", "result", "last_error"])
+    assert (await client.send("GET", f"/jobs/triggers/{trigger}", role=Role.VIEWER)).json()[
+        "payload_template"
+    ] is None
+    logs = await client.send("GET", f"/jobs/{job}/logs", role=Role.VIEWER)
+    assert (logs.status_code, logs.json()["code"]) == (403, "LH-6002")

@@ -1,0 +1,121 @@
+"""Rules for every page: without JavaScript, on a narrow screen, in both themes, for all readers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+from tests.console.browser import Visitors, axe_source
+from tests.console.world import World
+
+from leasehold.model.access import Role
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+WHOLE: dict[str, Any] = {"resultTypes": ["violations"]}
+COLOURS: dict[str, Any] = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+
+
+def kinds(world: World) -> Iterator[str]:
+    """Yields one page of each kind."""
+    yield "/t/acme?window=15m"
+    yield "/t/acme/jobs?q=status:succeeded,ready,dead-letter"
+    yield "/t/acme/jobs?q=definition:nothing"
+    yield f"/t/acme/jobs/{world.jobs['dead letter']}"
+    yield f"/t/acme/jobs/{world.jobs['ready']}"
+    yield f"/t/acme/jobs/{world.jobs['hostile']}/change"
+    yield "/t/acme/jobs?q=statsu:failed"
+
+
+def pages(world: World) -> Iterator[str]:
+    """Yields these and others: of all tenants, with hostile texts, empty and refused."""
+    yield from kinds(world)
+    yield from ("/all", "/all/jobs?q=status:succeeded", "/t/nobody/jobs", "/t/acme/nothing")
+    yield from (f"/t/acme/jobs/{world.jobs['hostile']}", f"/t/acme/jobs/{world.jobs['ready']}/cancel")
+
+
+async def test_no_page_runs_or_breaks_anything(visitors: Visitors, world: World) -> None:
+    visitors.expected = ("422", "404")
+    page = await visitors.open(role=Role.SUPER_ADMIN)
+    for path in pages(world):
+        answer = await page.goto(path)
+        assert answer is not None
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert await page.locator("main script, main img, [style], [onerror]").count() == 0
+
+
+async def test_no_page_scrolls_sideways_at_320_pixels(visitors: Visitors, world: World) -> None:
+    visitors.expected = ("422", "404")
+    page = await visitors.open(role=Role.SUPER_ADMIN, viewport={"width": 320, "height": 640})
+    for path in pages(world):
+        await page.goto(path)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 320, path
+
+
+async def test_every_page_is_accessible_in_both_themes(visitors: Visitors, world: World) -> None:
+    visitors.expected = ("422", "404")
+    source = axe_source()
+    page = await visitors.open(role=Role.SUPER_ADMIN, color_scheme="light", bypass_csp=True)
+    out = await visitors.open("/sign-in", role=None, color_scheme="light", bypass_csp=True)
+    await page.add_init_script(source)
+    for path in kinds(world):
+        await page.goto(path)
+        assert not await violations(page, WHOLE), path
+        await page.emulate_media(color_scheme="dark")
+        assert not await violations(page, COLOURS), f"{path} in the dark"
+        await page.emulate_media(color_scheme="light")
+    await out.evaluate(source)
+    assert not await violations(out, WHOLE)
+
+
+async def violations(page: Page, options: dict[str, Any]) -> list[str]:
+    found = await page.evaluate("(options) => axe.run(document, options)", options)
+    return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
+
+
+async def test_a_triage_needs_no_javascript(visitors: Visitors, world: World) -> None:
+    job = await world.enqueue("sync_folder", payload={"provider_id": "p_3"}, correlation_id="without-js")
+    await world.until(job, "dead letter")
+    page = await visitors.open("/t/acme/jobs", java_script_enabled=False)
+    await page.get_by_label("Filter jobs").fill("status:dead-letter correlation:without-js")
+    await page.get_by_role("button", name="Search").click()
+    await page.get_by_role("link", name="sync_folder").click()
+    await expect(page.locator("#log")).to_contain_text("retrying 429")
+    await page.get_by_role("link", name="Retry", exact=True).click()
+    await page.get_by_role("button", name="Retry").click()
+    await expect(page.get_by_role("status")).to_contain_text("The job is queued again")
+    await world.until(job, "dead letter")
+
+
+async def test_a_theme_is_chosen_and_kept(visitors: Visitors) -> None:
+    page = await visitors.open("/t/acme/jobs?q=status:running", color_scheme="light")
+    for theme, colour in (("light", "rgb(246, 247, 249)"), ("dark", "rgb(14, 17, 22)")):
+        await page.get_by_role("button", name="Theme").click()
+        await expect(page.locator("html")).to_have_attribute("data-theme", theme)
+        assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
+    assert page.url.endswith("/t/acme/jobs?q=status:running")
+
+
+async def test_a_triage_needs_no_mouse(visitors: Visitors, world: World) -> None:
+    job = await world.enqueue("sync_folder", payload={"provider_id": "p_4"}, correlation_id="by-keys")
+    await world.until(job, "dead letter")
+    page = await visitors.open("/t/acme/jobs")
+    await page.keyboard.press("/")
+    await page.keyboard.type("correlation:by-keys")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    for key in ("j", "Enter"):
+        await page.keyboard.press(key)
+    await expect(page.locator("#log")).to_be_visible()
+    await page.keyboard.press("r")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    await expect(page.get_by_role("button", name="Retry")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("status")).to_contain_text("The job is queued again")
+    await world.until(job, "dead letter")
+    for key in ("?", "Space", "Escape", "r"):
+        await page.keyboard.press(key)
+    assert await page.get_by_role("dialog").count() == 0

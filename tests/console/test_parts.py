@@ -1,0 +1,130 @@
+"""Parts of the console that need no browser: queries, colours of logs, tracebacks, timelines, names in addresses."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
+
+import pytest
+
+from leasehold.console.ansi import parts_of
+from leasehold.console.charts import Layer, durations, stacked
+from leasehold.console.job_rows import known_columns, summarize
+from leasehold.console.pages import name_of, segment_of
+from leasehold.console.queries import read_query
+from leasehold.console.remembered import Remembered
+from leasehold.console.tracebacks import own_code
+from leasehold.model.job import Source
+from leasehold.model.series import Histogram, Point
+from leasehold.model.status import DisplayState
+from leasehold.operations.changed_retry import restore_redacted
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
+
+
+def test_a_query_is_read_into_filters() -> None:
+    query = read_query('status:failed,dead-letter definition:a source:Event correlation:"x y" created:<2h', NOW)
+    assert query.states == {DisplayState.FAILED, DisplayState.DEAD_LETTER}
+    assert (query.definitions, query.source, query.correlation) == (("a",), Source.EVENT, "x y")
+    assert query.created_after == NOW - timedelta(hours=2)
+    assert query.with_status("running") == 'status:running definition:a source:Event correlation:"x y" created:<2h'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("stat:x", "did you mean status:?"),
+        ("status:nope", "is not a state"),
+        ("source:cron", "there are manual, event"),
+        ("created:yesterday", "write created:<2h"),
+        ("created:2026-13-01..", "is not a date"),
+        ("tenant:acme", "the jobs of one tenant"),
+        ("one two", "name:value"),
+    ],
+)
+def test_a_word_that_can_not_be_used_says_why(text: str, problem: str) -> None:
+    (word,) = read_query(text, NOW).problems
+    assert problem in (word.problem or "")
+
+
+def test_words_after_the_twentieth_are_left_out() -> None:
+    query = read_query("definition:a " * 500, NOW)
+    (word,) = query.problems
+    assert (len(query.words), query.definitions) == (21, ("a",) * 20)
+    assert "at most 20 words" in (word.problem or "")
+
+
+def test_columns_of_an_address_are_known_and_named_once() -> None:
+    assert known_columns(["worker", "no-such", *["id"] * 1000]) == ["id", "worker"]
+
+
+def test_colours_of_a_log_become_classes_and_the_rest_goes() -> None:
+    line = "\x1b]0;title\x07a\x1b[1;31mred\x1b[0m\x1b[2J\x1b[38;5;196mb\x07"
+    assert [(part.text, part.classes) for part in parts_of(line)] == [("a", ""), ("red", "bold red"), ("b␇", "")]
+
+
+def test_own_code_leaves_out_the_frames_of_libraries() -> None:
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/app/jobs.py", line 3, in sync\n    await fetch()\n'
+        '  File "/usr/lib/python3.12/asyncio/tasks.py", line 9, in wait_for\n    return await fut\n           ^^^\n'
+        '  File "/srv/app/fetch.py", line 8, in fetch\n    raise TimeoutError\n'
+        "TimeoutError\n"
+    )
+    own = own_code(trace)
+    assert own is not None
+    assert "tasks.py" not in own
+    assert "return await fut" not in own
+    assert own.splitlines()[-1] == "TimeoutError"
+    assert own_code('  File "/srv/app.py", line 1, in f\nValueError') is None
+
+
+def test_any_tenant_is_one_segment_of_an_address() -> None:
+    for name in ("acme", "a/b", "a~1b", "ä ?#%2F", "~"):
+        assert "/" not in segment_of(name)
+        assert name_of(unquote(segment_of(name))) == name
+
+
+def test_a_payload_is_summarized_by_its_first_plain_fields() -> None:
+    payload = {"a": "x" * 60, "empty": "", "nested": {}, "n": 3, "yes": True, "more": 1}
+    assert summarize(payload) == f"a={'x' * 39}…  n=3  yes=True"
+
+
+def test_redacted_values_of_a_changed_payload_are_restored() -> None:
+    stored = {"key": "secret", "url": "https://u:p@h/", "list": ["a", "secret"], "name": "old"}
+    shown = {"key": "[redacted]", "url": "https://u:[redacted]@h/", "list": ["a", "[redacted]"], "name": "old"}
+    sent = shown | {"name": "new", "other": "[redacted]"}
+    assert restore_redacted(sent, shown, stored) == stored | {"name": "new", "other": "[redacted]"}
+
+
+def test_figures_become_bands_that_stand_on_each_other() -> None:
+    points = [Point(NOW, {}, {"ready": ready, "running": 2}, Histogram(), Histogram()) for ready in (0, 3)]
+    running = Layer("running", "running", lambda point: point.depths["running"])
+    layers = [running, Layer("ready", "ready", lambda point: point.depths["ready"])]
+    chart = stacked("depth", "Depth", "jobs", layers, points, {})
+    assert (chart.top, [shape.name for shape in chart.shapes]) == ("5", ["running", "ready"])
+    assert (
+        chart.shapes[1].path == "M0.0 84.0L300.0 84.0L300.0 0.0L600.0 0.0L600.0 84.0L300.0 84.0L300.0 84.0L0.0 84.0Z"
+    )
+    assert [row for _, row in chart.rows] == [["2", "0"], ["2", "3"]]
+
+
+def test_a_step_without_jobs_is_a_gap_between_lines() -> None:
+    waits = [Histogram({10: 4}), Histogram(), Histogram({11: 4})]
+    points = [Point(NOW, {}, {}, wait, Histogram()) for wait in waits]
+    chart = durations("wait", "Wait", [Layer("p50", "ready", lambda point: point.wait.percentile(0.5))], points)
+    assert chart.shapes[0].path.count("M") == 2
+    assert [row for _, row in chart.rows] == [["768 ms"], ["–"], ["1.5 s"]]
+
+
+async def test_visitors_at_once_share_one_look() -> None:
+    now, looks = [0.0], []
+
+    async def look() -> int:
+        looks.append(now[0])
+        await asyncio.sleep(0)
+        return len(looks)
+
+    remembered = Remembered(lambda: now[0])
+    assert await asyncio.gather(*(remembered.get("counts", look) for _ in range(50))) == [1] * 50
+    now[0] = 2.0
+    assert await remembered.get("counts", look) == 2
