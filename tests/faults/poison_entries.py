@@ -1,6 +1,5 @@
 """The entries of the poison run: every way in which a value can reach the database."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +12,7 @@ from tests.cli.terminal import CommandLine
 from tests.conftest import Raw, eventually
 from tests.faults import poison_app
 from tests.faults.poison_app import DEEDS, NUMBERS, OBJECTS, TEXTS
+from tests.faults.poison_repository import RepositoryEntries
 from tests.faults.poison_run import VILLAIN, Call, Entry, Run, require_answered
 from tests.faults.poison_tables import LIMITED, TablesByHand, ended_job, lift_limits
 from tests.faults.poison_triggers import TriggerEntries
@@ -34,7 +34,6 @@ from tests.faults.poison_values import (
 from tests.worker.shop import Process, Processes
 
 from leasehold import Leasehold
-from leasehold.compat.jobs_repository import EnqueueJobInput, JobsRepository
 from leasehold.errors import Conflict, InvalidInput, PartlyEnqueued
 from leasehold.model.backoff import Exponential, Steps
 from leasehold.model.dedupe import Always, Dedupe, WhileActive, Within
@@ -65,7 +64,7 @@ class Entries:
             "bulk": self.bulk,
             "within": self.within,
             "ticks": self.ticks,
-            "repository": self.repository,
+            "repository": RepositoryEntries(self.run, self.url).all,
             "definitions": self.definitions,
             "limits": self.limits,
             "sql": self.sql,
@@ -116,13 +115,15 @@ class Entries:
                 lambda count: handle.retry({waiting.id: count}),
             ]),
         ]  # fmt: skip
-        await self._put_all("python", verbs)
+        await self.run.put_all("python", verbs)
 
     async def app(self) -> None:
         """Passes arguments of a typed handler, options and payloads through the app's own calls."""
         async with self._opened(poison_app.app) as app:
             handle = app.tenant(VILLAIN)
-            (waiting,) = await handle.jobs.enqueue([NewJob(definition="taken", delay=timedelta(hours=1))])
+            (waiting,) = await app.store.tenant(handle.id).enqueue(
+                [NewJob(definition="taken", delay=timedelta(hours=1))]
+            )
 
             async def typed(**arguments: Any) -> None:
                 placed = await handle.aenqueue(poison_app.typed, **arguments)
@@ -161,7 +162,7 @@ class Entries:
                 (PAYLOADS, [lambda payload: by_key("taken", payload), lambda payload: by_key("typed", payload)]),
                 ([*WORDS, *OBJECTS[:8]], [lambda other: handle.aenqueue(other)]),
             ]  # fmt: skip
-            await self._put_all("app", verbs)
+            await self.run.put_all("app", verbs)
             await handle.acancel(waiting.id)
 
     async def bulk(self) -> None:
@@ -182,7 +183,7 @@ class Entries:
                     if not isinstance(error.__cause__, InvalidInput | Conflict):
                         raise
                     refusal, expected = error.__cause__, len(error.placed)
-                stored = (await handle.jobs.find(Filter(correlation_id=mark), None, 5)).jobs
+                stored = (await handle.jobs.alist(correlation_id=mark, limit=5)).jobs
                 for job in stored:
                     await self.run.accepted(VILLAIN, job.id)
                 assert len(stored) == min(expected, 2), (refusal, stored)  # the bad one has no mark
@@ -224,7 +225,7 @@ class Entries:
                 (BAD_JOBS, [many]),
                 (NOT_TRANSACTIONS, [lambda other: handle.within(other).aenqueue(poison_app.typed)]),
             ]
-            await self._put_all("within", verbs)
+            await self.run.put_all("within", verbs)
 
     async def ticks(self) -> None:
         async with self._opened(poison_app.ticks) as app:
@@ -237,59 +238,11 @@ class Entries:
 
                 return tick
 
-            await self._put_all(
+            await self.run.put_all(
                 "ticks",
                 [([*COUNTS, *NUMBERS], [ticked("max_jobs"), ticked("slots")]), (SPANS, [ticked("max_seconds")])],
             )
             await app.atick(1000)
-
-    async def repository(self) -> None:
-        # Left out, since their bounds are checked elsewhere: the lease of a repository, and the limit of a claim.
-        app = poison_app.app
-        async with self._opened(app), JobsRepository(app, types=["by_hand"]) as jobs:
-
-            async def enqueue(**values: Any) -> None:
-                await self._end_by_hand(jobs, EnqueueJobInput(**{"type": "by_hand", "org_id": VILLAIN} | values))
-
-            def named(name: str) -> Call:
-                return lambda value: enqueue(**{name: value})
-
-            async def succeed(result: Any) -> None:
-                job = EnqueueJobInput("by_hand", VILLAIN)
-                await self._end_by_hand(jobs, job, lambda claim: jobs.mark_success(claim, result))
-
-            async def fail(error: Any, code: Any) -> None:
-                job = EnqueueJobInput("by_hand", VILLAIN)
-                await self._end_by_hand(
-                    jobs, job, lambda claim: jobs.mark_failure(claim, error, code=code, final=True)
-                )
-
-            verbs: list[tuple[list[Any], list[Call]]] = [
-                (WORDS, [named("type"), named("org_id"), named("dedupe_key"), named("dedupe")]),
-                (MOMENTS, [named("run_at")]),
-                (PAYLOADS, [named("payload")]),
-                ([*TEXTS, *NUMBERS, *OBJECTS], [succeed]),
-                (WORDS, [lambda word: fail(word, "error"), lambda word: fail("why", word)]),
-                (WORDS, [lambda word: _open_repository(app, word)]),
-            ]
-            await self._put_all("repository", verbs)
-
-    async def _end_by_hand(self, jobs: JobsRepository, job: EnqueueJobInput, mark: Call | None = None) -> None:
-        """Enqueues the job, claims it, and marks it; if the mark is refused, with one that is not."""
-        placed = await jobs.enqueue(job)
-        tenant = tenant_id(job.org_id) if job.org_id else tenant_id("default")
-        await self.run.accepted(tenant, placed)
-        for claim in await jobs.claim(10):
-            try:
-                await (mark or jobs.mark_success)(claim)
-            except Exception:
-                await jobs.mark_failure(claim, "refused", final=True)
-                raise
-
-    async def _put_all(self, entry: str, verbs: Sequence[tuple[Sequence[Any], Sequence[Call]]]) -> None:
-        for values, calls in verbs:
-            for value, call in product(values, calls):
-                await self.run.put(entry, call, value)
 
     def _opened(self, app: Leasehold) -> Any:
         app.configure(url=self.url)
@@ -352,7 +305,7 @@ class Entries:
                     raise InvalidInput(row["happened"], fix=row["fix"])
                 await self.run.accepted(VILLAIN, JobId(str(row["job_id"])))
 
-        await self._put_all("sql", [(ARGUMENTS, [one]), (DOCUMENTS, [several])])
+        await self.run.put_all("sql", [(ARGUMENTS, [one]), (DOCUMENTS, [several])])
 
     # --------------------------------------------------------------------------------------------------- command line
 
@@ -363,7 +316,7 @@ class Entries:
             tenant = words[1] if words[0] == "--tenant" else VILLAIN
             await self.run.accepted(tenant_id(tenant), JobId(answer.document["id"]))
 
-        await self._put_all("commands", [(COMMANDS, [enqueue])])
+        await self.run.put_all("commands", [(COMMANDS, [enqueue])])
 
     async def verbs(self) -> None:
         """Types every other verb: those that change something for the villain alone."""
@@ -374,7 +327,7 @@ class Entries:
             require_answered(await self.leasehold(*named, stdin=""))
 
         try:
-            await self._put_all("verbs", [(VERBS, [typed])])
+            await self.run.put_all("verbs", [(VERBS, [typed])])
         finally:
             await lift_limits(self.run)
 
@@ -397,9 +350,3 @@ class Entries:
 
 async def _refused_or_works(worker: Process) -> bool:
     return worker.ended or "✓ worker" in worker.said
-
-
-async def _open_repository(app: Leasehold, word: Any) -> None:
-    """Opens a repository of the type that the word names."""
-    async with asyncio.timeout(30), JobsRepository(app, types=[word]):
-        pass

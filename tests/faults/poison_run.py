@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import asyncpg
@@ -77,6 +78,12 @@ class Run:
             self.fail(entry, what, error)
         else:
             self.counts["taken"] += 1
+
+    async def put_all(self, entry: str, verbs: Sequence[tuple[Sequence[Any], Sequence[Call]]]) -> None:
+        """Passes each value through each call beside it."""
+        for values, calls in verbs:
+            for value, call in product(values, calls):
+                await self.put(entry, call, value)
 
     def fail(self, entry: str, what: object, error: object) -> None:
         try:

@@ -66,9 +66,7 @@ class TriggerEntries:
                 (WORDS, [handle.triggers.aget, handle.triggers.adelete, handle.triggers.adecisions]),
                 (COUNTS, [handle.triggers.alist]),
             ]
-            for values, calls in verbs:
-                for value, call in product(values, calls):
-                    await self.run.put("triggers", call, value)
+            await self.run.put_all("triggers", verbs)
             await self._remove_all(handle)
 
     async def events(self) -> None:

@@ -27,6 +27,7 @@ FACTOR, SLACK = 3, 200
 ASKS_ABOUT_ALL_THAT_RUNS = (
     "fleet/evict",
     "fleet/held",
+    "fleet/lane_workers",  # up to 10,000 of each definition, for an explanation
     "fleet/renew",
     "tenant/find",
     "administration/find_all_tenants",

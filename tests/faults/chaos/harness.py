@@ -6,51 +6,47 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 from tests.faults.chaos import nemesis, witnesses
 from tests.faults.chaos.checker import Findings, check
 from tests.faults.chaos.history import Event, History
 from tests.faults.chaos.nemesis import Fault, Nemesis, Victim, within
 from tests.faults.chaos.processes import WorkerProcess, ended_afterwards
 from tests.faults.chaos.program import FRAGILE, WORK, Setup
-from tests.lossy_proxies import through_a_pooler
-from tests.postgres.crashes import own_server
+from tests.faults.chaos.servers import ChaosServer
 from tests.proxy import Proxy
 from tests.store.bench import new_id
 
 from leasehold.engines import engine_for
-from leasehold.engines.postgres.migrate import migrate
 from leasehold.errors import Unreachable
 from leasehold.model.job import NewJob, TenantId
+from leasehold.model.status import Status
 from leasehold.store import Store
 
 WORKERS = 3
 PRODUCERS = 2
 TENANTS = [TenantId(name) for name in ("acme", "birch", "cedar")]
-SERVER_SETTINGS = {"max_connections": "200", "shared_buffers": "64MB"}
 
 
 @dataclass(frozen=True)
 class Chaos:
-    """The settings of a run. `payload` draws the payload of a job; the shares define the faults and their frequency.
-
-    `pooled`: producers and workers connect through a pgbouncer in transaction mode.
+    """The settings of a run. `payload` draws the payload of a job; the shares define the faults and their frequency,
+    if they are not those of the server.
     """
 
+    server: Callable[[], AbstractAsyncContextManager[ChaosServer]]
     seed: int
     jobs: int
     faults: int
     lease: float = 2.0
     slots: int = 12
     mutant: bool = False
-    pooled: bool = False
     shares: dict[Fault, int] | None = None
     payload: Callable[[random.Random, float], dict[str, Any]] | None = None
     drain: timedelta = timedelta(seconds=120)
@@ -94,18 +90,14 @@ async def run(chaos: Chaos) -> Report:
     began = time.monotonic()
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
-        server = stack.enter_context(own_server(SERVER_SETTINGS))
-        await migrate(server.url)
-        await witnesses.install(server.url)
-        pooler = through_a_pooler(server.url, size=40) if chaos.pooled else nullcontext(server.url)
-        url = await stack.enter_async_context(pooler)
-        store = await engine_for(url).open()
+        server = await stack.enter_async_context(chaos.server())
+        store = await engine_for(server.url).open()
         stack.push_async_callback(store.close)
         await store.sync_definitions([WORK, FRAGILE])
         processes = stack.enter_context(ended_afterwards())
         victims = []
         for number in range(WORKERS):
-            proxy = await stack.enter_async_context(Proxy(url).open())
+            proxy = await stack.enter_async_context(Proxy(server.url).open())
             setup = Setup(
                 proxy.url,
                 str(folder / f"worker{number}"),
@@ -115,9 +107,9 @@ async def run(chaos: Chaos) -> Report:
                 fallback=2,
                 mutant=chaos.mutant,
             )
-            victims.append(Victim(partial(_started, setup, processes), proxy, chaos.lease))
-        planned = nemesis.plan(chaos.seed, chaos.faults, WORKERS, chaos.shares)
-        enemy = Nemesis(planned, victims, server, chaos.seed)
+            victims.append(Victim(partial(_started, setup, processes), proxy, chaos.lease, server.finish))
+        planned = nemesis.plan(chaos.seed, chaos.faults, WORKERS, chaos.shares or server.shares)
+        enemy = Nemesis(planned, victims, server.suffer, chaos.seed)
         histories = [folder / f"worker{number}" for number in range(WORKERS)]
         async with asyncio.TaskGroup() as group:
             for number in range(PRODUCERS):
@@ -127,12 +119,12 @@ async def run(chaos: Chaos) -> Report:
         for victim in victims:
             victim.heal()
         healed = time.monotonic()
-        await _drained(server.url, chaos.drain, victims)
+        await _drained(store, chaos.drain, victims)
         drained = time.monotonic()
         await asyncio.sleep(1.6 * chaos.lease)  # a worker that still believes that it holds a job may write now
         for victim in victims:
             await victim.process.drain()
-        findings = check(await witnesses.testimony(server.url, histories))
+        findings = check(await witnesses.testimony(store, TENANTS, histories, await server.written()))
         ended = [text for victim in victims for text in victim.died]
     now = time.monotonic()
     return Report(chaos, findings, enemy.struck, enemy.missed, ended, now - began, drained - healed)
@@ -182,14 +174,15 @@ async def _enqueued(store: Store, tenant: TenantId, batch: list[NewJob]) -> None
                 await asyncio.sleep(0.05)
 
 
-async def _drained(url: str, within: timedelta, victims: list[Victim]) -> None:
+async def _drained(store: Store, within: timedelta, victims: list[Victim]) -> None:
     """Waits until nothing is left, or until the time is up: then the checker calls it stuck."""
     deadline = time.monotonic() + within.total_seconds()
-    connection = await asyncpg.connect(url)
-    try:
-        while time.monotonic() < deadline and await connection.fetchval("select exists (select from leasehold.jobs)"):
-            for victim in victims:
-                victim.revive_if_dead()
-            await asyncio.sleep(0.1)
-    finally:
-        await connection.close()
+    while time.monotonic() < deadline and await _is_work_left(store):
+        for victim in victims:
+            victim.revive_if_dead()
+        await asyncio.sleep(0.1)
+
+
+async def _is_work_left(store: Store) -> bool:
+    counted = [await store.tenant(tenant).counts(1) for tenant in TENANTS]
+    return any(counts.get(status) for counts in counted for status in (Status.QUEUED, Status.RUNNING))

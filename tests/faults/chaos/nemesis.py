@@ -3,22 +3,17 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-import asyncpg
 from tests.faults.chaos.processes import WorkerProcess
-from tests.postgres.crashes import crash
 from tests.proxy import Proxy
 
-from leasehold.embedded import Server
-
 POINTS = ("before_run", "before_say", "before_heartbeat", "after_claim", "after_finish", "in_run")
-RESULT = b'"attempt"'
 BREATH = (0.1, 0.8)
+TO_START = 20.0
 
 
 class Fault(StrEnum):
@@ -31,20 +26,10 @@ class Fault(StrEnum):
     SWALLOW = "reply of a finish swallowed"
     TERMINATE = "a session terminated"
     RESTART = "immediate restart"
+    STANDSTILL = "the server stands still"
 
 
-SHARES = {
-    Fault.KILL: 16,
-    Fault.STOP: 12,
-    Fault.STOP_AT_FINISH: 24,
-    Fault.STOP_AT_POINT: 12,
-    Fault.CUT: 10,
-    Fault.HOLD: 8,
-    Fault.SWALLOW: 8,
-    Fault.TERMINATE: 6,
-    Fault.RESTART: 4,
-}
-OF_THE_SERVER = (Fault.TERMINATE, Fault.RESTART)
+OF_THE_SERVER = (Fault.TERMINATE, Fault.RESTART, Fault.STANDSTILL)
 
 
 @dataclass(frozen=True)
@@ -53,12 +38,11 @@ class Planned:
     jitter: float
 
 
-def plan(seed: int, count: int, lanes: int, shares: dict[Fault, int] | None = None) -> list[list[Planned]]:
+def plan(seed: int, count: int, lanes: int, shares: dict[Fault, int]) -> list[list[Planned]]:
     """One list of faults for each worker, and a last one for the server. Every kind occurs."""
     draw = random.Random(seed)
-    weights = shares or SHARES
-    kinds = list(weights)
-    chosen = kinds + draw.choices(kinds, weights=list(weights.values()), k=count - len(kinds))
+    kinds = list(shares)
+    chosen = kinds + draw.choices(kinds, weights=list(shares.values()), k=count - len(kinds))
     draw.shuffle(chosen)
     planned: list[list[Planned]] = [[] for _ in range(lanes + 1)]
     for fault in chosen:
@@ -68,11 +52,16 @@ def plan(seed: int, count: int, lanes: int, shares: dict[Fault, int] | None = No
 
 
 class Victim:
-    """A worker's place: its process, begun again after each kill, and its way to the database."""
+    """A worker's place: its process, begun again after each kill, and its way to the database.
 
-    def __init__(self, start: Callable[[], WorkerProcess], proxy: Proxy, lease: float) -> None:
+    `finish` has bytes that a worker sends only with a finish.
+    """
+
+    def __init__(self, start: Callable[[], WorkerProcess], proxy: Proxy, lease: float, finish: bytes) -> None:
         self._start = start
         self._lease = lease
+        self._finish = finish
+        self._patience = max(4.0, lease)
         self.proxy = proxy
         self.process = start()
         self.died: list[str] = []
@@ -100,8 +89,8 @@ class Victim:
                 self.proxy.heal()
             case Fault.SWALLOW:
                 before = self.proxy.swallowed
-                self.proxy.swallow(RESULT)
-                struck = await within(3, lambda: self.proxy.swallowed > before)
+                self.proxy.swallow(self._finish)
+                struck = await within(self._patience, lambda: self.proxy.swallowed > before)
                 self.proxy.heal()
                 return struck
             case _:
@@ -114,10 +103,10 @@ class Victim:
         self.process.resume()
 
     async def _stand_still_at(self, point: str, seconds: float) -> bool:
-        if not await within(4, self.process.hears):
+        if not await within(TO_START, self.process.hears):
             return False
         self.process.arm(f"{point}:stop")
-        if not await within(4, self.process.is_stopped):
+        if not await within(self._patience, self.process.is_stopped):
             return False
         await asyncio.sleep(seconds)
         self.process.resume()
@@ -136,10 +125,16 @@ class Victim:
 
 
 class Nemesis:
-    def __init__(self, planned: list[list[Planned]], victims: list[Victim], server: Server, seed: int) -> None:
+    def __init__(
+        self,
+        planned: list[list[Planned]],
+        victims: list[Victim],
+        shake: Callable[[Fault, float], Awaitable[None]],
+        seed: int,
+    ) -> None:
         self._planned = planned
         self._victims = victims
-        self._server = server
+        self._shake_server = shake
         self._draw = random.Random(seed + 1)
         self.struck: Counter[Fault] = Counter()
         self.missed: Counter[Fault] = Counter()
@@ -165,38 +160,12 @@ class Nemesis:
         """Spread over the run, as far as the others have come."""
         for number, each in enumerate(planned):
             await within(120, partial(self._others_have_come, number / (len(planned) + 1)))
-            if each.fault is Fault.RESTART:
-                await crash(self._server)
-            else:
-                await self._terminate_one(each.jitter)
+            await self._shake_server(each.fault, each.jitter)
             self.struck[each.fault] += 1
 
     def _others_have_come(self, share: float) -> bool:
         all_that_they_will = self.struck.total() + self.missed.total() >= self.total - len(self._planned[-1])
         return self.progress >= share or all_that_they_will
-
-    async def _terminate_one(self, jitter: float) -> None:
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            connection = await asyncpg.connect(self._server.url)
-            try:
-                pids = [
-                    row["pid"]
-                    for row in await connection.fetch(
-                        "select pid from pg_stat_activity where application_name = 'leasehold' order by pid"
-                    )
-                ]
-                for pid in _some(pids, jitter):
-                    await connection.execute("select pg_terminate_backend($1)", pid)
-            finally:
-                await connection.close()
-
-
-def _some(pids: list[int], jitter: float) -> Iterator[int]:
-    """One, or all of them."""
-    if jitter > 0.8:
-        yield from pids
-    elif pids:
-        yield pids[int(jitter * len(pids))]
 
 
 async def within(seconds: float, condition: Callable[[], bool]) -> bool:

@@ -15,7 +15,7 @@ from tests.faults.chaos.history import Entry, Event
 from tests.faults.chaos.program import Setup
 
 ROOT = Path(__file__).parents[3]
-GUARD = timedelta(seconds=20)
+GUARD = timedelta(seconds=60)
 
 
 class WorkerProcess:

@@ -14,13 +14,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from tests.dynamodb.fault_injection import Faults
 from tests.faults.chaos.history import Event, History
 from tests.postgres_parts import ReplacedStatements
 
 from leasehold import faults
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.dynamodb import finish as dynamodb_finish
+from leasehold.engines.dynamodb import items
+from leasehold.engines.dynamodb.engine import DynamoEngine
 from leasehold.engines.postgres.migrate import schema_status
 from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.backoff import Steps
@@ -36,6 +40,8 @@ SCHEMA = "leasehold"
 FENCE = " and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch"
 WORK = Definition("work", max_attempts=100, backoff=Steps(0))
 FRAGILE = Definition("fragile", max_attempts=2, backoff=Steps(0))
+# The share of requests to DynamoDB that are throttled.
+THROTTLES = 0.02
 STEP, LONGEST_WAIT_IN_STEPS = 0.02, 1500
 # Less than a worker waits for its store to close.
 TO_ITS_END = 2.0
@@ -70,23 +76,28 @@ class Setup:
         )
 
 
-class WitnessedStore(PostgresStore):
-    """The store as it is, with a record of what it was asked and what it answered."""
+class Witness:
+    """Records what a store is asked and what it answers. `watch` puts it in front of the store's own verbs."""
 
-    def __init__(self, database: Database, history: History, registrations: set[WorkerId]) -> None:
-        super().__init__(database)
+    def __init__(self, store: Store, history: History, registrations: set[WorkerId]) -> None:
+        self._join, self._claim, self._finish_jobs, self._close = store.join, store.claim, store.finish, store.close
         self._history = history
         self._registrations = registrations
         self._under_way: set[asyncio.Future[frozenset[Claim]]] = set()
 
+    def watch(self, store: Store) -> Store:
+        for verb in ("join", "claim", "finish", "close"):
+            setattr(store, verb, getattr(self, verb))
+        return store
+
     async def join(self, serves: Subscription, facts: WorkerFacts, lease: timedelta) -> Registration:
-        registration = await super().join(serves, facts, lease)
+        registration = await self._join(serves, facts, lease)
         self._registrations.add(registration.worker)
         self._history.add(Event.JOINED, worker=registration.worker)
         return registration
 
     async def claim(self, registration: Registration, limit: int) -> Claimed:
-        claimed = await super().claim(registration, limit)
+        claimed = await self._claim(registration, limit)
         for claim in claimed.claims:
             self._note(Event.CLAIMED, claim)
         return claimed
@@ -102,7 +113,7 @@ class WitnessedStore(PostgresStore):
         """After that: one that has yet to connect would find the store closed, and never reach the fence."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=TO_ITS_END)
-        await super().close()
+        await self._close()
 
     async def _finish(self, done: Sequence[tuple[Claim, Verdict]], reclaimed: bool) -> frozenset[Claim]:
         """Burying the dead is finishing, too, but nobody's own."""
@@ -110,7 +121,7 @@ class WitnessedStore(PostgresStore):
         for claim, verdict in own:
             self._note(Event.FINISHING, claim, verdict.status)
         try:
-            refused = await super().finish(done, reclaimed=reclaimed)
+            refused = await self._finish_jobs(done, reclaimed=reclaimed)
         except Exception:
             for claim, verdict in own:
                 self._note(Event.UNKNOWN, claim, verdict.status)
@@ -121,6 +132,25 @@ class WitnessedStore(PostgresStore):
 
     def _note(self, event: Event, claim: Claim, status: str = "") -> None:
         self._history.add(event, claim.job, claim.attempt, claim.worker, status)
+
+
+async def open_on_postgres(setup: Setup) -> Store:
+    (await schema_status(setup.url, SCHEMA)).require_usable()
+    database = ReplacedStatements(setup.url, SCHEMA)
+    if setup.mutant:
+        finish = database.statement("fleet/finish").text
+        assert FENCE in finish
+        database.texts["fleet/finish"] = finish.replace(FENCE, "")
+    return PostgresStore(database)
+
+
+async def open_on_dynamodb(setup: Setup) -> Store:
+    engine = DynamoEngine(setup.url)
+    engine.intercept = Faults(seed=os.getpid(), throttles=THROTTLES).intercept
+    if setup.mutant:
+        without_fence = {**vars(items), "FENCE": "#status = :running"}
+        vars(dynamodb_finish)["items"] = SimpleNamespace(**without_fence)
+    return await engine.open()
 
 
 def handlers_for(history: History) -> Handlers:
@@ -166,13 +196,9 @@ def make_worker(setup: Setup) -> Worker:
     registrations: set[WorkerId] = set()
 
     async def open_witnessed() -> Store:
-        (await schema_status(setup.url, SCHEMA)).require_usable()
-        database = ReplacedStatements(setup.url, SCHEMA)
-        if setup.mutant:
-            finish = database.statement("fleet/finish").text
-            assert FENCE in finish
-            database.texts["fleet/finish"] = finish.replace(FENCE, "")
-        return WitnessedStore(database, history, registrations)
+        open_store = open_on_dynamodb if setup.url.startswith("dynamodb:") else open_on_postgres
+        store = await open_store(setup)
+        return Witness(store, history, registrations).watch(store)
 
     return Worker(open_witnessed, handlers_for(history), setup.settings)
 
