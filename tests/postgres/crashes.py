@@ -9,17 +9,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import eventually
+from tests.conftest import copy_cluster, eventually
 
 from leasehold import embedded
 from leasehold.embedded import Server
 
 
 @contextmanager
-def own_server(settings: Mapping[str, str]) -> Iterator[Server]:
-    """Not in pytest's folder, which is closed to the account that Postgres runs under when we are root."""
+def own_server(settings: Mapping[str, str], cluster: Path | None = None) -> Iterator[Server]:
+    """Starts a server on a copy of the cluster, if there is one.
+
+    Not in pytest's folder, which is closed to the account that Postgres runs under when we are root.
+    """
     folder = Path(tempfile.mkdtemp(prefix="crashes-"))
     folder.chmod(0o755)
+    if cluster is not None:
+        (folder / "home").mkdir()
+        copy_cluster(cluster, folder / "home")
     try:
         with embedded.postgres(folder / "home", settings=settings) as server:
             yield server

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # Tables that grow: no hot statement may walk over these.
 GROWING = (
     *("jobs", "jobs_done", "job_attempts", "job_lines", "dedupe_holds"),
-    *("triggers", "trigger_decisions", "events", "worker_names"),
+    *("triggers", "trigger_decisions", "events", "worker_names", "audit_log"),
+    *("series_minutes", "series_hours", "api_tokens", "operations"),
 )
 # Tables of which a hot statement may read a batch of rows: a scan of 5,000 limits took few buffers, and went unseen.
 READ_IN_BATCHES = (*GROWING, "limits")
@@ -170,12 +171,49 @@ _DECISIONS = """
            now() - case when n % 10 = 0 then interval '31 days' else interval '1 day' end
     from leasehold.triggers t, generate_series(1, $1) n
 """
-# Of workers that have gone. The first ended job ran on the first one; a tenth may be pruned.
+# Each row names a worker that no longer runs. The first worker ran the first ended job; a tenth may be pruned.
 _WORKER_NAMES = """
     insert into leasehold.worker_names (id, host, pid, started_at)
     select lpad(n::text, 32, '0')::uuid, 'here', n,
            now() - case when n % 10 = 0 then interval '401 days' else interval '1 day' end
     from generate_series(1, $1) n
+"""
+# Ids sort by time; the first tenth may be pruned. One entry in a thousand is of a rare tenant and a rare action.
+_AUDIT_LOG = """
+    insert into leasehold.audit_log (id, at, action, subject, tenant_id, actor)
+    select ('01900005-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
+           now() - case when n <= $1 / 10 then interval '401 days' else interval '1 day' end,
+           case when n % 1000 = 1 then 'rare' else 'often' end, 'it',
+           case when n % 1000 = 1 then 'few' else 'big' end, 'me'
+    from generate_series(1, $1) n
+"""
+# Of all tenants, of the big one and of 18 more, back from now; some may be pruned.
+_MINUTES = """
+    insert into leasehold.series_minutes (tenant_id, definition, at, figures)
+    select case tenant when 0 then '' when 1 then 'big' else 't' || lpad(tenant::text, 6, '0') end, '',
+           date_trunc('hour', now()) - n * interval '1 minute', '{"started": 1}'
+    from generate_series(1, $1 / 100) n, generate_series(0, 19) tenant
+"""
+_HOURS = """
+    insert into leasehold.series_hours (tenant_id, definition, at, figures)
+    select case tenant when 0 then '' when 1 then 'big' else 't' || lpad(tenant::text, 6, '0') end, '',
+           date_trunc('hour', now()) - n * interval '1 hour', '{"started": 1}'
+    from generate_series(1, $1 / 100) n, generate_series(0, 19) tenant
+"""
+# Letters for digits: an id is twelve of a to z and 2 to 7. Half of the tokens belong to the big tenant.
+_TOKENS = """
+    insert into leasehold.api_tokens (id, name, role, tenant_id, secret_hash, created_at, expires_at)
+    select lpad(translate(n::text, '0123456789', 'abcdefghij'), 12, 'a'), 'token', 'viewer',
+           case when n % 2 = 0 then 'big' end, '', now(), now() + interval '1 day'
+    from generate_series(1, $1 / 10) n
+"""
+# The first five go on.
+_OPERATIONS = """
+    insert into leasehold.operations (id, kind, tenant_id, state, created_at, ended_at, due_at)
+    select ('01900010-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'retry', 'big',
+           case when n > 5 then 'done' else 'running' end, now(), case when n > 5 then now() end,
+           case when n <= 5 then now() end
+    from generate_series(1, $1 / 10) n
 """
 _EVENTS = """
     insert into leasehold.events (tenant_id, id, name, data, emitted_at, expanded_at)
@@ -207,8 +245,20 @@ def event_trigger_uuid(number: int) -> UUID:
     return UUID(f"01900009-0000-7000-8000-{number:012x}")
 
 
+def operation_uuid(number: int) -> UUID:
+    return UUID(f"01900010-0000-7000-8000-{number:012x}")
+
+
+def token_text(number: int) -> str:
+    return str(number).translate(str.maketrans("0123456789", "abcdefghij")).rjust(12, "a")
+
+
 def queued_id(number: int) -> UUID:
     return UUID(f"01900001-0000-7000-8000-{number:012x}")
+
+
+def due_id(number: int) -> UUID:
+    return UUID(f"01900003-0000-7000-8000-{number:012x}")
 
 
 def running_id(number: int) -> UUID:
@@ -262,6 +312,9 @@ async def fill(connection: "Connection", size: Size) -> None:
     await connection.execute(_EVENTS, size.schedules * size.decisions)
     await connection.execute(_EVENT_TRIGGERS, size.schedules)
     await connection.execute(_WORKER_NAMES, size.ended)
+    await connection.execute(_AUDIT_LOG, size.ended)
+    for rows in (_MINUTES, _HOURS, _TOKENS, _OPERATIONS):
+        await connection.execute(rows, size.ended)
 
 
 async def run_more(connection: "Connection", size: Size, more: int) -> None:

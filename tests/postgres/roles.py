@@ -16,7 +16,7 @@ from leasehold.engine import RoleNames
 from leasehold.engines import engine_for
 
 SCHEMA = "rented"
-PARTS = ("migrator", "worker", "producer", "reader")
+PARTS = ("migrator", "worker", "server", "producer", "reader", "tenant")
 
 
 @dataclass(frozen=True)

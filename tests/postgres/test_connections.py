@@ -7,14 +7,15 @@ import asyncpg
 import pytest
 from tests.conftest import PATIENCE, Raw
 from tests.postgres.race_tools import SOON, Connections, blocked, parts_of
-from tests.store.bench import Bench, keyed
+from tests.store.bench import Bench, all_jobs, keyed
 from tests.tenant_kit import ACME, HOUR
 
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.claim.claim import PROMOTED_AT_ONCE
+from leasehold.engines.postgres.connections import OwnConnection
 from leasehold.engines.postgres.database import POOL_SIZE, Database
 from leasehold.errors import InvalidInput, LeaseholdError, Unreachable
-from leasehold.model.job import NewJob
+from leasehold.model.job import LogLine, NewJob
 from leasehold.store import Store
 
 
@@ -151,3 +152,17 @@ def test_a_url_that_can_not_be_read_is_a_message_without_its_password(url: str) 
     with pytest.raises(InvalidInput, match="can't be read") as refused:
         Database(url, "leasehold")
     assert "secret" not in str(refused.value)
+
+
+async def test_a_connection_asks_the_server_for_no_types(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncpg asks for each array by three statements, on each connection; ours know the arrays that they send."""
+
+    async def ask(_: OwnConnection, types: object, __: object) -> None:
+        pytest.fail(f"asyncpg asks for the types {types}")
+
+    monkeypatch.setattr(OwnConnection, "_introspect_types", ask)
+    running = await bench.running()
+    await bench.store.append_log([(running, LogLine(1, "page 1 of 9"))])
+    await bench.store.renew(await bench.worker(), [running], HOUR)
+    await bench.succeed(running)
+    await all_jobs(bench.jobs)

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Raw
 from tests.postgres.race_tools import Connections, at_once, blocked
 from tests.store.bench import KEY, Bench, all_jobs, keyed, new_id
+from tests.store.test_dedupe import assert_each_key_makes_one_job
 from tests.tenant_kit import ACME, HOUR
 
 from leasehold.errors import TransactionConflict
@@ -242,3 +243,7 @@ async def test_a_call_refused_for_its_id_does_not_take_another_key(bench: Bench)
     again = NewJob(definition="report", id=once.id, dedupe=keyed(Within(HOUR)))
     assert not (await placed(bench.store, again))[0].created
     assert (await placed(bench.store, job(Within(HOUR))))[0].created
+
+
+async def test_two_hundred_keys_of_32_callers_make_one_job_each(bench: Bench) -> None:
+    await assert_each_key_makes_one_job(bench, keys=200, callers=32)

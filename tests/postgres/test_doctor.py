@@ -1,7 +1,6 @@
 """The findings of doctor: each check, where all is well and where it is not."""
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -104,12 +103,9 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_a_problem(find: Find,
     assert finding.text.startswith("switched off: fsync and full_page_writes;")
 
 
-def test_a_server_as_it_comes_is_durable() -> None:
-    with tempfile.TemporaryDirectory(prefix="durable-") as folder:
-        Path(folder).chmod(0o755)
-        with embedded.postgres(Path(folder) / "home") as server:
-            found = asyncio.run(findings(server.url))
-            server.stop()
+def test_a_server_as_it_comes_is_durable(prepared_home: Path) -> None:
+    with embedded.postgres(prepared_home) as server:
+        found = asyncio.run(findings(server.url))
     assert found["durability"].verdict is Severity.OK
 
 

@@ -3,7 +3,7 @@
 import asyncpg
 import pytest
 from tests.conftest import Raw
-from tests.postgres.roles import PARTS, SCHEMA, Roles
+from tests.postgres.roles import SCHEMA, Roles
 
 from leasehold.engines.postgres.statements import Statement, statements
 
@@ -26,6 +26,7 @@ HARMLESS = {
     "fleet/probe",
     "fleet/may_sleep",
     "fleet/wake_another",
+    "fleet/roll_up",
     "administration/lock_definitions",
     "ledger/applied",
     "ledger/exists",
@@ -43,12 +44,17 @@ DEFINITIONS = {
     "fleet/definition_versions",
 }
 ONLY_THE_OWNER = {
-    "administration/activate",
-    "administration/limit",
-    "administration/pause",
     "administration/replace_payloads",
     "administration/set_strict_tenants",
+    "audit/prune",
     "ledger/record",
+}
+BY_THE_SERVER = {
+    "administration/activate",
+    "administration/limit",
+    "administration/override",
+    "administration/pause",
+    *(name for name in CHECKED if name.startswith("tokens/")),
 }
 PRODUCING = {
     "events/place",
@@ -61,6 +67,7 @@ PRODUCING = {
     "tenant/ensure_tenant",
     "tenant/enqueue_jobs",
 }
+SERIES = ("series", "series_definitions", "busiest_tenants")
 READING = {
     "events/holders",
     "events/list",
@@ -74,27 +81,53 @@ READING = {
     "triggers/get",
     "triggers/list",
     "triggers/search",
+    "administration/changes",
     "administration/encrypted_jobs",
-    "administration/encrypted_jobs_done",
     "administration/find_all_tenants",
     "administration/jobs_with_id",
     "administration/lanes",
+    "administration/scope",
     "administration/scopes",
+    "administration/tenant_usage",
+    "audit/page",
+    "operations/get",
+    "operations/list",
+    "operations/list_of_tenant",
+    "operations/look_at_active",
+    "operations/look_at_ended",
+    "operations/next",
+    "operations/removal",
     "doctor/schedules",
     "doctor/workers",
     "fleet/held",
+    "fleet/lane_workers",
     "fleet/lock_scopes",
     "fleet/workers",
     "tenant/attempts",
     "tenant/counts",
+    "tenant/facts",
     "tenant/find",
     "tenant/get",
     "tenant/last_lines",
+    "tenant/last_worker",
+    *(f"tenant/series_{rows}" for rows in ("minutes", "hours")),
+    *(f"administration/{name}_{rows}" for name in SERIES for rows in ("minutes", "hours")),
+    "administration/series_progress",
     "tenant/lines",
+    "tenant/oldest_queued",
+}
+# Within the rows of one tenant.
+OF_A_TENANT = {name for name in CHECKED if name.startswith(("tenant/", "triggers/", "events/", "own/"))}
+CHECKING_THE_TENANT = {name for name in OF_A_TENANT if name.startswith("own/")}
+BY_THE_OWNERS_FUNCTIONS = {"tenant/enqueue_jobs", "events/place", "events/write"}
+OF_A_FLEET = {
+    *("fleet/claim_few", "fleet/claim_from_lanes", "fleet/claim_next_tenants", "fleet/join", "fleet/renew"),
+    *("fleet/evict", "fleet/sleep", "fleet/append_log", "fleet/prune_holds", "fleet/prune_lines", "fleet/prune"),
 }
 ALLOWED = {
     "migrator": CHECKED,
-    "worker": CHECKED - ONLY_THE_OWNER,
+    "worker": CHECKED - ONLY_THE_OWNER - BY_THE_SERVER - CHECKING_THE_TENANT,
+    "server": CHECKED - ONLY_THE_OWNER - CHECKING_THE_TENANT,
     "producer": HARMLESS | DEFINITIONS | PRODUCING,
     "reader": HARMLESS | DEFINITIONS | READING,
 }
@@ -113,9 +146,18 @@ async def is_allowed(connection: Raw, statement: Statement) -> bool:
     return True
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", ALLOWED)
 async def test_a_role_may_send_just_the_statements_of_its_part(roles: Roles, part: str) -> None:
     known = statements(SCHEMA)
     async with roles.connection(part) as connection:
         allowed = {name for name in CHECKED if await is_allowed(connection, known[name])}
     assert allowed == ALLOWED[part]
+
+
+async def test_a_role_of_tenants_sends_what_its_handles_send(roles: Roles) -> None:
+    """Other statements find the rows of one tenant, too; but it claims nothing, and joins no fleet."""
+    known = statements(SCHEMA)
+    async with roles.connection("tenant") as connection:
+        allowed = {name for name in CHECKED if await is_allowed(connection, known[name])}
+    assert allowed >= OF_A_TENANT - BY_THE_OWNERS_FUNCTIONS
+    assert allowed.isdisjoint(BY_THE_OWNERS_FUNCTIONS | ONLY_THE_OWNER | BY_THE_SERVER | OF_A_FLEET)

@@ -11,7 +11,7 @@ from tests.conftest import PATIENCE, eventually
 from tests.postgres.roles import SCHEMA, Roles
 
 from leasehold import InvalidInput, Job, Leasehold, RetryLater, Status, WorkerSettings, every
-from leasehold.engines import DEFAULT_URL, engine_for
+from leasehold.engines import engine_for
 
 SECONDS = PATIENCE.total_seconds()
 
@@ -279,6 +279,35 @@ async def test_a_worker_neither_limits_nor_activates_but_the_owner_does(roles: R
         assert (await roles.command("migrator", *words)).code == 0
 
 
+async def test_a_workers_role_appends_to_the_audit_log_and_no_more(roles: Roles) -> None:
+    await register(roles)
+    app = with_jobs(roles.app("worker"))
+    async with app.open():
+        placed = await app.tenant("acme").aenqueue_key("greet", {})
+    assert (await roles.command("worker", "cancel", placed.id)).code == 0
+    (entry,) = (await roles.command("worker", "audit", "--json")).document
+    assert (entry["action"], entry["tenant"]) == ("job.cancel", "acme")
+    async with roles.connection("worker") as connection:
+        for statement in (
+            "update rented.audit_log set actor = 'nobody'",
+            "delete from rented.audit_log",
+            "truncate rented.audit_log",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await connection.execute(statement)
+    assert (await roles.command("worker", "prune", "--json")).document["audit_entries"] == 0
+
+
+async def test_a_workers_role_overrides_no_definition(roles: Roles) -> None:
+    await register(roles)
+    refused = await roles.command("worker", "definitions", "set", "greet", "max_attempts=9")
+    assert (refused.code, "leasehold grants --schema rented" in refused.err) == (2, True)
+    assert (await roles.command("migrator", "definitions", "set", "greet", "max_attempts=9")).code == 0
+    await register(roles)
+    shown = (await roles.command("reader", "definitions", "show", "greet", "--json")).document
+    assert shown["max_attempts"] == 9
+
+
 # ------------------------------------------------------------------------------------------------------------ reading
 
 
@@ -303,6 +332,7 @@ async def test_a_reader_uses_all_commands_that_look(roles: Roles) -> None:
             ["events", "ls", "--tenant", "acme"],
             ["events", "test", "greeting.wanted", "--tenant", "acme"],
             ["migrate", "--check"],
+            ["audit"],
         ):
             shown = await roles.command("reader", *words)
             assert (words, shown.code, shown.err if shown.code else "") == (words, 0, "")
@@ -316,89 +346,3 @@ async def test_a_reader_enqueues_nothing(roles: Roles) -> None:
     assert refused.code == 2
     assert "leasehold grants --schema rented prints the SQL" in refused.err
     assert await statuses(roles) == []
-
-
-# ---------------------------------------------------------------------------------------------------------- migrating
-
-FOR_THE_OWNER = [
-    "create table rented.more (id integer)",
-    "create or replace function rented.clock() returns timestamptz language sql as 'select now()'",
-    "alter function rented.clock() security definer",
-    "alter table rented.jobs add column more integer",
-    "truncate rented.jobs",
-    "drop table rented.jobs",
-    "drop schema rented cascade",
-]
-
-
-@pytest.mark.parametrize("part", ["worker", "producer", "reader"])
-async def test_a_role_that_is_not_the_owner_changes_no_schema(roles: Roles, part: str) -> None:
-    async with roles.connection(part) as connection:
-        for statement in FOR_THE_OWNER:
-            with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                await connection.execute(statement)
-
-
-@pytest.mark.parametrize("part", ["worker", "producer", "reader"])
-async def test_a_role_that_is_not_the_owner_hands_on_no_right(roles: Roles, part: str) -> None:
-    async with roles.connection(part) as connection:
-        await connection.execute("grant select on rented.definitions to public")  # answered by a warning
-    assert not await roles.superuser.fetchval("select has_table_privilege('public', 'rented.definitions', 'select')")
-
-
-async def test_the_migrating_role_creates_no_other_schema(roles: Roles) -> None:
-    async with roles.connection("migrator") as connection:
-        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied for database"):
-            await connection.execute("create schema another")
-    assert await engine_for(roles.url("migrator"), SCHEMA).prepare() == []
-
-
-async def test_functions_that_run_as_the_owner_are_not_public(roles: Roles) -> None:
-    definers = await roles.superuser.fetch(
-        """
-        select proname, has_function_privilege('public', oid, 'execute') as is_public from pg_proc
-        where pronamespace = 'rented'::regnamespace and prosecdef order by proname
-        """
-    )
-    assert [tuple(row) for row in definers] == [
-        ("emit", False),
-        ("enqueue", False),
-        ("enqueue_jobs", False),
-        ("finish_within", False),
-        ("place_event", False),
-        ("wake_workers", False),
-        ("write_event", False),
-    ]
-
-
-# -------------------------------------------------------------------------------------------------------- the scripts
-
-
-async def test_the_scripts_can_be_run_again_and_take_other_rights_away(roles: Roles) -> None:
-    reader = roles.quoted("reader")
-    await roles.superuser.execute(f"grant update (payload) on rented.jobs to {reader}")
-    await roles.superuser.execute(f"grant execute on function rented.enqueue to {reader}")
-    await roles.superuser.execute(engine_for(DEFAULT_URL, SCHEMA).scripts().create_roles(roles.names))
-    await roles.grant()
-    async with roles.connection("reader") as connection:
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.execute("update rented.jobs set payload = '{}'")
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.execute("select rented.enqueue('acme', 'greet')")
-        assert await connection.fetch("select * from rented.jobs") == []
-
-
-@pytest.mark.parametrize("part", ["worker", "reader"])
-async def test_the_grants_are_refused_to_a_role_that_is_not_the_owner(roles: Roles, part: str) -> None:
-    async with roles.connection(part) as connection:
-        with pytest.raises(asyncpg.RaiseError, match=r"does not own the schema rented\. Nothing was granted"):
-            await connection.execute(engine_for(DEFAULT_URL, SCHEMA).scripts().grants(roles.names))
-
-
-async def test_a_role_without_grants_is_told_of_them(roles: Roles) -> None:
-    reader = roles.quoted("reader")
-    await roles.superuser.execute(f"revoke all on schema rented from {reader}")
-    refused = await roles.command("reader", "jobs")
-    assert refused.code == 2
-    assert "permission denied for schema rented" in refused.err
-    assert "leasehold grants --schema rented prints the SQL" in refused.err

@@ -81,7 +81,8 @@ async def test_a_sync_that_got_no_lock_looks_again(bench: Bench, stranger: Raw, 
     async def another_writes(connection: Any, name: str, /, **values: Any) -> list[Any]:
         if name == "administration/lock_definitions":
             written = definition_rows.columns(CHANGED)
-            await fetch_on(observer, "administration/add_version", version=2, **written)
+            new = {"version": 2, "base": None, "current": True, "declared": True, **written}
+            await fetch_on(observer, "administration/add_version", **new)
         return await fetch_on(connection, name, **values)
 
     database.fetch_on = another_writes  # type: ignore[method-assign]

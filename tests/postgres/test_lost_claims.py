@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.conftest import PATIENCE
@@ -26,8 +27,8 @@ SETTINGS = {"wal_writer_delay": "10s", "autovacuum": "off", "checkpoint_timeout"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with own_server(SETTINGS) as running:
+def server(new_cluster: Path) -> Iterator[Server]:
+    with own_server(SETTINGS, new_cluster) as running:
         yield running
 
 

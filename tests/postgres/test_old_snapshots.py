@@ -17,7 +17,7 @@ from tests.store.bench import LEASE, Bench
 from tests.tenant_kit import ACME, DAY, HOUR, SECOND
 
 from leasehold.engines.postgres.claim import claim as claiming
-from leasehold.engines.postgres.claim.positions import DueMark, HeartbeatLooks
+from leasehold.engines.postgres.claim.positions import ClaimPositions, DueMark, FullLooks, HeartbeatLooks
 from leasehold.engines.postgres.database import Link
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Limits, Scope, ScopeKind
@@ -155,6 +155,30 @@ async def test_a_cap_that_is_set_again_counts_all_running_jobs(
     assert await running_from(observer) is None
 
 
+async def test_claims_that_find_nothing_read_no_more_with_time(
+    bench: Bench, old_snapshot: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FullLooks, "CHEAP", -1.0)
+    monkeypatch.setattr(FullLooks, "MANY_DEAD_ROWS", 0)
+    monkeypatch.setattr(ClaimPositions, "READ_AGAIN", 10)
+    now = [1000.0]
+    parts_of(bench.store).monotonic = lambda: now[0]
+    registration = await bench.join(tenants=None, lease=365 * DAY)
+    buffers = reading(bench.store, "jobs_ready", monkeypatch, "fleet/claim_few")
+    rounds = []
+    for _ in range(ROUNDS):
+        await bench.enqueue_many(JOBS)
+        while claims := await bench.claim(50, registration):
+            await bench.finish_all([(claim, Succeeded()) for claim in claims])
+        now[0] += 2 * FullLooks.LONGEST
+        await bench.claim(1, registration)
+        buffers.clear()
+        await bench.claim(1, registration)
+        rounds += buffers
+    assert len(rounds) == ROUNDS
+    assert rounds[-1] <= 2 * rounds[1] + 10, rounds
+
+
 async def test_heartbeats_read_no_more_with_time(
     bench: Bench, old_snapshot: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,10 +276,12 @@ def make_thorough_heartbeats_rare(bench: Bench, monkeypatch: pytest.MonkeyPatch)
     return now
 
 
-def reading(store: Store, index: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def reading(
+    store: Store, index: str, monkeypatch: pytest.MonkeyPatch, statement: str = "fleet/claim_next_tenants"
+) -> list[int]:
     """The buffers that each claim statement reads by this index, from now on."""
     engine = parts_of(store)
-    return _explaining(engine, engine.links.claim, "fleet/claim_next_tenants", (index,), monkeypatch)
+    return _explaining(engine, engine.links.claim, statement, (index,), monkeypatch)
 
 
 def reading_of_heartbeats(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -16,6 +16,7 @@ from leasehold.engines.postgres.plain_jobs import PlainJobs, has_only_defaults
 from leasehold.model.dedupe import Dedupe
 from leasehold.model.job import NewJob, Source
 from leasehold.model.payload import encode
+from leasehold.model.pinned_jobs import PinnedJobs
 
 JOB = NewJob(definition="report")
 MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -55,6 +56,30 @@ def test_one_that_differs_in_more_than_its_payload_is_not_alike(name: str) -> No
 @pytest.mark.parametrize("name", ["id", "dedupe"])
 def test_a_job_with_a_key_or_an_id_is_not_plain(name: str) -> None:
     assert PlainJobs.of([replace(JOB, **{name: OTHERS[name]})] * 2) is None
+
+
+def test_pinned_jobs_are_sent_with_their_version_and_fields() -> None:
+    plain = PlainJobs.of(PinnedJobs(numbered(2), {"report": 3}, {"priority": 7}))
+    assert plain is not None
+    columns = plain.columns()
+    assert (columns["version"], columns["priority"]) == (3, 7)
+    assert columns["payloads"].splitlines() == ['{"number":0}', '{"number":1}']
+
+
+def test_pinned_jobs_keep_a_version_of_their_own() -> None:
+    pinned = PinnedJobs([JOB, replace(JOB, version=2)], {"report": 3}, {})
+    assert [job.version for job in pinned] == [3, 2]
+    assert PlainJobs.of(pinned) is None
+
+
+@pytest.mark.parametrize("name", ["id", "dedupe"])
+def test_pinned_jobs_that_get_a_key_or_an_id_are_not_plain(name: str) -> None:
+    assert PlainJobs.of(PinnedJobs(numbered(2), {"report": 1}, {name: OTHERS[name]})) is None
+
+
+def test_a_part_of_pinned_jobs_is_pinned() -> None:
+    part = PinnedJobs(numbered(3), {"report": 3}, {})[1:]
+    assert [(job.version, job.payload["number"]) for job in part] == [(3, 1), (3, 2)]
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if name not in ("definition", "version", "source")])

@@ -120,4 +120,4 @@ async def test_a_failed_connection_takes_no_room(database_url: str) -> None:
     database = Database("postgresql://127.0.0.1:1/nobody", "leasehold")
     for _ in range(POOL_SIZE + 1):
         with pytest.raises(Exception, match="can't be reached"):
-            await database.fetch("administration/tenants", limit=1)
+            await database.fetch("administration/tenants", limit=1, after="")

@@ -12,7 +12,7 @@ from leasehold.engines.postgres.statements import query_files, statements
 FILES = {name: file.read_text() for name, file in query_files()}
 TENANT_TABLE = re.compile(
     r"\b(?:from|join|update|using)\s+leasehold\."
-    r"(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|find_job_ids|triggers|trigger_decisions|events)\b"
+    r"(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|find_job_ids|triggers|trigger_decisions|events|series_minutes|series_hours)\b"
 )
 # By the parameter itself, or by a CTE of the same statement that carries it.
 ASKED_BY_TENANT = re.compile(
@@ -26,7 +26,7 @@ FUNCTION = re.compile(
 # Functions in which another value is the tenant, and how they write it.
 TENANT_WITHIN = {"finish_within": r"\(?claim ->> 'tenant'\)?", "tenant_is_held": r"l\.key"}
 # Functions that look into these tables for all tenants.
-OF_ALL_TENANTS = {"lanes_of", "startable", "has_startable_work"}
+OF_ALL_TENANTS = {"lanes_of", "startable", "has_startable_work", "figures_of_minutes", "depths", "roll_up"}
 FUNCTIONS = {
     found["name"]: found
     for migration in migrations("leasehold")
@@ -127,5 +127,5 @@ async def test_every_query_can_be_prepared(database_url: str) -> None:
 
 
 def test_a_statement_refuses_values_it_does_not_take() -> None:
-    with pytest.raises(TypeError, match=r"fleet/leave takes \['worker'\], not \['job'\]"):
+    with pytest.raises(TypeError, match=r"fleet/leave takes \['has_claimed', 'worker'\], not \['job'\]"):
         statements("leasehold")["fleet/leave"].arguments({"job": "x"})

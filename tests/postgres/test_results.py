@@ -10,6 +10,7 @@ from tests.postgres.race_tools import parts_of
 from tests.store.bench import Bench
 from tests.tenant_kit import HOUR
 
+from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.engines.postgres.results import Results
 from leasehold.model.job import JobId
 from leasehold.model.outcome import Succeeded
@@ -48,7 +49,7 @@ async def test_a_caller_that_gives_up_leaves_no_deaf_connection(
 ) -> None:
     """Later callers would look every five seconds, and receive nothing."""
     database, asked = parts_of(bench.store).database, asyncio.Event()
-    results = Results(database)
+    results = Results(TenantDatabases(database))
 
     async def hangs(*_: object, **__: object) -> None:
         asked.set()
