@@ -31,6 +31,6 @@ def handle(app: Leasehold) -> Any:
 
 
 async def ended(app: Leasehold, placed: Enqueued[Any]) -> JobRecord:
-    job = await app.tenant(placed.tenant).jobs.wait_until_final(placed.id, PATIENCE)
+    job = await app.tenant(placed.tenant).jobs.await_until_final(placed.id, PATIENCE)
     assert job is not None
     return job

@@ -85,7 +85,7 @@ def test_a_definition_among_the_jobs_is_refused_with_what_to_write(app: Leasehol
 
 async def _count(app: Leasehold) -> int:
     async with app.open():
-        return sum((await app.tenant("acme").jobs.counts(10)).values())
+        return sum((await app.tenant("acme").jobs.acounts(10)).values())
 
 
 def test_what_was_there_before_is_a_duplicate(app: Leasehold, bound: Callable[[int], NewJob]) -> None:

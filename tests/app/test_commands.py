@@ -199,7 +199,7 @@ async def test_a_worker_runs_the_program_with_exactly_its_argv(app: Leasehold, p
     sync = declare(app, argv=[program, *ARGV[1:]])
     async with app.open(worker=True):
         job = await ended(app, await app.tenant("acme").aenqueue(sync, provider_id=UUID, path="-rf $(id); a\nb"))
-        lines = await app.tenant("acme").jobs.lines(job.id, 1)
+        lines = (await app.tenant("acme").jobs.alines(job.id)).lines
     assert job.status is Status.SUCCEEDED, job.last_error
     assert [line.text for line in lines] == [f"sync|--tenant-id|acme|--provider-id|{UUID}|--path=-rf $(id); a", "b"]
 
@@ -290,3 +290,24 @@ def test_a_file_that_can_not_be_executed_is_not_a_program(program: Path) -> None
     program.chmod(0o644)
     declared = declare(Leasehold(), argv=[program, *ARGV[1:]])
     assert "does not exist or can't be executed" in (declared.problem_here() or "")
+
+
+def test_a_link_to_an_interpreter_is_that_interpreter(tmp_path: Path) -> None:
+    (tmp_path / "zoltag").symlink_to("other-name")
+    (tmp_path / "other-name").symlink_to(sys.executable)
+    path = {"PATH": str(tmp_path)}
+    given = {"schema": schema_of({"path": TEXT}), "env": path}
+    code = declare(Leasehold(), argv=["zoltag", "-c", "print(7)", "--", "{path}"], **given)
+    assert 'its program "zoltag" is a link' in (code.problem_here() or "")
+    assert "-c runs code from an argument" in (code.problem_here() or "")
+    script = declare(Leasehold(), argv=["zoltag", "run.py", "--", "{path}"], **given)
+    assert script.problem_here() is None
+
+
+def test_a_link_to_a_file_of_many_programs_is_allowed(tmp_path: Path) -> None:
+    busybox = tmp_path / "busybox"
+    busybox.write_text("#!/bin/true\n")
+    busybox.chmod(0o755)
+    (tmp_path / "zoltag").symlink_to(busybox)
+    declared = declare(Leasehold(), argv=["zoltag"], schema=None, env={"PATH": str(tmp_path)})
+    assert declared.problem_here() is None

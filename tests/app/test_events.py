@@ -228,6 +228,16 @@ def test_a_test_tells_which_job_holds_the_key(acme: Tenant, trigger: str) -> Non
     assert after.holder.job == emitted.jobs[0]
 
 
+def test_a_test_asks_all_triggers_page_by_page(acme: Tenant, sync: Sync, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold.operations.events.AT_MOST", 2)
+    labels = [
+        acme.triggers.create(label=f"sync {n}", event=FOLDER, definition=sync, payload=TEMPLATE).rule.label
+        for n in range(5)
+    ]
+    tested = acme.triggers.test(FOLDER, {"folder_path": "/a"})
+    assert sorted(each.trigger.rule.label for each in tested) == labels
+
+
 def test_a_test_writes_nothing(acme: Tenant, trigger: str, connection: psycopg.Connection) -> None:
     acme.triggers.test(FOLDER, {"folder_path": "/a"})
     for table in ("events", "jobs", "trigger_decisions", "dedupe_holds"):

@@ -12,7 +12,6 @@ import pytest
 from leasehold import EnqueueJobInput, InvalidInput, Job, JobsRepository, Leasehold, NewJob, PayloadInvalid
 from leasehold.app.arguments import Arguments
 from leasehold.errors import UnknownDefinition
-from leasehold.store import Filter
 
 
 def note(job: Job, number: int, text: str = "none") -> None: ...
@@ -47,7 +46,7 @@ def hand_made(payload: dict[str, Any], definition: str = "note", **fields: Any) 
 def payloads(app: Leasehold) -> list[Any]:
     async def read() -> list[Any]:
         async with app.open():
-            return [job.payload for job in (await app.tenant("acme").jobs.find(Filter(), None, 1000)).jobs]
+            return [job.payload for job in (await app.tenant("acme").jobs.alist(limit=1000)).jobs]
 
     return asyncio.run(read())
 

@@ -59,9 +59,17 @@ def test_a_script_runs_its_handlers_in_processes(database_url: str, tmp_path: Pa
 
 
 def test_a_script_that_works_when_imported_is_told_why_it_fails(database_url: str, tmp_path: Path) -> None:
-    said = run_script(tmp_path, "asyncio.run(main())\n", database_url)
-    assert "process_not_started" in said
-    assert "if __name__ == '__main__'" in said
+    (tmp_path / "script.py").write_text(SCRIPT + "asyncio.run(main())\n")
+    script = subprocess.Popen(
+        [sys.executable, "script.py", database_url], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert script.stderr is not None
+        warning = next(line for line in script.stderr if "could not be started" in line)
+        assert "if __name__ == '__main__'" in warning
+    finally:
+        script.terminate()
+        script.communicate()
 
 
 async def test_an_app_that_no_module_holds_can_not_be_isolated(app: Leasehold) -> None:

@@ -1,127 +1,34 @@
 """Fifty canaries through every channel: none is in the database, the logs or the output of commands."""
 
+import asyncio
 import base64
 import json
 import logging
+import os
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from pydantic import SecretStr
+from tests.app.canaries import CHANNELS, COUNT, MARKS, canary, forms_of, found, parts_of, variable_of
+from tests.app.canary_app import app as canary_app
 from tests.app.helpers import ended
 from tests.cli.terminal import CommandLine
-from tests.conftest import Raw
+from tests.cli.test_migrate import COMMAND
 
-from leasehold import Enqueued, Fail, Job, Leasehold, RetryLater, WorkerSettings, new_secret_key
-from leasehold.config import process_redactor
+from leasehold import Enqueued, InvalidInput, Job, Leasehold, Status, WorkerSettings, new_secret_key
+from leasehold.app.tenant import Tenant
+from leasehold.embedded.binaries import find_installed
 from leasehold.runtime.redacted_logs import RedactionFilter
 
-COUNT = 50
-shop_log = logging.getLogger("shop")
-
-
-def canary(number: int) -> str:
-    """A secret with characters that JSON, URLs, HTML and Python write in ways of their own."""
-    return f'c4n4ry-{number:02} "ä/&\\?={number * 7919}'
-
-
-def forms_of(secret: str) -> Iterator[str]:
-    raw = secret.encode()
-    yield secret
-    yield f"ry-{secret[7:9]}"  # a part, as a cut would leave it
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield repr(secret)[1:-1]
-    yield repr(raw)[2:-1]
-    yield raw.hex()
-    yield base64.b64encode(raw).decode()
-    yield quote(secret)
-    yield quote(secret, safe="")
-
-
-def leak_in_an_error(job: Job, secret: str) -> Any:
-    raise ValueError(f"refused: {secret}")
-
-
-def leak_in_a_chain_of_errors(job: Job, secret: str) -> Any:
-    try:
-        raise KeyError(secret)
-    except KeyError as error:
-        raise RuntimeError(f"after {error}") from error
-
-
-def leak_in_a_context(job: Job, secret: str) -> Any:
-    try:
-        leak_in_an_error(job, secret)
-    finally:
-        dict[str, str]()[secret]
-
-
-def leak_in_a_long_error(job: Job, secret: str) -> Any:
-    raise ValueError("x" * 9_990 + secret + "y" * 9_990)
-
-
-def leak_in_a_failure(job: Job, secret: str) -> Any:
-    raise Fail(json.dumps({"password": secret}))
-
-
-def leak_in_a_retry(job: Job, secret: str) -> Any:
-    raise RetryLater("1h", f"{secret.encode()!r}")
-
-
-def leak_in_notes(job: Job, secret: str) -> Any:
-    error = ValueError("refused")
-    error.add_note(f"by {secret}")
-    raise error
-
-
-def leak_in_lines(job: Job, secret: str) -> Any:
-    for form in forms_of(secret):
-        if len(form) > 5:
-            job.log(f"as {form}.")
-    job.log(secret.encode())  # type: ignore[arg-type]
-    job.log(json.dumps({"nested": [{"secret": secret}]}))
-    job.log("z" * 9_990 + secret)
-
-
-def leak_in_progress(job: Job, secret: str) -> Any:
-    job.progress(0.5, f"half of {secret}")
-
-
-def leak_in_a_result(job: Job, secret: str) -> Any:
-    return f"it is {secret}"
-
-
-def leak_in_a_document(job: Job, secret: str) -> Any:
-    return {"nested": [secret, {secret: 1}], "form": base64.b64encode(f"user:{secret}".encode()).decode()}
-
-
-def leak_in_a_bad_result(job: Job, secret: str) -> Any:
-    return {"unstorable": object(), secret: secret}
-
-
-def leak_in_a_bad_key(job: Job, secret: str) -> Any:
-    return {secret: float("nan")}
-
-
-def leak_in_logs(job: Job, secret: str) -> Any:
-    shop_log.warning("sent %s", secret)
-    logging.getLogger("leasehold.worker").warning("sent %r", {"key": secret})
-    try:
-        raise ValueError(secret)
-    except ValueError:
-        shop_log.exception("failed")
-
-
-def leak_nothing(job: Job, secret: str) -> Any:
-    return len(secret)
-
-
-CHANNELS: list[Callable[[Job, str], Any]] = [
-    value for name, value in list(globals().items()) if name.startswith("leak_")
-]
+ROOT = Path(__file__).parents[2]
+SECRETS = [canary(number) for number in range(COUNT)]
+OF_ENVIRONMENT = [canary(number + COUNT) for number in range(COUNT)]
 
 
 @pytest.fixture(autouse=True)
@@ -139,85 +46,117 @@ def logs(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]
     caplog.handler.removeFilter(added)
 
 
-async def dump(observer: Raw) -> str:
-    """All rows of all tables, as text."""
-    tables = await observer.fetch(
-        "select c.oid::regclass::text as name from pg_class c "
-        "where c.relnamespace = 'leasehold'::regnamespace and c.relkind = 'r'"
-    )
-    assert len(tables) > 10
-    texts = []
-    for table in tables:
-        rows = await observer.fetch(f"select t::text as row from {table['name']} t")  # noqa: S608
-        texts += [row["row"] for row in rows]
-    return "\n".join(texts)
+async def dump(url: str) -> str:
+    """The whole database, as pg_dump writes it."""
+    pg_dump = next(each.folder / "pg_dump" for each in find_installed() if (each.folder / "pg_dump").exists())
+    run = partial(subprocess.run, [str(pg_dump), url], capture_output=True, encoding="utf-8", check=True)
+    made = await asyncio.to_thread(run)
+    assert "COPY leasehold.jobs_done" in made.stdout
+    return made.stdout
 
 
-def found(text: str, secrets: list[str]) -> list[str]:
-    """Returns the forms of secrets in the text, also if JSON or a row has written its quotes in another way."""
-    bare = text.replace('""', '"').replace("\\\\", "\\").replace('\\"', '"')
-    return [form for secret in secrets for form in forms_of(secret) if form in text or form in bare]
+@contextmanager
+def working(url: str, folder: Path) -> Iterator[None]:
+    """`leasehold worker --json` in a process, with canaries in its environment. Its output is in the folder."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_URL")}
+    canaries = {variable_of(number): secret for number, secret in enumerate(OF_ENVIRONMENT)}
+    own = {"LEASEHOLD_URL": url, "CANARY_LOG": str(folder / "app.log"), "PYTHONIOENCODING": "utf-8"}
+    command = [*COMMAND, "worker", "tests.app.canary_app", "--json", "--slots", "5"]
+    with (
+        open(folder / "events", "wb") as events,
+        open(folder / "stderr", "wb") as stderr,
+        subprocess.Popen(command, cwd=ROOT, env=inherited | canaries | own, stdout=events, stderr=stderr) as worker,
+    ):
+        try:
+            yield
+        finally:
+            worker.terminate()
+    assert worker.returncode == 0
+
+
+async def enqueue_canaries(tenant: Tenant) -> dict[str, list[Enqueued[Any]]]:
+    """Each kind of handler gets each canary; together the canaries go through each channel."""
+    placed: dict[str, list[Enqueued[Any]]] = {}
+    for key in ("on_the_loop", "in_a_thread", "in_a_process", "by_a_program"):
+        payloads = [
+            {"channel": number % len(CHANNELS), "secret": secret, "unused": [secret[::-1]]}
+            for number, secret in enumerate(SECRETS)
+        ]
+        placed[key] = [await tenant.aenqueue_key(key, payload) for payload in payloads]
+    for key in ("of_the_environment", "of_the_environment_in_a_process"):
+        placed[key] = [await tenant.aenqueue_key(key, {"number": number}) for number in range(COUNT)]
+    return placed
 
 
 async def printed(leasehold: CommandLine, jobs: list[Enqueued[Any]]) -> str:
+    """Returns all that the command line shows of these jobs."""
     answers = [await leasehold("jobs", "--json"), await leasehold("jobs")]
     for job in jobs:
-        answers += [await leasehold("job", job.id), await leasehold("job", job.id, "--json")]
-        answers += [await leasehold("logs", job.id), await leasehold("logs", job.id, "--json")]
+        answers += [await leasehold("job", job.id, "--json"), await leasehold("logs", job.id, "--json")]
+    answers += [await leasehold("job", jobs[0].id), await leasehold("logs", jobs[0].id)]
     assert {answer.code for answer in answers} == {0}
     return "\n".join(answer.out + answer.err for answer in answers)
 
 
-@pytest.mark.parametrize("in_thread", [False, True], ids=["coroutine", "thread"])
-async def test_no_canary_of_a_payload_is_found_anywhere(
-    app: Leasehold, database_url: str, observer: Raw, logs: pytest.LogCaptureFixture, in_thread: bool
+@pytest.mark.timeout(300)  # 300 jobs, in processes of their own among them
+async def test_no_canary_is_found_anywhere(database_url: str, tmp_path: Path) -> None:
+    canary_app.configure(url=database_url)
+    async with canary_app.open():
+        placed = await enqueue_canaries(canary_app.tenant("acme"))
+        with working(database_url, tmp_path):
+            jobs = [await ended(canary_app, job) for kind in placed.values() for job in kind]
+    assert {job.status for job in jobs} == {Status.SUCCEEDED, Status.DEAD_LETTER, Status.FAILED}
+    assert not [job for job in jobs if job.last_error_code in ("payload_invalid", "secret_unreadable", "not_started")]
+    texts = {name: (tmp_path / name).read_text("utf-8") for name in ("events", "stderr", "app.log")}
+    texts["dump"] = await dump(database_url)
+    some = [*placed["in_a_process"][: len(CHANNELS)], *placed["by_a_program"][:2]]
+    texts["shown"] = await printed(CommandLine(database_url), some)
+    for name, text in texts.items():
+        assert (name, found(text, [*SECRETS, *OF_ENVIRONMENT])) == (name, [])
+        assert (name, "[redacted]" in text) == (name, True)
+    assert "imported with [redacted]" in texts["app.log"]
+    assert '"event":"job.logged"' in texts["events"]
+
+
+async def test_no_canary_is_found_after_a_run_in_an_own_process(
+    app: Leasehold, database_url: str, logs: pytest.LogCaptureFixture
 ) -> None:
-    def run(job: Job, channel: int, secret: SecretStr, unused: list[SecretStr]) -> Any:
+    @app.job(max_attempts=1)
+    async def leak(job: Job, channel: int, secret: SecretStr) -> Any:
         return CHANNELS[channel](job, secret.get_secret_value())
 
-    async def arun(job: Job, channel: int, secret: SecretStr, unused: list[SecretStr]) -> Any:
-        return CHANNELS[channel](job, secret.get_secret_value())
-
-    definition = app.job(key="leak", max_attempts=1)(run if in_thread else arun)
-    secrets = [canary(number) for number in range(COUNT)]
     async with app.open(worker=WorkerSettings(slots=5)):
         acme = app.tenant("acme")
-        jobs = [
-            await acme.aenqueue(definition, number % len(CHANNELS), SecretStr(secret), [SecretStr(secret[::-1])])
-            for number, secret in enumerate(secrets)
-        ]
+        given = [(number % len(CHANNELS), SecretStr(secret)) for number, secret in enumerate(SECRETS)]
+        jobs = [await acme.aenqueue(leak, channel, secret) for channel, secret in given]
         for job in jobs:
             await ended(app, job)
-    stored = await dump(observer)
-    assert found(stored, secrets) == []
-    assert "[redacted]" in stored
-    assert found(logs.text, secrets) == []
-    assert "[redacted]" in logs.text
-    shown = await printed(CommandLine(database_url), jobs[: len(CHANNELS)])
-    assert found(shown, secrets) == []
+    for text in (await dump(database_url), logs.text):
+        assert found(text, SECRETS) == []
+        assert "[redacted]" in text
 
 
-async def test_no_canary_of_the_environment_is_found_anywhere(
-    app: Leasehold, observer: Raw, logs: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    secrets = [canary(number) for number in range(COUNT)]
-    for number, secret in enumerate(secrets):
-        monkeypatch.setenv(f"CANARY_{number}_TOKEN", secret)
-    process_redactor.cache_clear()
+async def test_no_canary_is_found_in_a_preview_of_an_argv(database_url: str) -> None:
+    payload = json.dumps({"channel": 1, "secret": SECRETS[0], "unused": SECRETS})
+    words = ("definitions", "show", "by_a_program", "--app", "tests.app.canary_app", "--payload", payload)
+    for more in ((), ("--json",)):
+        shown = await CommandLine(database_url)(*words, *more)
+        assert shown.code == 0
+        assert "[secret]" in shown.out
+        assert found(shown.out + shown.err, SECRETS) == []
 
-    @app.job(max_attempts=1)
-    async def leak(job: Job, number: int) -> Any:
-        return CHANNELS[number % len(CHANNELS)](job, secrets[number])
 
-    async with app.open(worker=WorkerSettings(slots=5)):
-        jobs = await app.tenant("acme").aenqueue_many(map(leak.bind, range(COUNT)))
-        for job in jobs:
-            await ended(app, job)
-    stored = await dump(observer)
-    assert found(stored, secrets) == []
-    assert found(logs.text, secrets) == []
-    monkeypatch.undo()
-    process_redactor.cache_clear()
+async def test_no_canary_is_stored_by_the_template_of_a_trigger(app: Leasehold, database_url: str) -> None:
+    @app.job
+    async def leak(job: Job, secret: SecretStr) -> None: ...
+
+    async with app.open():
+        triggers = app.tenant("acme").triggers
+        for secret in SECRETS:
+            with pytest.raises(InvalidInput, match="is a secret field") as refused:
+                await triggers.acreate(leak, schedule="0 2 * * *", payload={"secret": secret})
+            assert found(str(refused.value), [secret]) == []
+    assert found(await dump(database_url), SECRETS) == []
 
 
 def test_a_canary_that_is_not_redacted_would_be_found() -> None:
@@ -227,6 +166,11 @@ def test_a_canary_that_is_not_redacted_would_be_found() -> None:
         repr,
         quote,
         lambda text: text.encode().hex(),
+        lambda text: base64.encodebytes(b"x" * 50 + text.encode() + b"yyyy").decode(),
+        lambda text: base64.encodebytes(b"x" * 51 + text.encode() + b"yyyy").decode(),
+        lambda text: base64.encodebytes(b"x" * 52 + text.encode() + b"yyyy").decode(),
     ]
     for write in leaked:
         assert found(f"({write(secret)})", [secret])
+    for form in (*forms_of(secret), *parts_of(secret)):
+        assert MARKS.search(form)

@@ -1,4 +1,4 @@
-"""Secrets of commands: in the payload file, never in argv, and redacted from the output."""
+"""Secrets of commands: in the payload file or the environment, never in argv, and redacted from the output."""
 
 import json
 import tempfile
@@ -49,24 +49,56 @@ def sign_in(app: Leasehold, tmp_path: Path, *argv: str, schema: dict[str, Any] =
     )
 
 
+async def rows_of_jobs(observer: Raw) -> str:
+    rows = await observer.fetch(
+        "select j::text from leasehold.jobs_done j union all select a::text from leasehold.job_attempts a "
+        "union all select l::text from leasehold.job_lines l"
+    )
+    return "\n".join(row[0] for row in rows)
+
+
 async def test_a_program_gets_its_secret_by_a_file_and_can_not_leak_it(
     app: Leasehold, observer: Raw, tmp_path: Path
 ) -> None:
     definition = sign_in(app, tmp_path, "--user={user}")
     async with app.open(worker=WorkerSettings(slots=1)):
         job = await ended(app, await app.tenant("acme").aenqueue(definition, user="ada", password=SECRET))
-        (attempt,) = await app.tenant("acme").jobs.attempts(job.id)
-        lines = [line.text for line in await app.tenant("acme").jobs.lines(job.id, 1)]
+        (attempt,) = await app.tenant("acme").jobs.aattempts(job.id)
+        lines = [line.text for line in (await app.tenant("acme").jobs.alines(job.id)).lines]
     assert job.last_error_code == "exit_3"
     assert json.loads((tmp_path / "seen.json").read_text()) == {"password": SECRET}
     assert "600" in lines
     assert '{"password":"[redacted]"}' in lines
-    rows = await observer.fetch(
-        "select j::text from leasehold.jobs_done j union all select a::text from leasehold.job_attempts a "
-        "union all select l::text from leasehold.job_lines l"
-    )
-    stored = "\n".join(row[0] for row in rows)
+    stored = await rows_of_jobs(observer)
     assert "hunter2" not in stored + repr(attempt)
+    assert "aHVudGVyM" not in stored
+
+
+BY_ENVIRONMENT = """#!/bin/sh
+echo "the password is $SHOP_PASSWORD"
+echo "$SHOP_PASSWORD" | base64 >&2
+printf %s "$SHOP_PASSWORD" > "$OUT"
+tr '\\0' ' ' < /proc/$$/cmdline > "$OUT.argv"
+exit 3
+"""
+
+
+async def test_a_program_gets_its_secret_by_the_environment(app: Leasehold, observer: Raw, tmp_path: Path) -> None:
+    program = tmp_path / "sign-in"
+    program.write_text(BY_ENVIRONMENT)
+    program.chmod(0o755)
+    env = {"SHOP_PASSWORD": "{password}", "OUT": str(tmp_path / "seen")}
+    argv = [str(program), "--user={user}"]
+    definition = app.command("sign_in", argv=argv, schema=SCHEMA, env=env, max_attempts=1)
+    async with app.open(worker=WorkerSettings(slots=1)):
+        job = await ended(app, await app.tenant("acme").aenqueue(definition, user="ada", password=SECRET))
+        lines = [line.text for line in await app.store.tenant(job.tenant).lines(job.id, 1)]
+    assert job.last_error_code == "exit_3"
+    assert (tmp_path / "seen").read_text() == SECRET
+    assert "hunter2" not in (tmp_path / "seen.argv").read_text()
+    assert "the password is [redacted]" in lines
+    stored = await rows_of_jobs(observer)
+    assert "hunter2" not in stored
     assert "aHVudGVyM" not in stored
 
 

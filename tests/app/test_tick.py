@@ -220,7 +220,7 @@ async def test_claims_of_the_dead_are_reclaimed_and_run(app: Leasehold, store: S
         assert (await app.atick(max_seconds=LONG)).reclaimed == 1
         await clock.move(timedelta(hours=1))
         assert (await app.atick(max_seconds=LONG)).succeeded == 1
-        statuses = [each.status for each in await app.tenant("acme").jobs.attempts(placed.id)]
+        statuses = [each.status for each in await app.tenant("acme").jobs.aattempts(placed.id)]
         assert statuses == [AttemptStatus.CRASHED, AttemptStatus.SUCCEEDED]
 
 
@@ -262,7 +262,7 @@ async def test_a_cancel_reaches_a_job_that_a_tick_runs(app: Leasehold, monkeypat
         assert (ticked.ran, ticked.succeeded, ticked.failed, ticked.given_back) == (1, 0, 0, 0)
         assert stopped.is_set()
         assert (await acme.aget(placed.id)).status is Status.CANCELED
-        assert [each.status for each in await acme.jobs.attempts(placed.id)] == [AttemptStatus.CANCELED]
+        assert [each.status for each in await acme.jobs.aattempts(placed.id)] == [AttemptStatus.CANCELED]
 
 
 async def test_effects_work_in_a_tick_as_in_a_worker(app: Leasehold, database_url: str) -> None:
@@ -347,3 +347,49 @@ async def test_ticks_at_once_fire_each_schedule_once(app: Leasehold, clock: Cloc
     ticked = await asyncio.gather(*(app.atick() for _ in range(4)))
     assert sum(each.fired for each in ticked) == 1
     assert sum(each.succeeded for each in ticked) == 1
+
+
+async def test_a_tick_runs_the_selected_jobs_only(app: Leasehold) -> None:
+    greet = greeter(app)
+
+    @app.job
+    async def other(job: Job) -> None: ...
+
+    async with app.open():
+        for tenant in ("acme", "globex"):
+            await app.tenant(tenant).aenqueue(greet, "Ada")
+            await app.tenant(tenant).aenqueue(other)
+        assert (await app.atick(max_seconds=LONG, only=["gr*"], tenants=["acme"])).ran == 1
+        assert (await app.atick(max_seconds=LONG, exclude=["greet"])).ran == 2
+        assert (await app.atick(max_seconds=LONG)).ran == 1
+
+
+async def test_a_tick_may_select_what_this_machine_can_not_run(app: Leasehold) -> None:
+    greet = greeter(app)
+    app.command("report", argv=["no-such-program-here"])
+    async with app.open():
+        await app.tenant("acme").aenqueue(greet, "Ada")
+        assert (await app.atick(max_seconds=LONG, only=["report", "greet"])).ran == 1
+
+
+async def names(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    try:
+        return int(await connection.fetchval("select count(*) from leasehold.worker_names"))
+    finally:
+        await connection.close()
+
+
+async def test_a_tick_that_runs_nothing_leaves_no_name(app: Leasehold, database_url: str) -> None:
+    greeter(app)
+    async with app.open():
+        await app.atick(max_seconds=LONG)
+    assert await names(database_url) == 0
+
+
+async def test_a_tick_that_ran_a_job_leaves_its_name(app: Leasehold, database_url: str) -> None:
+    greet = greeter(app)
+    async with app.open():
+        await app.tenant("acme").aenqueue(greet, "Ada")
+        await app.atick(max_seconds=LONG)
+    assert await names(database_url) == 1

@@ -21,7 +21,7 @@ app = Leasehold()
 @app.job
 async def first(job: Job) -> str:
     acme = app.tenant(job.tenant)
-    assert (await acme.jobs.get(job.id)).status == "running"
+    assert (await acme.jobs.aget(job.id)).status == "running"
     assert [worker.running for worker in await app.store.workers()] == [1]
     return (await acme.aenqueue(second)).id
 
@@ -55,7 +55,7 @@ async def test_in_a_worker_process_the_app_is_open_for_its_handlers(app: Leaseho
 
         await eventually(works, what="the worker")
         placed = await acme.aenqueue_key("first", {})
-        ended = await acme.jobs.wait_until_final(placed.id, PATIENCE)
+        ended = await acme.jobs.await_until_final(placed.id, PATIENCE)
         assert ended is not None
         assert ended.last_error is None
-        assert (await acme.jobs.wait_until_final(ended.result, PATIENCE)) is not None
+        assert (await acme.jobs.await_until_final(ended.result, PATIENCE)) is not None

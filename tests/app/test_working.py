@@ -17,7 +17,7 @@ from leasehold.app import in_process_worker
 from leasehold.app.in_process_worker import combine_settings
 from leasehold.errors import InvalidInput
 from leasehold.model.definition import Definition
-from leasehold.model.job import NewJob
+from leasehold.model.job import NewJob, tenant_id
 from leasehold.worker import worker
 from leasehold.worker.session import WorkerSession
 
@@ -33,7 +33,7 @@ async def test_a_coroutine_runs_with_its_arguments_and_its_result_is_kept(app: L
     async with app.open(worker=True):
         job = await ended(app, await app.tenant("acme").aenqueue(add, 5))
         assert (job.status, job.result) == (Status.SUCCEEDED, 15)
-        assert [line.text for line in await app.tenant("acme").jobs.lines(job.id, 1)] == ["adding for acme"]
+        assert [line.text for line in (await app.tenant("acme").jobs.alines(job.id)).lines] == ["adding for acme"]
 
 
 async def test_a_plain_function_runs_in_a_thread_and_may_enqueue_more(app: Leasehold) -> None:
@@ -172,7 +172,7 @@ async def test_a_payload_that_the_worker_can_not_take_is_retried(app: Leasehold)
     async with app.open():
         newer = Definition("sync")
         await app.store.sync_definitions([newer])
-        (placed,) = await app.tenant("acme").jobs.enqueue(
+        (placed,) = await app.store.tenant(tenant_id("acme")).enqueue(
             [NewJob(definition="sync", payload={"provider_id": "p", "limit": 5}, version=1)]
         )
         async with app.open(worker=True):

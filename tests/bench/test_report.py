@@ -1,11 +1,13 @@
 """The report of a benchmark depends only on its figures."""
 
 import json
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from bench.bars import AT_LEAST, AT_MOST, Bar
 from bench.book import Book, Costs
-from bench.report import Circumstances, markdown
+from bench.report import Circumstances, added, markdown
 from bench.sizes import QUICK
 
 RUN = Circumstances(
@@ -41,6 +43,28 @@ def book() -> Book:
 def test_figures_that_were_written_down_give_the_same_report(book: Book) -> None:
     read = Book.of_json(json.loads(json.dumps(book.as_json())))
     assert markdown(read, QUICK, RUN, []) == markdown(book, QUICK, RUN, [])
+
+
+def test_a_later_run_replaces_its_figures_and_is_named(book: Book, tmp_path: Path) -> None:
+    whole = tmp_path / "RESULTS.json"
+    whole.write_text(json.dumps({"run": asdict(RUN), **book.as_json()}))
+    later = Book()
+    later.add("drain", "leasehold", 300.0)
+    merged, run = added(later, replace(RUN, command="python -m bench --only drain", day="2030-02-03"), whole)
+    assert (merged.value("drain", "leasehold"), merged.value("drain", "raw")) == (300.0, None)
+    assert merged.value("latency p50", "leasehold") == 3.0
+    assert "`python -m bench --only drain` on 2030-02-03, 3 rounds: drain" in markdown(merged, QUICK, run, [])
+
+
+def test_requests_to_the_api_have_a_table_and_bars(book: Book) -> None:
+    for whose, p95 in (("the large tenant", 40.0), ("all tenants", 400.0)):
+        for share, value in (("p50", 20.0), ("p95", p95), ("processor", 10.0)):
+            book.add(f"api, list, queued, {whose}, {share}", "leasehold", value)
+    report = markdown(book, QUICK, replace(RUN, added=dict.fromkeys(["api, a", "api, b"], "later")), [])
+    assert "| list, queued | 20 / 40 / 10 | – | 20 / 400 / 10 |" in report
+    assert "lists of a tenant, p95 |  | at most 300 ms | 40.00 ms |  | – | met |" in report
+    assert "lists of all tenants, p95 |  | at most 300 ms | 400 ms |  | – | **missed** |" in report
+    assert "- later: the HTTP API\n" in report
 
 
 def test_ours_is_set_beside_raw_and_the_best_peer_of_each_column(book: Book) -> None:
@@ -89,6 +113,16 @@ def test_a_report_counts_bars_within_noise_apart(book: Book) -> None:
     report = markdown(book, QUICK, RUN, [])
     assert "within noise\n" in report.split("## Bars")[1].partition("|")[0]
     assert "| raw's p99 | at most 1.5× | 1.40× | 2.8 : 2 | ±10 % | within noise |" in report
+
+
+def test_requests_on_dynamodb_stand_in_a_table_by_kind(book: Book) -> None:
+    for kind, reads in (("plain", 2.5), ("with a key", 4.0)):
+        book.add(f"dynamodb, {kind}, jobs/s on the emulator", "leasehold", 100.0)
+        book.add(f"dynamodb, {kind}, reads", "leasehold", reads)
+    report = markdown(book, QUICK, RUN, []).partition("## On DynamoDB")[2]
+    assert "| jobs | jobs/s on the emulator | reads |" in report
+    assert "| plain | 100 | 2.5 |" in report
+    assert "| with a key | 100 | 4 |" in report
 
 
 def test_who_can_not_be_measured_is_named_with_the_reason(book: Book) -> None:

@@ -76,9 +76,43 @@ def test_the_argv_is_a_document_for_machines(folder: Path) -> None:
     asked = run(show(folder, f'{{"provider_id": "{UUID}", "rows": [1, null]}}', "--json"))
     assert asked.document == {
         "argv": [f"{folder.resolve() / 'zoltag'}", "sync", "--tenant-id", "{tenant}", "--provider-id", UUID],
+        "env": {},
         "payload_file": {"rows": [1, None]},
         "program_found": True,
     }
+
+
+SIGN_IN = """
+[commands.sign-in]
+argv = ["./zoltag", "sign-in", "--user={user}"]
+env = { SHOP_PASSWORD = "{password}", SHOP_REGION = "{region}" }
+payload_file = "JOB_PAYLOAD"
+
+[commands.sign-in.schema]
+type = "object"
+properties.user = { type = "string" }
+properties.region = { type = "string" }
+properties.password = { type = "string", x-secret = true }
+properties.pins = { type = "array", items = { type = "string", x-secret = true } }
+properties.rows = { type = "array" }
+required = ["user"]
+additionalProperties = false
+"""
+
+
+def test_secrets_of_a_payload_are_not_shown(folder: Path) -> None:
+    (folder / "commands.toml").write_text(SIGN_IN)
+    payload = {"user": "ada", "region": "eu", "password": "hunter2-and-more", "pins": ["s3cr3t-pin"], "rows": [1]}
+    words = show(folder, orjson.dumps(payload).decode())
+    words[2] = "sign-in"
+    asked = run(words)
+    assert asked.out == (
+        f"{folder.resolve() / 'zoltag'} sign-in --user=ada\n"
+        'SHOP_PASSWORD: [secret]\nSHOP_REGION: eu\nJOB_PAYLOAD: {"pins":"[secret]","rows":[1]}\n'
+    )
+    document = run([*words, "--json"]).document
+    assert document["env"] == {"SHOP_PASSWORD": "[secret]", "SHOP_REGION": "eu"}
+    assert document["payload_file"] == {"pins": "[secret]", "rows": [1]}
 
 
 def test_a_program_that_is_missing_is_told_with_its_argv(folder: Path) -> None:
@@ -168,8 +202,8 @@ async def test_a_worker_runs_the_commands_of_a_file(folder: Path, database_url: 
         acme = app.tenant("acme")
         with begun("worker", "--commands", "commands.toml", url=database_url, folder=folder):
             placed = await acme.aenqueue_key("sync-dropbox", {"provider_id": UUID, "path": "-x"})
-            job = await acme.jobs.wait_until_final(placed.id, PATIENCE)
-        lines = [line.text for line in await acme.jobs.lines(placed.id, 1)]
+            job = await acme.jobs.await_until_final(placed.id, PATIENCE)
+        lines = [line.text for line in (await acme.jobs.alines(placed.id)).lines]
     assert job is not None
     assert job.status is Status.SUCCEEDED, job.last_error
     assert lines == [f"sync|--tenant-id|acme|--provider-id|{UUID}|--path=-x"]

@@ -139,8 +139,8 @@ async def test_sync_as_json_is_a_list(leasehold: CommandLine, store: Store, targ
     await leasehold("definitions", "sync", str(target))
     target.becomes(APP.replace("10m", "90s"))
     assert (await leasehold("definitions", "sync", str(target), "--json")).document == [
-        {"key": "sync_folder", "version": 2, "created": False, "fields": {"timeout": [600, 90]}},
-        {"key": "send", "version": 1, "created": False, "fields": {}},
+        {"key": "sync_folder", "version": 2, "created": False, "fields": {"timeout": [600, 90]}, "overridden": {}},
+        {"key": "send", "version": 1, "created": False, "fields": {}, "overridden": {}},
     ]
 
 
@@ -180,3 +180,60 @@ async def test_an_unusable_target_exits_with_2_and_registers_nothing(
     assert refused.code == 2
     assert message in refused.error["message"]
     assert await keys(store) == []
+
+
+# ---------------------------------------------------------------------------------------------------------- overrides
+
+
+async def test_set_shows_the_origin_and_reset_restores_the_code(leasehold: CommandLine, bench: Bench) -> None:
+    words = ["max_attempts=5", "timeout=10m", "backoff=30s,5m", 'retention={"failed":"90d"}']
+    changed = await leasehold("definitions", "set", "report", *words)
+    assert changed.out.startswith("✓ report has max_attempts, timeout, backoff, retention set by cli:")
+    shown = (await leasehold("definitions", "show", "report")).document
+    assert (shown["timeout"], shown["backoff"], shown["revision"]) == (600, {"steps": [30, 300]}, 1)
+    assert shown["retention"]["succeeded"] == 30 * 86400
+    assert shown["origins"]["max_attempts"] | {"by": "", "at": ""} == {
+        "origin": "admin",
+        "by": "",
+        "at": "",
+        "base": 3,
+    }
+    assert shown["origins"]["schema"] == {"origin": "code"}
+    again = (await leasehold("definitions", "reset", "report", "timeout", "--json")).document
+    assert (again["timeout"], again["max_attempts"]) == (3600, 5)
+    assert (await leasehold("definitions", "reset", "report", "--json")).document["max_attempts"] == 3
+
+
+async def test_sync_says_which_fields_stay_overridden(leasehold: CommandLine, bench: Bench, target: Target) -> None:
+    await leasehold("definitions", "sync", str(target))
+    await leasehold("definitions", "set", "sync_folder", "max_attempts=7")
+    target.becomes(APP.replace("max_attempts=3", "max_attempts=4"))
+    sys.modules.pop(target.file.stem, None)
+    synced = await leasehold("definitions", "sync", str(target))
+    assert "max_attempts: stays 7, set by an administrator" in synced.out
+    (known,) = (each for each in await bench.store.definitions() if each.definition.key == "sync_folder")
+    assert known.definition.max_attempts == 7
+
+
+async def test_a_revision_that_has_passed_is_refused(leasehold: CommandLine, bench: Bench) -> None:
+    await leasehold("definitions", "set", "report", "max_attempts=5")
+    refused = await leasehold("definitions", "set", "report", "max_attempts=6", "--revision", "0")
+    assert refused.code == 4
+    assert "LH-1050" in refused.err
+
+
+async def test_a_definition_without_code_is_created(leasehold: CommandLine, bench: Bench, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object", "required": ["width"]}')
+    created = await leasehold(
+        "definitions", "create", "resize", f"schema=@{schema}", "description=Resizes.", "--json"
+    )
+    assert created.document["declared"] is False
+    refused = await leasehold("enqueue", "resize", "--tenant", "acme", "--payload", "{}")
+    assert "LH-1001" in refused.err
+
+
+@pytest.mark.parametrize("word", ["max_attempts", "priority=3", "timeout=soon", "schema=@missing.json"])
+async def test_a_value_that_sets_nothing_is_refused(leasehold: CommandLine, bench: Bench, word: str) -> None:
+    refused = await leasehold("definitions", "set", "report", word)
+    assert (refused.code, "Nothing was changed" in refused.err) == (2, True)

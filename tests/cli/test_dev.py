@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
 from tests.cli.dev_process import APP, MAIN, NO_JOBS, Start, ends, enqueue
@@ -18,6 +19,7 @@ from tests.store.bench import LEASE
 from leasehold.cli.other_devs import Presence
 from leasehold.engines import engine_for
 from leasehold.model.definition import Definition
+from leasehold.model.job import tenant_id
 from leasehold.model.outcome import Succeeded, decide
 from leasehold.model.status import Status
 from leasehold.store import Store, Subscription, TenantJobs, WorkerFacts
@@ -45,6 +47,9 @@ async def test_people_see_a_checklist_and_then_a_line_for_each_change(
     screen = Screen(ours)
     try:
         await screen.shows("Ctrl-C quits")
+        link, token = next(line.split()[2:5:2] for line in screen.lines if "✓ api" in line)
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+            assert (await http.get(f"{link}/me")).json()["role"] == "super_admin"
         job = await enqueue(acme, payload={"number": 7})
         await screen.shows(rf"✓ {job[-8:]} report acme")
     finally:
@@ -55,11 +60,13 @@ async def test_people_see_a_checklist_and_then_a_line_for_each_change(
     assert code == 0
     registered = re.compile(r"\d\d:\d\d:\d\d \+ \w+: registered as version 1")
     lines = [line for line in screen.lines if line and not registered.fullmatch(line)]
-    title, database, migrations, worker, watching, *feed = lines
+    title, database, migrations, worker, api, console, watching, *feed = lines
     assert re.fullmatch(r"  leasehold \S+ · python 3\.\d+ · app\.py → 3 jobs", title)
     assert database.startswith("  ✓ database    postgresql://")
     assert migrations == "  ✓ migrations  up to date"
     assert worker == "  ✓ worker      1 process · 10 slots · wakes by LISTEN"
+    assert re.fullmatch(r"  ✓ api         http://127\.0\.0\.1:\d+/api/v1  token lh_\w+", api)
+    assert re.fullmatch(r"  ✓ console     http://127\.0\.0\.1:\d+/sign-in\?link=[\w-]{43}", console)
     assert watching == "  watching *.py · Ctrl-C quits"
     short = job[-8:]
     expected = [
@@ -72,6 +79,13 @@ async def test_people_see_a_checklist_and_then_a_line_for_each_change(
     ]
     for line, pattern in zip(feed, expected, strict=True):
         assert re.fullmatch(r"\d\d:\d\d:\d\d " + pattern, line), (line, pattern)
+
+
+async def test_its_workers_run_the_selected_jobs_only(started: Start, store: Store) -> None:
+    dev = started("--json", "--only", "rep*", "--tenants", "acme,globex")
+    await dev.is_ready()
+    (worker,) = await store.workers()
+    assert worker.serves == Subscription(("report",), (tenant_id("acme"), tenant_id("globex")))
 
 
 class Screen:

@@ -169,18 +169,17 @@ async def test_without_a_url_it_starts_and_ends_an_own_postgres(tmp_path: Path) 
     assert no_process_of(place)
 
 
-async def test_it_ends_with_an_error_when_its_data_are_deleted(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(NO_JOBS)
-    home = tmp_path / ".leasehold"
-    dev = Dev(tmp_path, {}, "--json", "--no-reload")
+async def test_it_ends_with_an_error_when_its_data_are_deleted(prepared_home: Path) -> None:
+    folder = prepared_home.parent
+    (folder / "app.py").write_text(NO_JOBS)
+    dev = Dev(folder, {}, "--json", "--no-reload")
     try:
         await dev.is_ready()
-        place = moved_to(home) or home
-        shutil.rmtree(home)
+        shutil.rmtree(prepared_home)
         assert await dev.code() == 7
     finally:
         assert await dev.clear_up() == []
     assert dev.news[-1]["error"]["code"] == "LH-3010"
     assert ".leasehold was deleted or moved" in dev.news[-1]["error"]["message"]
     assert "Traceback" not in dev.said
-    assert no_process_of(place)
+    assert no_process_of(prepared_home)

@@ -1,45 +1,19 @@
 """How times, states and errors read."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+from tests.job_records import NOON as NOW
+from tests.job_records import job_record
 
 from leasehold.cli.format import ago, relative, short, tries
-from leasehold.model.job import JobId, JobRecord, Source, TenantId
+from leasehold.model.duration import span
+from leasehold.model.job import JobRecord
 from leasehold.model.status import Status
-from leasehold.operations.views import error_of, first_line, format_count, printable, span, why
+from leasehold.operations.views import error_of, first_line, format_count, printable, why
 
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-JOB = JobRecord(
-    id=JobId("01890a5d-ac96-774b-bcce-b302099a8057"),
-    tenant=TenantId("acme"),
-    definition="report",
-    version=1,
-    status=Status.QUEUED,
-    due=True,
-    priority=100,
-    payload={},
-    attempt=0,
-    max_attempts=5,
-    free_attempts=0,
-    scheduled_for=NOW,
-    queued_at=NOW,
-    started_at=None,
-    finished_at=None,
-    deadline=None,
-    worker=None,
-    lease_expires_at=None,
-    cancel_requested_at=None,
-    result=None,
-    last_error=None,
-    last_error_code=None,
-    dedupe_key=None,
-    source=Source.MANUAL,
-    source_ref=None,
-    correlation_id=None,
-    created_by=None,
-)
+JOB = job_record()
 
 
 def seconds(count: float) -> timedelta:

@@ -7,15 +7,14 @@ from tests.cli.terminal import NOWHERE, run
 def test_the_roles_are_named_after_the_schema() -> None:
     printed = run(["grants"])
     assert printed.code == 0
-    assert 'grant usage on schema "leasehold" to "leasehold_worker", "leasehold_producer", "leasehold_reader";' in (
-        printed.out
-    )
+    named = ", ".join(f'"leasehold_{part}"' for part in ("worker", "server", "producer", "reader", "tenant"))
+    assert f'grant usage on schema "leasehold" to {named};' in printed.out
     assert 'grant usage on schema "house" to "house_worker"' in run(["grants", "--schema", "house"]).out
 
 
 def test_a_role_can_be_named_and_is_quoted() -> None:
     printed = run(["grants", "--worker", 'a "b"; drop'])
-    assert 'grant insert, update, delete on "leasehold".jobs to "a ""b""; drop";' in printed.out
+    assert 'grant insert, update, delete on "leasehold".jobs to "a ""b""; drop", "leasehold_server";' in printed.out
 
 
 def test_the_roles_and_their_schema_are_created_by_another_script() -> None:
@@ -29,7 +28,9 @@ def test_json_has_the_names_of_the_roles_and_the_script() -> None:
     assert printed.document["roles"] == {
         "migrator": "leasehold_migrator",
         "worker": "leasehold_worker",
+        "server": "leasehold_server",
         "producer": "leasehold_producer",
+        "tenant": "leasehold_tenant",
         "reader": "looker",
     }
     assert (printed.document["schema"], printed.document["sql"][-8:]) == ("leasehold", "commit;\n")

@@ -138,10 +138,10 @@ def test_a_moment_has_a_zone() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("tomorrow", r"--at: 'tomorrow' is not a time\. Nothing was enqueued\. Write it as 2030-01-31T09:00Z"),
+        ("tomorrow", r"--at: 'tomorrow' is not a time\. Nothing was done\. Write it as 2030-01-31T09:00Z"),
         (
             "2030-01-31T09:00",
-            r"has no zone, and so names no moment\. Nothing was enqueued\. Add one: 2030-01-31T09:00Z",
+            r"has no zone, and so names no moment\. Nothing was done\. Add one: 2030-01-31T09:00Z",
         ),
     ],
 )

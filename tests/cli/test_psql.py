@@ -37,9 +37,10 @@ def test_psql_gets_no_schema_that_the_url_names_for_leasehold(database_url: str,
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
 
 
-def test_psql_starts_the_embedded_postgres_of_the_folder(tmp_path: Path) -> None:
-    subprocess.run([*LEASEHOLD, "migrate"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
-    done = typed("--", "-Atc", "select count(*) from leasehold.jobs", folder=tmp_path)
+def test_psql_starts_the_embedded_postgres_of_the_folder(prepared_home: Path) -> None:
+    folder = prepared_home.parent
+    subprocess.run([*LEASEHOLD, "migrate"], cwd=folder, check=True, capture_output=True, timeout=60)
+    done = typed("--", "-Atc", "select count(*) from leasehold.jobs", folder=folder)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 

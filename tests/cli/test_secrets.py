@@ -70,7 +70,32 @@ async def test_rotate_tells_how_many_jobs_it_changed(
     assert done.code == 0
     assert "✓ 3 jobs encrypted by the key" in done.out
     again = await leasehold("secrets", "rotate", "--json", LEASEHOLD_SECRET_KEY=new)
-    assert again.document == {"encrypted": 3, "replaced": 0, "left": 0, "unreadable": []}
+    counts = {"encrypted": 3, "replaced": 0, "left": 0, "passed": 0}
+    assert again.document == {**counts, "unreadable": [], "passed_over": []}
+
+
+async def test_rotate_passes_over_values_that_no_key_encrypted(
+    leasehold: CommandLine, bench: Bench, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = new_secret_key(), new_secret_key()
+    monkeypatch.setenv("LEASEHOLD_SECRET_KEY", old)
+    app = Leasehold(database_url)
+
+    @app.job
+    def sign_in(job: Job, token: SecretStr) -> None: ...
+
+    @app.job
+    def keep(job: Job, x: dict[str, str]) -> None: ...
+
+    async with app.open():
+        acme = app.tenant("acme")
+        await acme.aenqueue(sign_in, SecretStr(SECRET))
+        passed = [await acme.aenqueue(keep, {"$secret": text}) for text in ("…", "v1.00000000.AAAA")]
+    done = await leasehold("secrets", "rotate", LEASEHOLD_SECRET_KEY=f"{new},{old}")
+    assert done.code == 0
+    assert "✓ 1 job encrypted by the key" in done.out
+    assert f"2 jobs passed over, with values that no key encrypted: {passed[0].id}, {passed[1].id}" in done.out
+    assert "no job needs another key any more" in done.out
 
 
 async def test_rotate_without_a_key_is_refused(leasehold: CommandLine, bench: Bench) -> None:

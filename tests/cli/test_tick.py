@@ -54,3 +54,14 @@ def test_a_tick_without_a_url_says_which_database_it_uses(target: str, tmp_path:
     ticked = run(["tick", target], LEASEHOLD_HOME=str(tmp_path / "home"))
     assert ticked.code == 0, ticked.err
     assert f"an embedded Postgres in {tmp_path / 'home'}, for want of LEASEHOLD_URL" in ticked.err.replace("\n", "")
+
+
+def test_a_tick_runs_the_selected_jobs_only(database_url: str, target: str) -> None:
+    assert run(["definitions", "sync", target], LEASEHOLD_URL=database_url).code == 0
+    for tenant in ("acme", "globex"):
+        assert run(["enqueue", "greet", "name=Ada", "--tenant", tenant], LEASEHOLD_URL=database_url).code == 0
+    ticked = run(["tick", target, "--only", "gr*", "--tenants", "acme", "--json"], LEASEHOLD_URL=database_url)
+    assert orjson.loads(ticked.out)["ran"] == 1
+    refused = run(["tick", target, "--only", "great"], LEASEHOLD_URL=database_url)
+    assert refused.code == 2
+    assert 'Did you mean "greet"?' in refused.err

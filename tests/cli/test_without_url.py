@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.forked import Run
 
 from leasehold import Job, Leasehold
 from leasehold.errors import EmbeddedError
@@ -48,10 +49,8 @@ def environment(**more: str) -> dict[str, str]:
         "definitions sync jobs.py",
     ],
 )
-def test_a_command_without_a_url_starts_no_embedded_postgres(folder: Path, words: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, *words.split()], cwd=folder, env=environment(**OFF), capture_output=True, text=True, timeout=60
-    )
+def test_a_command_without_a_url_starts_no_embedded_postgres(folder: Path, words: str, run_forked: Run) -> None:
+    done = run_forked(["leasehold", *words.split()], folder, environment(**OFF), 60)
     assert done.returncode == 7, done.stderr
     assert "LH-3010" in done.stderr
     assert "LEASEHOLD_URL is not set, and LEASEHOLD_EMBEDDED=off forbids the embedded Postgres." in done.stderr
@@ -95,7 +94,9 @@ def test_tests_start_no_embedded_postgres_either(monkeypatch: pytest.MonkeyPatch
         pass
 
 
-def test_a_worker_without_a_url_says_which_database_it_uses(folder: Path) -> None:
+def test_a_worker_without_a_url_says_which_database_it_uses(prepared_home: Path) -> None:
+    folder = prepared_home.parent
+    (folder / "jobs.py").write_text(JOBS)
     worker = subprocess.Popen(
         [*COMMAND, "worker", "jobs.py"], cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True
     )
@@ -107,6 +108,6 @@ def test_a_worker_without_a_url_says_which_database_it_uses(folder: Path) -> Non
         worker.communicate(timeout=60)
     assert said == (
         f"! database  LEASEHOLD_URL is not set: this worker runs the jobs of the embedded Postgres in "
-        f"{folder.resolve() / '.leasehold'}, and no others. Set LEASEHOLD_URL or --url in production; "
+        f"{prepared_home}, and no others. Set LEASEHOLD_URL or --url in production; "
         "LEASEHOLD_EMBEDDED=off refuses to start without.\n"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from tests.cli.test_migrate import leasehold
+from tests.cli.test_migrate import in_a_process
 from tests.cli.test_processes import run
 from tests.conftest import eventually
 from tests.proxy import Proxy
@@ -47,27 +47,27 @@ def jobs(tmp_path: Path) -> Path:
 
 
 def test_a_missing_schema_exits_with_6_and_says_what_to_do(database_url: str, jobs: Path) -> None:
-    done = leasehold("worker", f"{jobs}:app", "--schema", "absent", url=database_url)
+    done = in_a_process("worker", f"{jobs}:app", "--schema", "absent", url=database_url)
     assert done.returncode == 6
     assert "Run: leasehold migrate" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_of_several_apps_one_has_to_be_named(database_url: str, jobs: Path) -> None:
-    done = leasehold("worker", str(jobs), url=database_url)
+    done = in_a_process("worker", str(jobs), url=database_url)
     assert done.returncode == 2
     assert "holds several apps: app, other" in done.stderr
 
 
 def test_a_file_that_is_not_there_is_a_message(database_url: str) -> None:
-    done = leasehold("worker", "no_such_file.py", url=database_url)
+    done = in_a_process("worker", "no_such_file.py", url=database_url)
     assert done.returncode == 2
     assert "can't be imported" in done.stderr
     assert "Nothing was started" in done.stderr
 
 
 def test_a_duration_that_can_not_be_read_is_a_message(database_url: str, jobs: Path) -> None:
-    done = leasehold("worker", f"{jobs}:app", "--lease", "soon", url=database_url)
+    done = in_a_process("worker", f"{jobs}:app", "--lease", "soon", url=database_url)
     assert done.returncode == 2
     assert "is not a duration" in done.stderr
 
@@ -120,7 +120,7 @@ async def test_it_is_ready_when_it_has_reached_the_database(database_url: str, j
 
 
 def test_the_nearest_name_of_a_selection_is_told(database_url: str, jobs: Path) -> None:
-    done = leasehold("worker", f"{jobs}:app", "--only", "tlak", url=database_url)
+    done = in_a_process("worker", f"{jobs}:app", "--only", "tlak", url=database_url)
     assert 'no definition matches "tlak". Did you mean "talk"?' in " ".join(done.stderr.split())
 
 

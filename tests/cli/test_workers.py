@@ -82,7 +82,7 @@ async def test_prune_stops_at_its_limit_and_says_so(leasehold: CommandLine, benc
 async def test_prune_as_json_says_how_many(leasehold: CommandLine, bench: Bench) -> None:
     await bench.succeeded()
     done = await leasehold("prune", "--json")
-    assert (done.document, done.err) == ({"pruned": 0}, "")
+    assert (done.document, done.err) == ({"pruned": 0, "audit_entries": 0}, "")
     assert len(await all_jobs(bench.jobs)) == 1
 
 

@@ -23,12 +23,12 @@ async def test_migrate_makes_the_schema_that_this_code_needs(empty: Shop) -> Non
 
 
 def test_what_was_migrated_before_is_left_as_it_is(empty: Shop) -> None:
-    assert leasehold_command("migrate", url=empty.url).returncode == 0
+    assert leasehold_command("migrate", url=empty.url).code == 0
     assert "Applying leasehold.0001_foundation... OK" in empty.must("migrate")
 
 
 def test_migrating_by_either_way_leaves_nothing_for_the_other(shop: Shop) -> None:
-    assert "up to date" in leasehold_command("migrate", url=shop.url).stderr
+    assert "up to date" in leasehold_command("migrate", url=shop.url).err
 
 
 def test_django_finds_no_change_that_lacks_a_migration(shop: Shop) -> None:

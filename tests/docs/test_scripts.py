@@ -1,5 +1,6 @@
 """Runs the SQL and shell blocks of the docs as they stand, in the order of their page."""
 
+import json
 import os
 import subprocess
 import sys
@@ -41,23 +42,32 @@ async def test_the_statements_of_the_sql_page_run_in_their_order(database_url: s
     assert found[-1]["payload"] == '{"order": 7}'
 
 
-def test_the_scripts_of_the_roles_page_run_in_their_order(tmp_path: Path) -> None:
+def test_the_scripts_of_the_roles_page_run_in_their_order(tmp_path: Path, prepared_home: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     command = programs / "leasehold"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{LEASEHOLD}" "$@"\n')
     command.chmod(0o755)
     (programs / "psql").symlink_to(embedded.psql())
-    with embedded.postgres(tmp_path / "home") as server:
+    with embedded.postgres(prepared_home) as server:
         of_migrator = server.url.replace("leasehold@", "leasehold_migrator@")
         environment = without_settings() | {"SUPERUSER_URL": server.url, "PATH": f"{programs}:{os.environ['PATH']}"}
-        create_roles, migrate_and_grant = blocks(ROLES_PAGE, "sh")
+        create_roles, migrate_and_grant, serve, confine = blocks(ROLES_PAGE, "sh")
         assert MIGRATOR_URL in migrate_and_grant
         run_shell(create_roles, tmp_path, environment)
-        (log_in,) = blocks(ROLES_PAGE, "sql")
+        log_in = "".join(blocks(ROLES_PAGE, "sql"))
+        log_in += "alter role leasehold_tenant login;\n"
         run_shell(f'psql --set ON_ERROR_STOP=1 "$SUPERUSER_URL" <<"END"\n{log_in}END\n', tmp_path, environment)
         done = run_shell(migrate_and_grant.replace(MIGRATOR_URL, f"'{of_migrator}'"), tmp_path, environment)
-    assert "GRANT" in done.stdout
+        assert "GRANT" in done.stdout
+        for script, role in ((serve, "leasehold_server"), (confine, "leasehold_tenant")):
+            written = f'"postgresql://{role}@db.example/app?tenant_role=leasehold_tenant"'
+            assert written in script
+            url = server.url.replace("leasehold@", f"{role}@")
+            url += ("&" if "?" in url else "?") + "tenant_role=leasehold_tenant"
+            script = script.replace(written, f"'{url}'")
+            counted = run_shell(f"{script}leasehold counts --tenant acme --json\n", tmp_path, environment)
+            assert json.loads(counted.stdout)["queued"] == 0
 
 
 @pytest.mark.timeout(6 * PATIENCE)

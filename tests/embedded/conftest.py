@@ -1,16 +1,13 @@
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.embedded.processes import QUICK, eventually, no_process_of
-
-from leasehold import embedded
+from tests.conftest import copy_cluster
+from tests.embedded.processes import eventually, no_process_of
 
 collect_ignore_glob = [] if sys.platform == "linux" else ["test_*.py"]  # they look for processes in /proc
 
@@ -24,28 +21,15 @@ def new_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def home(new_home: Path, cluster: Path) -> Path:
+def home(new_home: Path, new_cluster: Path) -> Path:
     """A home whose server ran before and was stopped: five times faster, because initdb dominates a first start."""
     new_home.mkdir()
-    subprocess.run(["cp", "-a", cluster, new_home / "pgdata"], check=True)
+    copy_cluster(new_cluster, new_home)
     return new_home
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Path]:
-    with open_folder() as folder, embedded.postgres(folder / "home", settings=QUICK) as server:
-        server.stop()
-        yield server.data
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with open_folder() as folder:
-        yield folder
-
-
-@contextmanager
-def open_folder() -> Iterator[Path]:
     """Not tmp_path: pytest's folder is 0700, which is a case of its own when root runs the tests."""
     with tempfile.TemporaryDirectory(prefix="embedded-") as name:
         folder = Path(name).resolve()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conftest import copy_cluster
 from tests.embedded.processes import QUICK
 from tests.embedded.test_accounts import NOBODY
 
@@ -158,8 +159,8 @@ def test_root_writes_no_location_through_a_link(foreign_home: Path, victim: Path
     assert (foreign_home / "location").read_text() == "/somewhere\n"
 
 
-def test_root_runs_postgres_in_the_home_of_another_user(foreign_home: Path, cluster: Path) -> None:
-    subprocess.run(["cp", "-a", cluster, foreign_home / "pgdata"], check=True)
+def test_root_runs_postgres_in_the_home_of_another_user(foreign_home: Path, new_cluster: Path) -> None:
+    copy_cluster(new_cluster, foreign_home)
     subprocess.run(["chown", "-R", f"{NOBODY.uid}:{NOBODY.gid}", foreign_home / "pgdata"], check=True)
     (foreign_home / "guard.log").touch()
     shutil.chown(foreign_home / "guard.log", NOBODY.uid)

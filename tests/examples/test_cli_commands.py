@@ -1,14 +1,12 @@
 """The example with commands: a program runs with exactly the arguments of each job."""
 
 import json
-import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.worker.shop import Process
+from tests.examples.conftest import Example
 
 from leasehold import Leasehold, Status
 from leasehold.app.command_definition import CommandDefinition
@@ -17,7 +15,6 @@ from leasehold.cli.target import load_app
 from leasehold.model.job import job_id
 
 FOLDER = Path(__file__).parents[2] / "examples/cli_commands"
-COMMAND = ["-c", "from leasehold.cli import main; main()"]
 TENANT = "1efe049f-ae71-4226-97be-236b4df4a93a"
 PROVIDER = "0b9c0a5e-5f0e-4c8e-9d7c-3a1f5d2b7e60"
 PRINTED = {
@@ -29,42 +26,16 @@ PRINTED = {
 }
 
 
-class Example:
-    def __init__(self, url: str, logs: Path) -> None:
-        self._url, self._logs = url, logs
-        self.started: list[Process] = []
-
-    def run(self, *arguments: str) -> Process:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
-        log = self._logs / f"process-{len(self.started)}.log"
-        process = Process([sys.executable, *arguments], {**kept, "LEASEHOLD_URL": self._url}, log, folder=FOLDER)
-        self.started.append(process)
-        return process
-
-    async def must(self, *arguments: str) -> str:
-        process = self.run(*arguments)
-        assert await process.code() == 0, process.said
-        return process.said
-
-
-@pytest.fixture
-async def example(tmp_path: Path, database_url: str) -> AsyncIterator[Example]:
-    example = Example(database_url, tmp_path)
-    yield example
-    for process in example.started:
-        await process.clear_up()
-
-
 @pytest.mark.parametrize("options", [["--commands", "commands.toml"], ["app.py"]], ids=["toml", "python"])
 async def test_the_jobs_of_the_example_run_their_program(
     example: Example, database_url: str, options: list[str]
 ) -> None:
     ids = (await example.must("app.py", TENANT)).split()
-    example.run(*COMMAND, "worker", *options)
+    example.leasehold("worker", *options)
     async with Leasehold(database_url).open() as app:
         tenant = app.tenant(TENANT)
-        jobs = [await tenant.jobs.wait_until_final(job_id(each), PATIENCE) for each in ids]
-        printed = {job.definition: await tenant.jobs.lines(job.id, 1) for job in jobs if job is not None}
+        jobs = [await tenant.jobs.await_until_final(job_id(each), PATIENCE) for each in ids]
+        printed = {job.definition: (await tenant.jobs.alines(job.id)).lines for job in jobs if job is not None}
         assert [job and job.status for job in jobs] == [Status.SUCCEEDED] * 4
     assert {key: lines[-1].text for key, lines in printed.items()} == PRINTED
     assert printed["sync-dropbox"][0].text == f"job {ids[0]} try 1"
@@ -74,8 +45,8 @@ async def test_the_argv_of_the_example_is_that_of_the_specification(example: Exa
     payload = json.dumps({"provider_id": PROVIDER})
     for key, rest in {"sync-dropbox": f" --provider-id {PROVIDER}", "train-keyword-models": ""}.items():
         words = ("--commands", "commands.toml", "--tenant", TENANT)
-        said = await example.must(
-            *(*COMMAND, "definitions", "show", key, *words, "--payload", payload if rest else "{}")
+        said = await example.must_leasehold(
+            "definitions", "show", key, *words, "--payload", payload if rest else "{}"
         )
         assert said == f"{FOLDER}/zoltag {key} --tenant-id {TENANT}{rest}\n"
 

@@ -24,10 +24,19 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for p
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[Path]:
-    """The folder of the demo's data; after the test, none of its processes may run."""
+    """The folder of the demo's data, not made yet; after the test, none of its processes may run."""
     yield tmp_path / "data"
-    place = moved_to(tmp_path / "data") or tmp_path / "data"
+    await _has_ended(moved_to(tmp_path / "data") or tmp_path / "data")
 
+
+@pytest.fixture
+async def later_home(prepared_home: Path) -> AsyncIterator[Path]:
+    """The same, of a demo that ran before."""
+    yield prepared_home
+    await _has_ended(prepared_home)
+
+
+async def _has_ended(place: Path) -> None:
     async def nobody() -> bool:
         return no_process_of(place)
 
@@ -74,8 +83,10 @@ async def test_it_ends_by_itself_and_can_be_run_again(home: Path) -> None:
         assert "Lost: 0." in running.said
 
 
-async def test_it_leaves_alone_the_database_that_others_use(home: Path) -> None:
-    running = demo(home, "--seconds", "1", LEASEHOLD_URL=NOWHERE, LEASEHOLD_SCHEMA="theirs", LEASEHOLD_FALLBACK="x")
+async def test_it_leaves_alone_the_database_that_others_use(later_home: Path) -> None:
+    running = demo(
+        later_home, "--seconds", "1", LEASEHOLD_URL=NOWHERE, LEASEHOLD_SCHEMA="theirs", LEASEHOLD_FALLBACK="x"
+    )
     try:
         assert await running.code() == 0, running.said
     finally:
@@ -83,8 +94,8 @@ async def test_it_leaves_alone_the_database_that_others_use(home: Path) -> None:
     assert "Lost: 0." in running.said
 
 
-async def test_killed_with_kill_9_it_leaves_nothing_behind(home: Path) -> None:
-    running = demo(home)
+async def test_killed_with_kill_9_it_leaves_nothing_behind(later_home: Path) -> None:
+    running = demo(later_home)
     try:
         await running.says("event=job.started")
         running.send(signal.SIGKILL)

@@ -1,20 +1,14 @@
 """The example with events: each of them makes its job, and the schedule fires at its hour."""
 
-import json
-import os
 import signal
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
-import pytest
 from tests.conftest import eventually
-from tests.worker.shop import Process
+from tests.examples.conftest import Example
 
 FOLDER = Path(__file__).parents[2] / "examples/events"
-COMMAND = ["-c", "from leasehold.cli import main; main()"]
 EMITTED = """\
 provider.folder.updated → sync-dropbox
 provider.connection.changed → warn_owner
@@ -23,50 +17,21 @@ images.ingest.completed → build_index
 """
 
 
-class Example:
-    def __init__(self, url: str, logs: Path) -> None:
-        self._url, self._logs = url, logs
-        self.started: list[Process] = []
-
-    def run(self, *arguments: str) -> Process:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("LEASEHOLD_")}
-        log = self._logs / f"process-{len(self.started)}.log"
-        process = Process([sys.executable, *arguments], {**kept, "LEASEHOLD_URL": self._url}, log, folder=FOLDER)
-        self.started.append(process)
-        return process
-
-    async def must(self, *arguments: str) -> str:
-        process = self.run(*arguments)
-        assert await process.code() == 0, process.said
-        return process.said
-
-    async def document(self, *words: str) -> Any:
-        said = await self.must(*COMMAND, *words, "--json")
-        return json.loads(next(line for line in said.splitlines() if line.startswith(("[", "{"))))
-
-    async def jobs(self) -> list[tuple[str, Any, str]]:
-        connection = await asyncpg.connect(self._url)
-        try:
-            found = await connection.fetch("select definition, payload, status from leasehold.job_records")
-            return sorted((row["definition"], row["payload"], row["status"]) for row in found)
-        finally:
-            await connection.close()
+async def jobs(url: str) -> list[tuple[str, Any, str]]:
+    connection = await asyncpg.connect(url)
+    try:
+        found = await connection.fetch("select definition, payload, status from leasehold.job_records")
+        return sorted((row["definition"], row["payload"], row["status"]) for row in found)
+    finally:
+        await connection.close()
 
 
-@pytest.fixture
-async def example(tmp_path: Path, database_url: str) -> AsyncIterator[Example]:
-    example = Example(database_url, tmp_path)
-    yield example
-    for process in example.started:
-        await process.clear_up()
-
-
-async def test_the_events_of_the_example_make_jobs_that_run(example: Example) -> None:
+async def test_the_events_of_the_example_make_jobs_that_run(example: Example, database_url: str) -> None:
     assert await example.must("app.py", "acme") == EMITTED
-    worker = example.run(*COMMAND, "worker", "app.py")
+    worker = example.leasehold("worker", "app.py")
 
     async def done() -> bool:
-        return [status for *_, status in await example.jobs()] == ["succeeded"] * 4
+        return [status for *_, status in await jobs(database_url)] == ["succeeded"] * 4
 
     await eventually(done, what=f"the jobs ({worker.said})")
     worker.send(signal.SIGTERM)

@@ -28,7 +28,7 @@ def test_every_source_file_is_in_it_and_nothing_else(wheel: zipfile.ZipFile) -> 
     ours = {
         str(file.relative_to(source))
         for file in source.rglob("*")
-        if file.is_file() and file.suffix in (".py", ".sql", ".typed")
+        if file.is_file() and file.suffix in (".py", ".sql", ".typed", ".html", ".css", ".js", ".svg")
     }
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert packed == ours

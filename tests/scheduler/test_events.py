@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from typing import Any
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -14,7 +15,7 @@ from tests.worker.shop import Processes, Shop, only
 
 from leasehold.engines import engine_for
 from leasehold.model.decision import DecisionKind, Reason
-from leasehold.model.event import patterns_of
+from leasehold.model.event import NewEvent, event_id, patterns_of
 from leasehold.model.job import JobRecord, Source
 from leasehold.model.status import Status
 from leasehold.model.trigger import NewTrigger, Trigger
@@ -42,11 +43,10 @@ class Outbox:
         rule = {"label": "sync", "definition": "report", "event": FOLDER, "dedupe_window": 0, **fields}
         return await self.store.triggers(ACME).add(NewTrigger(**rule))
 
-    async def emit(self, data: str = '{"path": "/a"}', name: str = FOLDER) -> bool:
+    async def emit(self, data: str = '{"path": "/a"}', name: str = FOLDER, own: UUID | None = None) -> bool:
         """Returns whether the event is expanded."""
-        return bool(
-            await self._observer.fetchval("select expanded from leasehold.emit('acme', $1, $2::jsonb)", name, data)
-        )
+        call = "select expanded from leasehold.emit('acme', $1, $2::jsonb, id => $3)"
+        return bool(await self._observer.fetchval(call, name, data, own))
 
     async def jobs(self) -> list[JobRecord]:
         return list((await self.store.tenant(ACME).find(Filter(source=Source.EVENT), None, 1000)).jobs)
@@ -87,6 +87,19 @@ async def test_an_event_is_expanded_once(outbox: Outbox) -> None:
     await outbox.add()
     await outbox.emit()
     assert [await outbox.timetable.fire() for _ in range(3)] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("trigger_remains", [True, False])
+async def test_a_repeated_emit_tells_that_the_event_waits(outbox: Outbox, trigger_remains: bool) -> None:
+    trigger, own = await outbox.add(), uuid4()
+    await outbox.emit(own=own)
+    if not trigger_remains:
+        await outbox.store.triggers(ACME).delete(trigger.id)
+    again = await outbox.store.events(ACME).emit(NewEvent(FOLDER, {"path": "/a"}, id=event_id(own)))
+    assert (again.created, again.expanded, await outbox.emit(own=own)) == (False, False, False)
+    await outbox.timetable.fire()
+    again = await outbox.store.events(ACME).emit(NewEvent(FOLDER, {"path": "/a"}, id=event_id(own)))
+    assert (again.created, again.expanded, await outbox.emit(own=own)) == (False, True, True)
 
 
 async def test_many_schedulers_expand_each_event_once(outbox: Outbox, database_url: str) -> None:

@@ -37,7 +37,7 @@ def run(pytester: pytest.Pytester, database_server: DatabaseServer, monkeypatch:
     def run(test: str, *options: str, ini: str = 'leasehold_app = "shop:app"') -> pytest.RunResult:
         pytester.makepyprojecttoml(f'[tool.pytest.ini_options]\npythonpath = ["."]\n{ini}\n')
         pytester.makepyfile(test_it=dedent(test))
-        return pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider", *options)
+        return pytester.runpytest_subprocess(*PLUGIN, "-p", "no:schemathesis", "-p", "no:cacheprovider", *options)
 
     return run
 

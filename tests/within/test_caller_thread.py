@@ -35,7 +35,7 @@ async def test_a_blocking_enqueue_crosses_to_no_other_thread(
             handle.options(priority=3).enqueue_many([report.bind(3), report.bind(4)])
 
     await asyncio.to_thread(enqueue)
-    assert (await app.tenant("acme").jobs.counts(100))[Status.QUEUED] == 1 + 4
+    assert (await app.tenant("acme").jobs.acounts(100))[Status.QUEUED] == 1 + 4
 
 
 async def test_an_awaited_enqueue_crosses_to_no_other_thread(
@@ -64,4 +64,4 @@ async def test_a_blocking_enqueue_on_an_open_loop_stays_in_its_thread(
         handle.enqueue(report, number=1)
         refuse_threads()
         handle.enqueue(report, number=2)
-    assert (await app.tenant("new-tenant").jobs.counts(100))[Status.QUEUED] == 2
+    assert (await app.tenant("new-tenant").jobs.acounts(100))[Status.QUEUED] == 2

@@ -20,7 +20,7 @@ from leasehold.errors import InactiveDefinition, UnknownDefinition
 
 async def waiting(acme: Tenant) -> int:
     """Without the one that the fixture left for tomorrow."""
-    return (await acme.jobs.counts(100))[Status.QUEUED] - 1
+    return (await acme.jobs.acounts(100))[Status.QUEUED] - 1
 
 
 async def test_each_verb_that_is_awaited_joins_the_transaction(
@@ -97,7 +97,7 @@ async def test_a_new_tenant_makes_nobody_wait_for_the_callers_commit(
     async with observer.transaction():
         await brand_new.within(observer).aenqueue(report, number=1)
         await brand_new.aenqueue(report, number=2)
-        assert (await brand_new.jobs.counts(10))[Status.QUEUED] == 1
+        assert (await brand_new.jobs.acounts(10))[Status.QUEUED] == 1
 
 
 async def test_an_inactive_definition_refuses_and_the_transaction_goes_on(

@@ -225,7 +225,7 @@ async def test_an_error_in_a_transaction_passes_to_the_caller(
         await driver.rollback()
     finally:
         await driver.close()
-    assert (await acme.jobs.counts(10))[Status.QUEUED] == 1
+    assert (await acme.jobs.acounts(10))[Status.QUEUED] == 1
 
 
 async def test_a_transaction_on_an_autocommit_connection_is_one(database_url: str, acme: Tenant, job: NewJob) -> None:
@@ -240,7 +240,7 @@ async def test_a_transaction_on_an_autocommit_connection_is_one(database_url: st
         await driver.call(within_a_block)
     finally:
         await driver.close()
-    assert (await acme.jobs.counts(10))[Status.QUEUED] == 1
+    assert (await acme.jobs.acounts(10))[Status.QUEUED] == 1
 
 
 async def test_the_warning_names_the_callers_own_line(database_url: str, acme: Tenant, job: NewJob) -> None:
@@ -265,7 +265,7 @@ async def test_the_wrong_verb_is_refused_and_names_its_twin(driver: Driver, acme
     else:
         with pytest.raises(InvalidInput, match=r"which is awaited.*await ….aenqueue_many\("):
             handle.enqueue_many([job])
-    assert (await acme.jobs.counts(10))[Status.QUEUED] == 1
+    assert (await acme.jobs.acounts(10))[Status.QUEUED] == 1
 
 
 @pytest.mark.parametrize("passed", [object(), "default", None, asyncio, 7], ids=lambda passed: type(passed).__name__)

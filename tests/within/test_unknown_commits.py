@@ -13,7 +13,7 @@ from tests.proxy import Proxy
 
 from leasehold import Enqueued, Job, Leasehold, Tenant, TypedDefinition, Unreachable
 
-TIMES = 201
+often = pytest.mark.parametrize("times", [21, pytest.param(201, marks=pytest.mark.faults)])
 Report = TypedDefinition[[int], None]
 
 
@@ -41,8 +41,9 @@ def break_at(proxy: Proxy, number: int, message_with: bytes) -> bool:
     return done
 
 
+@often
 async def test_repeating_an_enqueue_with_a_lost_answer_answers_it(
-    far: Leasehold, proxy: Proxy, observer: Raw
+    far: Leasehold, proxy: Proxy, observer: Raw, times: int
 ) -> None:
     definition = far.definition("report")
     assert definition is not None
@@ -50,7 +51,7 @@ async def test_repeating_an_enqueue_with_a_lost_answer_answers_it(
     async with far.open():
         acme = far.tenant("acme")
         await acme.options(id=uuid4(), delay="1d").aenqueue(definition, -1)
-        for number in range(TIMES):
+        for number in range(times):
             ids.append(str(uuid4()))
             handle = acme.options(id=ids[-1])
             done = break_at(proxy, number, ids[-1].encode())
@@ -60,9 +61,9 @@ async def test_repeating_an_enqueue_with_a_lost_answer_answers_it(
             assert (again.id, again.created) == (ids[-1], not done)
             assert (await handle.aenqueue(definition, number)).created is False
     found = await jobs_by_id(observer)
-    assert (proxy.swallowed, proxy.lost) == (134, 67)
+    assert (proxy.swallowed, proxy.lost) == (times * 2 // 3, times // 3)
     assert {job: found[job] for job in ids} == dict.fromkeys(ids, 1)
-    assert len(found) == TIMES + 1
+    assert len(found) == times + 1
 
 
 @pytest.fixture
@@ -94,19 +95,21 @@ async def through_psycopg(url: str, handle: Tenant, definition: Report, number: 
     return await asyncio.to_thread(block)
 
 
+@often
 @pytest.mark.parametrize("through", [through_asyncpg, through_psycopg], ids=["asyncpg", "psycopg"])
 async def test_repeating_an_unknown_commit_answers_it(
     near: Leasehold,
     proxy: Proxy,
     observer: Raw,
     through: Callable[[str, Tenant, Report, int], Awaitable[Enqueued[None]]],
+    times: int,
 ) -> None:
     """Not created says: the first time was committed, with all that belonged to it."""
     definition = near.definition("report")
     assert definition is not None
     await observer.execute("create table own_rows (number integer)")
     ids = []
-    for number in range(TIMES // 2):
+    for number in range(times):
         ids.append(str(uuid4()))
         handle = near.tenant("acme").options(id=ids[-1])
         done = break_at(proxy, number, b"COMMIT")
@@ -114,5 +117,5 @@ async def test_repeating_an_unknown_commit_answers_it(
             await through(proxy.url, handle, definition, number)
         assert bool(await observer.fetchval("select count(*) from own_rows where number = $1", number)) == done
         assert (await through(proxy.url, handle, definition, number)).created is not done
-    assert (proxy.swallowed, proxy.lost) == (67, 33)
+    assert (proxy.swallowed, proxy.lost) == (times * 2 // 3, times // 3)
     assert await jobs_by_id(observer) == dict.fromkeys(ids, 1)

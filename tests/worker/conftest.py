@@ -10,6 +10,7 @@ from sqlalchemy import Engine, create_engine
 from tests.conftest import Raw
 from tests.tenant_kit import ACME
 from tests.worker.far_worker import TASK, Seen
+from tests.worker.isolated_kit import Isolated
 from tests.worker.shop import Processes, Shop, heartbeats
 
 from leasehold.store import Store, TenantJobs
@@ -27,6 +28,11 @@ async def processes(database_url: str, tmp_path: Path) -> AsyncIterator[Processe
     started = Processes(database_url, tmp_path)
     yield started
     await started.clear_up()
+
+
+@pytest.fixture
+def isolated(shop: Shop, tmp_path: Path) -> Isolated:
+    return Isolated(shop, tmp_path)
 
 
 @pytest.fixture

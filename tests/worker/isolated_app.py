@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -14,13 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import Fail, Job, Leasehold, RetryLater, Snooze, Steps
+from leasehold.worker.messages import MessageReader
 
 AT_ONCE = Steps(0)
 
 
 @asynccontextmanager
 async def lifespan(app: Leasehold) -> AsyncIterator[int]:
+    """Never closes if a handler of the process has asked for that."""
     yield os.getpid()
+    if slow_close.is_set():
+        await asyncio.Event().wait()
+
+
+slow_close = threading.Event()
 
 
 app = Leasehold(lifespan=lifespan)
@@ -104,6 +112,51 @@ def leave_a_child(job: Job, folder: str) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     write_down(folder, "child", child.pid)
     time.sleep(3600)
+
+
+@app.job(isolation="process")
+def leave_a_daemon(job: Job, folder: str, then: str) -> None:
+    """Starts a daemon by two forks, in a session of its own, that ignores SIGTERM."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        write_down(folder, "daemon")
+        while True:
+            signal.pause()
+    os.wait()
+    write_down(folder, "began")
+    match then:
+        case "hang":
+            threading.Event().wait()
+        case "hold the interpreter":
+            re.match(r"(a+)+$", "a" * 60 + "b")
+        case "crash":
+            os._exit(3)
+
+
+@app.job(isolation="process")
+def never_close(job: Job) -> int:
+    slow_close.set()
+    return os.getpid()
+
+
+@app.job(isolation="process")
+def lose_the_reader(job: Job) -> int:
+    """The thread that reads the next message runs out of memory."""
+
+    def refuse(*_: Any) -> Any:
+        raise MemoryError
+
+    setattr(MessageReader, "feed", refuse)  # noqa: B010
+    return os.getpid()
+
+
+@app.job(isolation="process")
+def flood(job: Job, lines: int) -> None:
+    for number in range(lines):
+        job.log(f"line {number}")
 
 
 @app.job(isolation="process")

@@ -134,33 +134,33 @@ def raising(error: Exception, times: float = 1) -> StepIn:
     return step_in
 
 
-class Shop(TenantKit):
-    """One tenant's jobs, and workers in this process."""
+class Workplace(TenantKit):
+    """One tenant's jobs, and workers in this process, on any engine. `stores` opens those of a worker."""
 
-    def __init__(self, url: str, store: Store, observer: Raw) -> None:
+    def __init__(self, url: str, store: Store, stores: Callable[[], Awaitable[Store]]) -> None:
         super().__init__(store)
         self.url = url
-        self.observer = observer
-        self.stores = WatchedStores(url)
+        self.open_store = stores
 
-    async def ended(self, job: JobId) -> JobRecord:
-        record = await self.jobs.wait_until_final(job, PATIENCE)
+    async def ended(self, job: JobId, patience: timedelta = PATIENCE) -> JobRecord:
+        record = await self.jobs.wait_until_final(job, patience)
         if record is None:
-            pytest.fail(f"the job did not end within {PATIENCE}: {await self.job(job)}")
+            pytest.fail(f"the job did not end within {patience}: {await self.job(job)}")
         return record
 
     async def all_ended(self, jobs: Sequence[JobId]) -> list[JobRecord]:
         return [await self.ended(job) for job in jobs]
 
     async def waits_again(self, job: JobId, attempt: int = 1) -> JobRecord:
-        """The job, once this attempt is over and it is queued again."""
+        """The job, once this attempt or a later one is over and it is queued again."""
+        seen: list[JobRecord] = []
 
         async def queued() -> bool:
-            record = await self.job(job)
-            return (record.status, record.attempt) == (Status.QUEUED, attempt)
+            seen.append(await self.job(job))
+            return seen[-1].status is Status.QUEUED and seen[-1].attempt >= attempt
 
         await eventually(queued, what=f"attempt {attempt} of {job} to be over and the job to wait again")
-        return await self.job(job)
+        return seen[-1]
 
     # Workers.
 
@@ -178,7 +178,7 @@ class Shop(TenantKit):
     ) -> AsyncIterator[Worker]:
         """A worker that has joined. At the end of the block it stops at once, giving back what still runs."""
         options = replace(SETTINGS, tenants=tenants, **settings)
-        worker = Worker(stores or self.stores, handlers, options, observe, make_schedules, open_state, processes)
+        worker = Worker(stores or self.open_store, handlers, options, observe, make_schedules, open_state, processes)
         task = asyncio.create_task(worker.run())
         joined = asyncio.create_task(worker.joined.wait())
         try:
@@ -193,6 +193,15 @@ class Shop(TenantKit):
                 task.cancel()
                 pytest.fail("the worker did not stop")
         await task
+
+
+class Shop(Workplace):
+    """A workplace on Postgres."""
+
+    def __init__(self, url: str, store: Store, observer: Raw) -> None:
+        self.stores = WatchedStores(url)
+        super().__init__(url, store, self.stores)
+        self.observer = observer
 
     async def at_rest(self, worker: Worker) -> None:
         """Returns when the worker listens, has settled, and waits for nothing but a wake or its timer."""

@@ -38,6 +38,7 @@ class Late:
         self.answer = asyncio.Event()
         self._shop = shop
         self._written = asyncio.Event()
+        self._first = True
         for verb in ("claim", "prepare_to_sleep"):
             shop.stores.step_in(verb, self._answered_late)
 
@@ -48,15 +49,12 @@ class Late:
         return job
 
     def _answered_late(self, claim: Verb) -> Verb:
-        first = True
-
         async def verb(registration: Registration, limit: int) -> Claimed:
-            nonlocal first
             claimed: Claimed = await claim(registration, limit)
-            if claimed.claims and not first:
+            if claimed.claims and not self._first:
                 self._written.set()
                 await self.answer.wait()
-            first = first and not claimed.claims
+            self._first = self._first and not claimed.claims
             return claimed
 
         return verb

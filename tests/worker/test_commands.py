@@ -45,6 +45,11 @@ async def line_of(shop: Shop, job: JobId, text: str) -> None:
     await eventually(said, what=f"the line {text!r}")
 
 
+async def outputs(shop: Shop, job: JobId) -> list[str]:
+    """The lines of its standard output; the log may also have its pid, if it runs for long."""
+    return [line.text for line in await shop.lines(job) if line.kind is LineKind.STDOUT]
+
+
 async def test_a_command_succeeds_and_its_attempt_tells_how(shop: Shop) -> None:
     async with shop.working(shell("echo out; echo err >&2; echo ::progress 0.5 half")):
         job = await shop.enqueue()
@@ -132,8 +137,8 @@ async def test_a_line_of_300_mb_can_not_make_a_finish_fail(shop: Shop) -> None:
         record = await shop.ended(job := await shop.enqueue())
     assert record.status is Status.SUCCEEDED
     assert record.result["stdout_bytes"] == 300_000_000
-    (line,) = await shop.lines(job)
-    assert line.text.endswith("(300,000,000 bytes, the first 8,000 are kept)")
+    (text,) = await outputs(shop, job)
+    assert text.endswith("(300,000,000 bytes, the first 8,000 are kept)")
 
 
 async def test_lines_beyond_the_bound_are_counted_in_place(shop: Shop) -> None:
@@ -183,7 +188,7 @@ async def test_the_slot_is_free_only_when_the_tree_is_dead(shop: Shop) -> None:
     async with shop.working(shell(ignoring, options, timeout=timedelta(seconds=0.5), max_attempts=1), slots=1):
         first, second = await shop.enqueue(), await shop.enqueue()
         await shop.ended(first)
-        (fence,) = [line.text for line in await shop.lines(first)]
+        (fence,) = await outputs(shop, first)
         assert not marked(fence)
         await shop.jobs.cancel([second])
 
@@ -255,10 +260,11 @@ async def test_kill_9_of_a_worker_process_ends_its_commands(shop: Shop, processe
     job = await shop.enqueue()
 
     async def both_run() -> bool:
-        return len({line.text for line in await shop.lines(job)}) == 1 and len(await shop.lines(job)) == 2
+        fences = await outputs(shop, job)
+        return len(set(fences)) == 1 and len(fences) == 2
 
     await eventually(both_run, what="the program and its daemon")
-    fence = (await shop.lines(job))[0].text
+    fence = (await outputs(shop, job))[0]
     assert len(marked(fence)) == 2
     worker.send(signal.SIGKILL)
 

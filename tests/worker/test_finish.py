@@ -17,8 +17,8 @@ from leasehold.model.job import Claim, JobId, LogLine
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.store import TenantJobs
+from leasehold.store.reclaim import reclaim_orphans
 from leasehold.worker import Job, RetryLater, Snooze
-from leasehold.worker.upkeep import reclaim_orphans
 
 
 class Careless(RetryLater):

@@ -1,79 +1,16 @@
 """Handlers in processes of their own: what they can do, and how they are stopped."""
 
-import asyncio
 import os
 import signal
-import subprocess
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.conftest import eventually
 from tests.tenant_kit import HOUR
-from tests.worker.isolated_app import app
-from tests.worker.shop import Processes, Shop, session_of
+from tests.worker.isolated_kit import APP, Isolated, is_alive, until_ended
+from tests.worker.shop import Processes, session_of
 
-from leasehold.app.processes import make_processes
 from leasehold.model.job import JobId
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.worker import Worker, WorkerSettings
-from leasehold.worker import processes as processes_module
-from leasehold.worker.processes import HandlerProcesses
-
-APP = Path(__file__).parent / "isolated_app.py"
-
-
-class Isolated:
-    """A worker whose handlers have processes of their own, and the folder that they write into."""
-
-    def __init__(self, shop: Shop, folder: Path) -> None:
-        self.shop = shop
-        self.folder = folder
-
-    @asynccontextmanager
-    async def working(self, slots: int = 4) -> AsyncIterator[tuple[Worker, HandlerProcesses]]:
-        pool = make_processes(app, self.shop.url, WorkerSettings(slots=slots))
-        assert pool is not None
-        async with self.shop.working(app.handlers, processes=pool, slots=slots) as worker:
-            yield worker, pool
-        assert pool.pids == []
-
-    async def enqueue(self, definition: str, **payload: Any) -> JobId:
-        return await self.shop.enqueue(definition, payload=payload)
-
-    async def begin(self, definition: str) -> tuple[JobId, int]:
-        """A job whose handler runs, and its process."""
-        job = await self.enqueue(definition, folder=str(self.folder))
-        return job, await self.written("began")
-
-    async def written(self, name: str) -> int:
-        async def is_there() -> bool:
-            return (self.folder / name).exists()
-
-        await eventually(is_there, what=f"{name!r} of a handler")
-        return int((self.folder / name).read_text())
-
-
-@pytest.fixture
-def isolated(shop: Shop, tmp_path: Path) -> Isolated:
-    return Isolated(shop, tmp_path)
-
-
-def is_alive(pid: int) -> bool:
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
-    return bool(state) and not state.startswith("Z")
-
-
-async def until_ended(pid: int, within: timedelta = timedelta(seconds=30)) -> None:
-    async def has_ended() -> bool:
-        return not is_alive(pid)
-
-    await eventually(has_ended, within, what=f"the end of process {pid}")
-
 
 # ---------------------------------------------------------------------------------------------------------- a job
 
@@ -264,28 +201,6 @@ async def test_a_handler_may_not_allocate_more_than_its_memory(isolated: Isolate
     assert again.result != fits.result, "a process that ran out of memory is replaced"
 
 
-async def test_a_process_that_can_not_import_the_app_fails_the_attempt(shop: Shop, tmp_path: Path) -> None:
-    settings = WorkerSettings(slots=1)
-    pool = make_processes(app, shop.url, settings)
-    assert pool is not None
-    pool._plan = {**pool._plan, "target": str(tmp_path / "gone.py")}
-    async with shop.working(app.handlers, processes=pool):
-        job = await shop.enqueue("tell", payload={}, max_attempts=1)
-        record = await shop.ended(job)
-    assert record.last_error_code == "process_not_started"
-    assert "gone.py does not exist" in (record.last_error or "")
-
-
-async def test_a_process_that_does_not_get_ready_is_given_up(
-    isolated: Isolated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes_module, "START_LIMIT", 0.01)
-    async with isolated.working() as (_, pool):
-        job = await isolated.shop.enqueue("tell", payload={}, max_attempts=1)
-        assert (await isolated.shop.ended(job)).last_error_code == "process_not_started"
-        await asyncio.gather(*(until_ended(pid) for pid in pool.pids))
-
-
 # ------------------------------------------------------------------------------------------------------------ pool
 
 
@@ -308,31 +223,6 @@ async def test_jobs_at_the_same_time_have_processes_of_their_own(isolated: Isola
         (isolated.folder / "go").touch()
         await isolated.shop.ended(waits)
         assert set(pool.pids) == {pid, told["pid"]}
-
-
-async def test_a_worker_has_no_more_processes_than_slots(isolated: Isolated) -> None:
-    """Handlers with a memory limit have processes apart from the others."""
-    async with isolated.working(slots=1) as (_, pool):
-        for definition, payload in (("tell", {}), ("allocate", {"megabytes": 1})) * 2:
-            await isolated.shop.ended(await isolated.enqueue(definition, **payload))
-
-        async def is_one() -> bool:
-            return len(pool.pids) == 1
-
-        await eventually(is_one, what="a single process")
-
-
-@pytest.mark.parametrize("definition", ["hang", "hold_the_interpreter"])
-async def test_processes_end_with_a_worker_that_is_killed(
-    isolated: Isolated, processes: Processes, definition: str
-) -> None:
-    worker = processes.worker("--lease", "5s", handlers=APP)
-    await worker.says("slots for")
-    _, pid = await isolated.begin(definition)
-    worker.send(signal.SIGKILL)
-    began = time.monotonic()
-    await until_ended(pid, timedelta(seconds=10))
-    assert time.monotonic() - began < 2
 
 
 async def test_a_worker_process_runs_handlers_in_processes(isolated: Isolated, processes: Processes) -> None:

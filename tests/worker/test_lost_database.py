@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,10 +32,10 @@ FAST_SERVER = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16M
 # --------------------------------------------------------------------------------------------- the database goes away
 
 
-async def test_an_immediate_restart_costs_no_attempt() -> None:
+async def test_an_immediate_restart_costs_no_attempt(new_cluster: Path) -> None:
     """Its lease outlives the restart: what runs goes on, and what was only claimed is given back at no cost."""
     seen = Seen()
-    with own_server(FAST_SERVER) as server:
+    with own_server(FAST_SERVER, new_cluster) as server:
         await migrate(server.url, schema="leasehold")
         store = await engine_for(server.url).open()
         try:

@@ -1,4 +1,4 @@
-"""Upkeep: a worker reclaims the jobs of dead workers, and prunes old jobs."""
+"""Upkeep: a worker reclaims the jobs of dead workers, prunes old jobs, and runs operations."""
 
 import asyncio
 from collections import Counter
@@ -6,16 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.conftest import Clock, eventually
+from tests.conftest import PATIENCE, Clock, eventually
 from tests.tenant_kit import ACME, HOUR
 from tests.worker import sample_handlers
 from tests.worker.shop import SHORT, Payload, Processes, Shop, Verb, only
 
+from leasehold import upkeep
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Retention
+from leasehold.model.operation import OperationKind
 from leasehold.model.status import AttemptStatus, Status
-from leasehold.store import Subscription, WorkerFacts
-from leasehold.worker import Job, upkeep
+from leasehold.store import Filter, NewOperation, Subscription, WorkerFacts
+from leasehold.worker import Job
 from leasehold.worker.heartbeat import Leases
 
 CRASHED, GIVEN_BACK, SUCCEEDED = AttemptStatus.CRASHED, AttemptStatus.GIVEN_BACK, AttemptStatus.SUCCEEDED
@@ -100,6 +102,7 @@ async def test_jobs_whose_retention_is_over_are_pruned_in_bounded_batches(
     assert set(limits) == {5}
 
 
+@pytest.mark.timeout(150)  # three processes start and die one after the other
 @pytest.mark.parametrize("kind", ["poison", "poison_in_thread"])
 async def test_a_job_that_kills_its_worker_starts_max_attempts_times(
     shop: Shop, processes: Processes, kind: str
@@ -108,7 +111,7 @@ async def test_a_job_that_kills_its_worker_starts_max_attempts_times(
     await shop.store.sync_definitions(sample_handlers.handlers.definitions)
     job = await shop.enqueue(kind, payload=processes.payload)
     processes.worker("--processes", "2", "--lease", "1s")
-    record = await shop.ended(job)
+    record = await shop.ended(job, 4 * PATIENCE)
     assert record.status is Status.DEAD_LETTER
     assert await shop.statuses(job) == [CRASHED, CRASHED, CRASHED]
     assert [(note.job, note.attempt) for note in processes.notes("began")] == [(job, 1), (job, 2), (job, 3)]
@@ -123,3 +126,27 @@ async def test_jobs_beside_a_poisonous_one_are_done(shop: Shop, processes: Proce
     processes.worker("--processes", "2", "--lease", "1s")
     records = await shop.all_ended([poison, *others])
     assert Counter(record.status for record in records) == {Status.DEAD_LETTER: 1, Status.SUCCEEDED: 20}
+
+
+# Operations
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["by a wake", "by its heartbeat"])
+async def test_a_worker_runs_an_operation_that_was_begun(shop: Shop, listens: bool) -> None:
+    async def report(job: Job, payload: Payload) -> None: ...
+
+    handlers = only(report)
+    await shop.store.sync_definitions(handlers.definitions)
+    jobs = [await shop.enqueue() for _ in range(3)]
+    await shop.jobs.cancel(jobs)
+    new = NewOperation(OperationKind.RETRY, ACME, Filter(statuses=(Status.CANCELED,)))
+    async with shop.working(handlers, notify=listens, leases=SHORT):
+        operation = await shop.store.operations.begin(new)
+
+        async def succeeded() -> bool:
+            return {record.status for record in await shop.jobs.get_many(jobs)} == {Status.SUCCEEDED}
+
+        await eventually(succeeded, what="all jobs to be retried and to succeed")
+        ended = await shop.store.operations.get(operation.id)
+    assert ended is not None
+    assert ended.done == len(jobs)

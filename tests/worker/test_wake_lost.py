@@ -82,6 +82,7 @@ async def test_an_idle_worker_with_a_job_for_tomorrow_only_beats(shop: Shop, han
     await shop.enqueue(delay=24 * HOUR)
     async with shop.working(handlers, leases=QUICK) as worker:
         await shop.at_rest(worker)
+        await _beats(shop, 2)  # a heartbeat while the worker went to sleep makes it look once more
         sent = await _beats(shop, 3)
     assert sent.keys() == {"fleet/renew"}
 
@@ -217,14 +218,14 @@ async def test_a_listener_that_hears_is_left_alone(shop: Shop, handlers: Handler
 
 
 async def _beats(shop: Shop, count: int) -> Counter[str]:
-    """The statements of a worker's next heartbeats."""
+    """The statements of a worker's next heartbeats, without its roll-up, which may come in any second of a minute."""
     shop.stores.statements.clear()
 
     async def enough() -> bool:
         return shop.stores.statements.count("fleet/renew") >= count
 
     await eventually(enough, what=f"{count} heartbeats")
-    return Counter(shop.stores.statements)
+    return Counter(name for name in shop.stores.statements if name != "fleet/roll_up")
 
 
 async def _heard_since(worker: Worker, moment: float) -> bool:

@@ -296,6 +296,7 @@ async def test_10_idle_load_is_one_look_per_fallback_and_the_heartbeat(shop: Sho
         await eventually(three_beats, what="three heartbeats")
         sent = Counter(shop.stores.statements)
         seconds = monotonic() - began
-    assert sent.keys() <= {"fleet/renew", "fleet/claim_few"}
+    assert sent.keys() <= {"fleet/renew", "fleet/claim_few", "fleet/roll_up"}
+    assert sent["fleet/roll_up"] <= 1, "once a minute"
     assert sent["fleet/renew"] <= seconds + 1
     assert sent["fleet/claim_few"] <= seconds + 1
