@@ -6,7 +6,7 @@ Results of another server than the embedded one have its version in their names:
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from signal import SIGTERM
@@ -21,7 +21,9 @@ from bench import plots
 from bench.book import Book
 from bench.machine import described
 from bench.measures import Measure
+from bench.measures.api import Api
 from bench.measures.drain import Drain, Polling, Processes, Tenants
+from bench.measures.dynamodb import DynamoJobs
 from bench.measures.enqueue import Bulk, Emit, OneByOne, OneCall
 from bench.measures.fires import Fires
 from bench.measures.flood import Flood
@@ -30,9 +32,10 @@ from bench.measures.idle import Idle
 from bench.measures.isolation import Isolation
 from bench.measures.latency import Asleep, Committed, Due, Hundred, Latency, Urgent, WakeToStart
 from bench.measures.memory import Memory
+from bench.measures.rollup import RollUp
 from bench.measures.wakes import Producers
 from bench.names import command_for, file_for
-from bench.report import Circumstances, markdown
+from bench.report import Circumstances, added, markdown
 from bench.server import EMBEDDED, SYSTEM, Server, default_server, running
 from bench.sizes import FULL, QUICK, Sizes
 from bench.stage import Stage
@@ -42,7 +45,7 @@ HERE = Path(__file__).parent
 MEASURES: tuple[Measure, ...] = (
     *(Drain(), Tenants(), Polling(), OneByOne(), Asleep(), Bulk(), Latency(), WakeToStart(), Hundred(), Backlog()),
     *(History(), Lanes(), Snapshot(), Flood(), Urgent(), Due(), Committed(), Producers(), Processes(), OneCall()),
-    *(Emit(), Fires(), Isolation(), Memory(), Idle()),
+    *(Emit(), Fires(), Isolation(), DynamoJobs(), RollUp(), Api(), Memory(), Idle()),
 )
 NAMES = ", ".join(measure.name for measure in MEASURES)
 console = Console(stderr=True)
@@ -56,6 +59,9 @@ def main(
     server: Annotated[
         str, typer.Option(help=f"{EMBEDDED}, {SYSTEM} (the oldest PostgreSQL of this machine's packages), or a URL.")
     ] = "",
+    add: Annotated[
+        bool, typer.Option(help="Put the figures of --only into the whole results, each with this command.")
+    ] = False,
     again: Annotated[bool, typer.Option(help="Measure nothing: write the reports again from their figures.")] = False,
 ) -> None:
     """Measure Leasehold against its bars and its peers, on one Postgres in one run."""
@@ -66,11 +72,14 @@ def main(
     measures = [measure for measure in MEASURES if not only or measure.name in _listed(only)]
     if not measures:
         raise typer.BadParameter(f"no such measure; there are {NAMES}")
+    if add and (quick or not only):
+        raise typer.BadParameter("--add needs --only, and full sizes")
     whole = not (quick or only or systems) and sizes.rounds >= FULL.rounds
     where = server or default_server()
     command = command_for(quick, only, systems, rounds, where)
     try:
-        asyncio.run(bench(sizes, measures, _listed(systems) or ALL, where, whole=whole, quick=quick, command=command))
+        plan = Plan(sizes, measures, _listed(systems) or ALL, where, command, whole=whole, quick=quick, add=add)
+        asyncio.run(bench(plan))
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("stopped: nothing was written")
         raise typer.Exit(130) from None
@@ -79,28 +88,31 @@ def main(
         raise typer.Exit(1) from None
 
 
-async def bench(
-    sizes: Sizes,
-    measures: Sequence[Measure],
-    names: Sequence[str],
-    where: str,
-    *,
-    whole: bool,
-    quick: bool,
-    command: str,
-) -> None:
+@dataclass(frozen=True)
+class Plan:
+    sizes: Sizes
+    measures: Sequence[Measure]
+    systems: Sequence[str]
+    server: str
+    command: str
+    whole: bool
+    quick: bool
+    add: bool
+
+
+async def bench(plan: Plan) -> None:
     book, began = Book(), monotonic()
     this = asyncio.current_task()
     assert this is not None
     asyncio.get_running_loop().add_signal_handler(SIGTERM, this.cancel)  # or its processes would go on without it
-    found, missing = find(names)
-    async with running(where) as server:
-        await take(server, sizes, book, found, measures)
+    found, missing = find(plan.systems)
+    async with running(plan.server) as server:
+        await take(server, plan.sizes, book, found, plan.measures)
         run = Circumstances(
-            command=command,
+            command=plan.command,
             day=date.today().isoformat(),
-            quick=quick,
-            rounds=sizes.rounds,
+            quick=plan.quick,
+            rounds=plan.sizes.rounds,
             minutes=(monotonic() - began) / 60,
             machine=described(),
             postgres=await server.version(),
@@ -108,9 +120,11 @@ async def bench(
             systems={name: (found[name].version(), found[name].settings) for name in found},
             missing=missing,
         )
-        file = file_for(where, server.major, whole=whole)
+        file = file_for(plan.server, server.major, whole=plan.whole or plan.add)
+    if plan.add:
+        book, run = added(book, run, HERE / f"{file}.json")
     (HERE / f"{file}.json").write_text(json.dumps({"run": asdict(run), **book.as_json()}, indent=1) + "\n")
-    write(book, sizes, run, file)
+    write(book, plan.sizes, run, file)
 
 
 def write_again() -> None:

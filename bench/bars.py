@@ -1,13 +1,25 @@
 """The bars that Leasehold has to clear, each a ratio of two figures of the same run or a plain figure of its own."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.book import Book
+from bench.measures.api import LONG
 from bench.sizes import Sizes
 from bench.systems import OURS, RAW
 
 AT_LEAST, AT_MOST = "at least", "at most"
+
+_LONG = "|".join(map(re.escape, LONG))
+# Of each group of requests the slowest counts.
+API_BARS = (
+    ("lists of a tenant", 300, re.compile("api, list, .* tenant, p95")),
+    ("lists of all tenants", 300, re.compile(f"api, (?!({_LONG}),)list, .*, all tenants, p95")),
+    ("lists of all tenants by a filter that few jobs match", 300, re.compile(f"api, ({_LONG}), all tenants, p95")),
+    ("summary of a tenant", 300, re.compile("api, summary, .*, p95")),
+    ("charts", 500, re.compile("api, series, .*, p95")),
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,7 @@ def bars(book: Book, sizes: Sizes) -> Iterator[Bar]:
     yield from _producers(book, sizes)
     yield from _waiting(book)
     yield from _resting(book, sizes)
+    yield from _asking(book, sizes)
 
 
 def _throughput(book: Book, sizes: Sizes) -> Iterator[Bar]:
@@ -129,6 +142,15 @@ def _resting(book: Book, sizes: Sizes) -> Iterator[Bar]:
     yield Bar("idle, statements", "", AT_MOST, 0.1, book.value("idle", OURS), unit="/s")
     grown = book.value("memory, MB grown", OURS)
     yield Bar(f"memory grown by {sizes.memory:,} jobs", "", AT_MOST, 20, grown, unit=" MB")
+
+
+def _asking(book: Book, sizes: Sizes) -> Iterator[Bar]:
+    filled = f"API, {sizes.api_jobs:,} jobs of {sizes.api_tenants:,} tenants"
+    for what, limit, wanted in API_BARS:
+        slowest = max((book.value(*each) or 0 for each in book.samples if wanted.fullmatch(each[0])), default=None)
+        yield Bar(f"{filled}: {what}, p95", "", AT_MOST, limit, slowest, unit=" ms")
+    share = book.value("rollup, % of the processor time of a job", OURS)
+    yield Bar("figures for charts, processor time to add up a job", "its own", AT_MOST, 2, share, unit=" %")
 
 
 def _of_the_drain(book: Book, measure: str, figure: str) -> Bar:

@@ -76,6 +76,19 @@ class Book:
         columns = {name: [getattr(costs, name) for costs in found] for name in asdict(found[0])}
         return Costs(**{name: _middle(values) for name, values in columns.items()})
 
+    def take_over(self, other: "Book") -> list[str]:
+        """Replaces figures by those of another run, which measured some again or more. Returns their measures."""
+        measures = list(dict.fromkeys(measure for measure, _ in (*other.samples, *other.failures)))
+        for mine in (self.samples, self.costs, self.failures):
+            for key in [key for key in mine if key[0] in measures]:
+                del mine[key]
+        self.samples.update(other.samples)
+        self.costs.update(other.costs)
+        self.series.update(other.series)
+        self.failures.update(other.failures)
+        self.slowest = other.slowest or self.slowest
+        return measures
+
     @staticmethod
     def of_json(read: Mapping[str, Any]) -> "Book":
         book = Book(slowest=read["slowest"])

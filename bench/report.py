@@ -1,10 +1,14 @@
 """RESULTS.md: bars, all systems beside each other, costs, growth, and under which conditions."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from bench.bars import AT_LEAST, Bar, bars, number
 from bench.book import Book
+from bench.measures.api import ALL as ALL_TENANTS
+from bench.measures.api import LARGE, SMALL, Api, shown_measures
 from bench.sizes import Sizes
 from bench.systems import OURS, RAW
 
@@ -23,6 +27,7 @@ COSTS = (
     ("drain", "drain"),
     ("latency p50", "one job, idle worker"),
 )
+SHORT_NAMES = {Api.name: "the HTTP API", "dynamodb": "DynamoDB", "rollup": "roll-ups"}
 VERDICTS = {
     (True, False): "met",
     (True, True): "within noise",
@@ -44,6 +49,16 @@ class Circumstances:
     settings: Mapping[str, str]
     systems: Mapping[str, tuple[str, str]]
     missing: Mapping[str, str]
+    added: Mapping[str, str] = field(default_factory=dict)
+    """By measure, the command and day of a later run that replaced or added its figures."""
+
+
+def added(book: Book, run: Circumstances, whole: Path) -> tuple[Book, Circumstances]:
+    """Returns the whole results with the figures of this run, and which command measured those."""
+    read = json.loads(whole.read_text())
+    results, before = Book.of_json(read), Circumstances(**read["run"])
+    how = f"`{run.command}` on {run.day}, {run.rounds} rounds"
+    return results, replace(before, added={**before.added, **dict.fromkeys(results.take_over(book), how)})
 
 
 def markdown(book: Book, sizes: Sizes, run: Circumstances, plots: Sequence[tuple[str, str]]) -> str:
@@ -52,12 +67,19 @@ def markdown(book: Book, sizes: Sizes, run: Circumstances, plots: Sequence[tuple
         *_bars(list(bars(book, sizes))),
         *_systems(book, run),
         *_costs(book, run),
+        *_dynamodb(book),
+        *_api(book, sizes),
         *_growth(book, plots),
         *_slowest(book, sizes),
         *_failures(book),
         *_circumstances(run),
     ]
     return "\n".join(parts) + "\n"
+
+
+def short_name(measure: str) -> str:
+    """Names the figures of one measure together where they are many."""
+    return SHORT_NAMES.get(measure.partition(", ")[0], measure)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -76,6 +98,12 @@ def _heading(run: Circumstances) -> Iterator[str]:
     yield f"Made by `{run.command}` on {run.day} in {run.minutes:.0f} minutes, {rounds}: all systems"
     yield "on one Postgres, in turn. Figures are medians, with the lowest and the highest in brackets. Compare rows,"
     yield "not machines. [How to read and repeat it](../docs/how-to/benchmark.md).\n"
+    if run.added:
+        yield "Some figures come from later runs:\n"
+        for how in dict.fromkeys(run.added.values()):
+            measures = (short_name(measure) for measure, its in run.added.items() if its == how)
+            yield f"- {how}: {'; '.join(dict.fromkeys(measures))}"
+        yield ""
 
 
 def _bars(all_bars: Sequence[Bar]) -> Iterator[str]:
@@ -165,9 +193,51 @@ def _costs(book: Book, run: Circumstances) -> Iterator[str]:
     yield from table(head, rows)
 
 
+def _dynamodb(book: Book) -> Iterator[str]:
+    """Yields the rate on the emulator and the requests of a job, for each kind of job."""
+    named = [measure.split(", ") for measure, _ in book.samples if measure.startswith("dynamodb, ")]
+    if not named:
+        return
+    kinds, figures = dict.fromkeys(name[1] for name in named), list(dict.fromkeys(name[2] for name in named))
+    yield "## On DynamoDB\n"
+    yield "The rate is that of an emulator in one process, and says nothing about AWS. The requests of a job are the"
+    yield "same there: ten jobs in a claim, each succeeds at its first attempt. Write units are computed, with those"
+    yield "of indexes and transactions.\n"
+    rows = [[kind, *(_spread(book, f"dynamodb, {kind}, {each}", OURS) for each in figures)] for kind in kinds]
+    yield from table(["jobs", *figures], rows)
+
+
+SHARES = ("p50", "p95", "processor")
+
+
+def _api(book: Book, sizes: Sizes) -> Iterator[str]:
+    """Yields milliseconds of each kind of request, for each kind of tenant."""
+    kinds = shown_measures([measure for measure, _ in book.samples])
+    if not kinds:
+        return
+    yield "## The HTTP API\n"
+    requests, jobs, tenants = sizes.api_requests, f"{sizes.api_jobs:,}", f"{sizes.api_tenants:,}"
+    yield f"Milliseconds of a request: p50 and p95 of {requests}, one after the other over HTTP on the same machine,"
+    yield "and the middle of the processor time of the API and the database together. The database has"
+    yield f"{jobs} jobs of {tenants} tenants. The large tenant has a tenth of them, and four in five jobs have ended."
+    yield "A list of all tenants by a filter that few jobs match looks at all jobs: name a tenant there.\n"
+    rows = []
+    for key, measured_for in kinds.items():
+        cells = [
+            " / ".join(_spread(book, f"{Api.name}, {key}, {whose}, {share}", OURS) for share in SHARES)
+            if whose in measured_for
+            else "–"
+            for whose in (LARGE, SMALL, ALL_TENANTS)
+        ]
+        rows.append([key, *cells])
+    yield from table(["request", LARGE, SMALL, ALL_TENANTS], rows)
+
+
 def _growth(book: Book, plots: Sequence[tuple[str, str]]) -> Iterator[str]:
-    compared = {measure for _, measure in COLUMNS}
-    names = [(measure, name) for measure, name in book.samples if measure not in compared and name in (OURS, RAW)]
+    shown = {measure for _, measure in COLUMNS} | {
+        each for each, _ in book.samples if each.startswith(("dynamodb, ", "api, "))
+    }
+    names = [(measure, name) for measure, name in book.samples if measure not in shown and name in (OURS, RAW)]
     if not names:
         return
     yield "## Leasehold as things grow\n"

@@ -33,6 +33,10 @@ class Sizes:
     due: int = 400
     fires: int = 60
     isolation: int = 2_000
+    dynamodb: int = 1_000
+    api_jobs: int = 1_000_000
+    api_tenants: int = 1_000
+    api_requests: int = 20
     processes: tuple[int, ...] = (1, 2, 3, 4)
     limit: float = 300.0
 
@@ -66,6 +70,10 @@ QUICK = Sizes(
     due=20,
     fires=5,
     isolation=100,
+    dynamodb=30,
+    api_jobs=20_000,
+    api_tenants=50,
+    api_requests=3,
     processes=(1, 2),
     limit=30.0,
 )

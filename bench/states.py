@@ -10,9 +10,11 @@ import asyncpg
 from bench.children import Crew
 from bench.job import TENANTS
 from bench.stage import Place, Stage, until
+from bench.systems import CannotMeasure
 
 # Text that only claims contain.
 CLAIM = "attempt = j.attempt + "
+WORKERS = 20
 WAKES_NOBODY = """
     create or replace function leasehold.wake(definitions text[], tenants text[], dues timestamptz[])
     returns integer language sql as 'select 0';
@@ -46,6 +48,24 @@ async def finished(stage: Stage, place: Place, jobs: int) -> None:
     await _made_ready(place)
     await place.observer.execute(query("finished"), jobs, TENANTS)
     await stage.settle(place)
+
+
+async def many_tenants(stage: Stage, place: Place, jobs: int, tenants: int, definitions: int) -> None:
+    """Fills the tables as those of a busy installation are: jobs in all states, workers, and figures for charts."""
+    await _made_ready(place)
+    await place.observer.execute(query("tenants"), tenants)
+    await place.observer.execute(query("many_tenants"), jobs, tenants, definitions)
+    await place.observer.execute(query("live_workers"), WORKERS, definitions)
+    await place.observer.execute(query("series"), tenants)
+    await stage.settle(place)
+
+
+async def sample_jobs(place: Place, tenant: str | None, tenants: int) -> dict[str, str]:
+    """Returns ids and times of jobs that were picked by chance: of the tenant, or of any small one."""
+    for _ in range(100):
+        if found := await place.observer.fetchrow(query("sample_jobs"), tenant, tenants - 1):
+            return dict(found)
+    raise CannotMeasure(f"no jobs to ask for: {tenant}")
 
 
 async def without_wakes(place: Place) -> None:

@@ -17,7 +17,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 LONG_FILE, LONG_FUNCTION = 400, 40
@@ -50,19 +50,23 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     @property
     def lines(self) -> int:
         return self.text.count("\n")
 
     def functions(self) -> Iterator[Function]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
+        return (node for node in self.nodes if isinstance(node, Function))
 
     def classes(self) -> Iterator[ast.ClassDef]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+        return (node for node in self.nodes if isinstance(node, ast.ClassDef))
 
     def prose(self) -> Iterator[str]:
         """Yields the docstrings and the comments."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if (
                 isinstance(node, ast.Expr)
                 and isinstance(node.value, ast.Constant)
@@ -77,13 +81,11 @@ class Module:
         """Returns the modules that are imported at run time, or those under `if TYPE_CHECKING`."""
         guarded = {
             id(node)
-            for block in ast.walk(self.tree)
+            for block in self.nodes
             if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
             for node in ast.walk(block)
         }
-        return {
-            name for node in ast.walk(self.tree) if (id(node) in guarded) is for_types for name in _imported(node)
-        }
+        return {name for node in self.nodes if (id(node) in guarded) is for_types for name in _imported(node)}
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
@@ -128,11 +130,12 @@ class House:
 
     def hidden_cycles(self) -> str:
         graph = {name: self._known(module.imports(for_types=False)) for name, module in self.source.items()}
+        reachable = cache(partial(_reachable, graph))
         cycles = [
             f"{name} ↔ {other}"
             for name, module in self.source.items()
             for other in sorted(self._known(module.imports(for_types=True)))
-            if name in _reachable(graph, other)
+            if name in reachable(other)
         ]
         return f"{len(cycles)} ({', '.join(cycles).replace('leasehold.', '')})" if cycles else "0"
 
@@ -167,7 +170,7 @@ class House:
         """Counts uses of a private name of another object, and imports of one, in the tests."""
         used = Counter[str]()
         for module in self.tests.values():
-            for node in ast.walk(module.tree):
+            for node in module.nodes:
                 if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_own(node.value):
                     used[node.attr] += 1
                 elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("leasehold"):
@@ -243,7 +246,8 @@ def _is_own(owner: ast.expr) -> bool:
 
 
 def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name != "_"
+    """Returns whether a name is private. The library's `os._exit` and a named tuple's `_replace` are public."""
+    return name.startswith("_") and not name.startswith("__") and name not in ("_", "_exit", "_replace")
 
 
 def _patched(text: str) -> list[str]:

@@ -52,7 +52,7 @@ async def cost_of(url: str, kind: str, jobs: int, limit: float) -> Cost:
                 return 1000 * (perf_counter() - began)
 
             async def is_empty() -> bool:
-                counts = await tenant.jobs.counts(1)
+                counts = await tenant.jobs.acounts(1)
                 return not (counts[Status.QUEUED] or counts[Status.RUNNING])
 
             first = await drain(1)

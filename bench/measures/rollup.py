@@ -1,0 +1,74 @@
+"""The cost of figures for charts: to add up a job, beside the enqueue and the run of the same job."""
+
+from bench import processor
+from bench.book import Costs
+from bench.job import TENANTS
+from bench.measures.drain import emptied
+from bench.stage import Place, Stage
+from bench.systems import OURS, CannotMeasure
+
+# With this clock, jobs of this very minute are added up at once.
+AHEAD, NOW = "2 minutes", "0"
+CLOCK = """
+    create or replace function leasehold.clock() returns timestamptz language sql volatile parallel safe
+    as $$ select clock_timestamp() + interval '{}' $$
+"""
+BACK = "update leasehold.series_progress set minutes = date_trunc('minute', clock_timestamp()) - interval '5 minutes'"
+
+
+class RollUp:
+    """Ours: a bulk enqueue and a drain, then their roll-up before a vacuum has cleared anything away.
+
+    Minutes without jobs come first: the cost to plan a roll-up does not grow with the jobs, and is subtracted.
+    """
+
+    name, once, compares = "rollup", False, False
+
+    async def round(self, stage: Stage) -> None:
+        for _ in range(stage.sizes.turns):
+            async with stage.attempt(self.name, OURS), stage.place(stage.ours) as place:
+                first, empty = await roll_up(place), await roll_up(place)
+                job = await self._enqueue(stage, place) + await self._drain(stage, place)
+                added = 1e6 * (await roll_up(place) - empty) / stage.sizes.drain
+                stage.book.add("rollup, ms of a minute without jobs, on a new connection", OURS, 1000 * first)
+                stage.book.add("rollup, ms of a minute without jobs", OURS, 1000 * empty)
+                stage.book.add("rollup, µs to enqueue and run a job", OURS, job)
+                stage.book.add("rollup, µs to add it up", OURS, added)
+                stage.book.add("rollup, % of the processor time of a job", OURS, 100 * added / job)
+
+    async def _enqueue(self, stage: Stage, place: Place) -> float:
+        jobs = stage.sizes.drain
+        async with stage.producing(place) as producer:
+            await producer.ask(stage.sizes.limit, do="one", count=TENANTS)
+            reading = await stage.begin(place, [producer.pid])
+            await producer.ask(stage.sizes.limit, do="many", count=jobs, call=stage.sizes.bulk_call)
+            return processor_time(await reading.end(jobs, producer.stop))
+
+    async def _drain(self, stage: Stage, place: Place) -> float:
+        jobs = stage.sizes.drain + TENANTS
+        async with stage.working(place, jobs) as crew:
+            await crew.until(1, stage.sizes.limit, pause=0.0005)
+            reading = await stage.begin(place, crew.pids)
+            await emptied(stage, place, crew, jobs)
+            return processor_time(await reading.end(jobs, crew.stop))
+
+
+async def roll_up(place: Place) -> float:
+    """Returns the seconds of processor time to add up the last minutes, by the observer's connection."""
+    pid = place.observer.get_server_pid()
+    await place.observer.execute(CLOCK.format(AHEAD))
+    await place.observer.execute(BACK)
+    before = processor.precisely_used_by(pid)
+    while await place.observer.fetchval("select leasehold.roll_up()"):
+        continue
+    after = processor.precisely_used_by(pid)
+    await place.observer.execute(CLOCK.format(NOW))
+    if before is None or after is None:
+        raise CannotMeasure("the processor time of a session can't be told here")
+    return after - before
+
+
+def processor_time(costs: Costs) -> float:
+    if costs.server is None or costs.client is None:
+        raise CannotMeasure("the processor time of the server can't be told here")
+    return costs.server + costs.client
