@@ -86,7 +86,7 @@ async def sum_up(jobs: Jobs) -> int:
     for job in jobs:
         counts[job.tenant]["enqueued"] += 1
         counts[job.tenant][await fate(job)] += 1
-        attempts = await app.tenant(job.tenant).jobs.attempts(job.id)
+        attempts = await app.tenant(job.tenant).jobs.aattempts(job.id)
         counts[job.tenant]["crashes"] += sum(attempt.status == "crashed" for attempt in attempts)
     total = sum(counts.values(), Counter[str]())
 
