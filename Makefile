@@ -6,19 +6,32 @@ READY  := $(VENV)/.ready
 # Two more than there are cores: with one more, two cores were idle for half of the run.
 JOBS   ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 2 )))
 
-.PHONY: demo test test-oldest check test-faults bench format clean
+# Without bytecode, each process of a test would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-programs test-oldest check test-faults bench format clean
 
 # A photo lab for three shops, whose workers are killed now and then, on a database of its own. Ctrl-C ends it.
 demo: $(READY)
 	$(BIN)/python examples/demo/demo.py
 
-test: check
-	$(BIN)/pytest -n $(JOBS) -m "not faults"
+# Beside the checks, one process compiles all tests: otherwise each of the parallel ones would, for two minutes.
+test: $(READY)
+	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 & $(MAKE) --no-print-directory check && wait
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not faults and not programs"
+
+# Worker processes, `leasehold dev`, the embedded Postgres, the examples, Django projects, the console in a browser, and each
+# command and code block of the README and the docs, all started as users start them. Chromium is installed as root; without it the
+# tests of the console are skipped, unless CI is set.
+test-programs: $(READY)
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    apt-get install -y -qq chromium >/dev/null 2>&1; } || echo "There is no Chromium: the tests of the console are skipped."
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "programs and not faults"
 
 # The store's, the worker's and the CLI's tests on the oldest Postgres that the machine's packages offer; as root it is
 # installed. Where there is none, a line says why, and nothing is run.
 test-oldest: $(READY)
-	$(BIN)/python -m tests.oldest_postgres -n $(JOBS)
+	$(BIN)/python -m tests.oldest_postgres -n $(JOBS) --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .
