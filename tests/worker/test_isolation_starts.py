@@ -125,7 +125,11 @@ async def _forever() -> Outcome:
 
 
 async def test_processes_that_all_end_before_a_call_use_no_try(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is stopped before its call, so that it can't read it before the guard has killed it."""
+
     async def kill_and_run(process: HandlerProcess, *arguments: Any) -> Any:
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGSTOP)
         process.kill()
         return await run(process, *arguments)
 
