@@ -71,6 +71,7 @@ def _taking(definitions: Sequence[str]) -> dict[str, Any]:
         "limit": 0,
         "even_if_due": True,
         "due_from": None,
+        "cheap": 0.002,
     }
     return {"worker": worker_id(1), "batch": 1, "definitions": definitions, "tenants": None, **start}
 

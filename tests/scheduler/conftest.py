@@ -32,6 +32,12 @@ async def timetable(store: Store, engine_clock: MovableClock) -> Timetable:
     return Timetable(store, engine_clock)
 
 
+@pytest.fixture(autouse=True)
+def unhurried_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round plans all of its fires, however slow the machine is."""
+    monkeypatch.setattr(schedules, "PLANNING", 60.0)
+
+
 @pytest.fixture
 def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Schedulers fire at most 50 at once, and 25 of one fan-out if other schedules are due."""

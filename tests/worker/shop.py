@@ -207,8 +207,8 @@ class Shop(Workplace):
         """Returns when the worker listens, has settled, and waits for nothing but a wake or its timer."""
 
         async def resting() -> bool:
-            state = worker.state()
-            return state.at_rest and (not state.listens or await self._may_be_woken(worker))
+            may_be_woken = not worker.state().listens or await self._may_be_woken(worker)
+            return may_be_woken and worker.state().at_rest
 
         await eventually(resting, what="the worker's rest")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, eventually
 from tests.postgres.race_tools import GATED_CLOCK, Gate
 from tests.postgres_parts import StoreInParts
 from tests.proxy import Proxy
@@ -75,6 +75,9 @@ class LostReply:
     def __init__(self) -> None:
         self.lost: list[JobId] = []
 
+    async def is_lost(self) -> bool:
+        return bool(self.lost)
+
     def __call__(self, claim: Verb) -> Verb:
         store = claim.__self__  # type: ignore[attr-defined]
         assert isinstance(store, StoreInParts)
@@ -93,7 +96,10 @@ class LostReply:
 
 @pytest.mark.parametrize("dispatchers", [1, 4])
 async def test_jobs_of_a_claim_with_a_lost_answer_are_given_back(shop: Shop, dispatchers: int) -> None:
-    """No other worker could do it: the registration lives on, and so does its lease on jobs that do not run."""
+    """No other worker could do it: the registration lives on, and so does its lease on jobs that do not run.
+
+    The test waits for the first claim before it waits for ends: that marks a row, which a claim would pass over.
+    """
     ran: Counter[JobId] = Counter()
 
     async def report(job: Job, payload: Payload) -> None:
@@ -105,6 +111,7 @@ async def test_jobs_of_a_claim_with_a_lost_answer_are_given_back(shop: Shop, dis
     reply = LostReply()
     shop.stores.step_in("claim", reply)
     async with shop.working(handlers, slots=5, dispatchers=dispatchers):
+        await eventually(reply.is_lost, what="the first claim")
         assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
     assert ran == dict.fromkeys(jobs, 1)
     assert len(reply.lost) == 5

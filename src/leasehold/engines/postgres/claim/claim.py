@@ -234,6 +234,7 @@ class Claiming:
             limit=limit,
             even_if_due=even_if_due,
             due_from=due_from,
+            cheap=DueMark.CHEAP,
             **rows.subscription_columns(registration),
         )
         facts = answer[0]

@@ -193,10 +193,12 @@ class DueMark:
 
     Entries of promoted jobs stay while a session holds an old snapshot: claims of delayed jobs became four times as
     slow over 100,000 of them. A job below the mark can still appear, when a transaction commits late or a pause ends.
-    So looks are full unless they take long; then as often as fits into 5 % of the time, and at least once a second.
+    So looks are full unless that takes long and dead rows explain it; then as often as fits into 5 % of the time, and
+    at least once a second.
     """
 
     CHEAP = 0.002
+    MANY_DEAD_ROWS = 5_000
     LONGEST = 1.0
 
     def __init__(self) -> None:
@@ -207,9 +209,12 @@ class DueMark:
         """Returns where the next look begins; None: at the first job that is not promoted."""
         return None if now >= self._full_look_from else self._promoted_to
 
-    def note_look(self, since: datetime | None, at: datetime, seconds: float, now: float, *, behind: bool) -> None:
+    def note_look(
+        self, since: datetime | None, at: datetime, seconds: float, now: float, *, dead_rows: int, behind: bool
+    ) -> None:
         if since is None:
-            pause = max(0.0, seconds - self.CHEAP) * (1 / SHARE_OF_TIME - 1)
+            excess = max(0.0, seconds - self.CHEAP) if dead_rows >= self.MANY_DEAD_ROWS else 0.0
+            pause = excess * (1 / SHARE_OF_TIME - 1)
             self._full_look_from = now + min(pause, self.LONGEST)
         if not behind:
             self._promoted_to = at

@@ -72,7 +72,9 @@ class TenantRotation:
     def note_due_look(self, facts: Record, due_from: datetime | None, now: float) -> None:
         self.next_due = facts["next_due"]
         self.behind = self.next_due is not None and self.next_due <= timedelta()
-        self.due_mark.note_look(due_from, facts["looked_at"], facts["seconds"], now, behind=self.behind)
+        self.due_mark.note_look(
+            due_from, facts["looked_at"], facts["seconds"], now, dead_rows=facts["dead_rows"], behind=self.behind
+        )
 
     def note_turns(self, tenant: str) -> None:
         self._last = tenant

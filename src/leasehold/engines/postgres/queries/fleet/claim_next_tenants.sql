@@ -154,6 +154,9 @@ select j.*,
        case when first then exists (select from registration) end as alive,
        case when first then (select now from moment) end as looked_at,
        case when first then date_part('epoch', leasehold.clock() - (select now from moment)) end as seconds,
+       -- Asked for only where it matters: PostgreSQL 14 reads it from a file.
+       case when first and date_part('epoch', leasehold.clock() - (select now from moment)) > :cheap::float8
+            then pg_stat_get_dead_tuples('leasehold.jobs'::regclass) else 0 end as dead_rows,
        case when first then (select count(*) from picked) end as picked,
        case when first then (select max(place) from placed) end as tenants_sharing,
        case when first then (select count(*) from tenant where found) end as tenants_seen,
