@@ -55,6 +55,17 @@ _FIND_WAYS = {
     "jobs": {"jobs_pkey", "jobs_correlation"},
     "jobs_done": {"jobs_done_pkey", "jobs_done_unusual", "jobs_done_correlation"},
 }
+# No job matches, so that nothing but the shares ends the look.
+_LOOK = {
+    **{name: _FIND[name] for name in ("succeeded", "unusual", "source", "due", "tried")},
+    "active": ["queued", "running", "blocked"],
+    "tenants": [BIG, lane_tenant(7)],
+    "up_to": [UUID(int=2**128 - 1)] * 2,
+    "shares": [50, 50],
+    "definitions": ["unused"],
+    "created_after": None,
+    "created_before": None,
+}
 
 
 def _placed(name: str, fields: Mapping[str, str]) -> Case:
@@ -192,6 +203,19 @@ FINDING = (
         "tenant/find",
         {**_FIND, "active": [], "running": True, "succeeded": False, "unusual": []},
         {**_FIND_WAYS, "jobs": {"jobs_pkey", "jobs_running"}},
+    ),
+    Case("look at tenants", "administration/look_at_tenants", _LOOK, _BY_ID),
+    Case(
+        "look at dead letters of tenants",
+        "administration/look_at_tenants",
+        {**_LOOK, "active": [], "succeeded": False, "unusual": ["dead_letter"]},
+        {**_BY_ID, "jobs_done": {"jobs_done_unusual"}},
+    ),
+    Case(
+        "jobs by id",
+        "administration/jobs_by_id",
+        {"tenants": [BIG, BIG], "jobs": [ended_id(1), queued_id(1)]},
+        _BY_ID,
     ),
 )
 

@@ -140,7 +140,11 @@ class EnqueuedDocument(JobDocument):
 
 
 class JobPageDocument(Told):
-    """Jobs, newest first. `next` is the cursor of the following page; null after the last one."""
+    """Jobs, newest first. `next` is the cursor of the following page; null after the last one.
+
+    A page of all tenants by a filter may have fewer jobs than `limit`, even none, and a `next`: it has looked at
+    enough jobs, and the next page goes on from there.
+    """
 
     jobs: list[JobDocument]
     next: str | None

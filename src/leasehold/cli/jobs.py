@@ -68,7 +68,7 @@ def jobs(
             print_json([views.job(record, reasons.of(record)) for record in page.jobs])
         else:
             _show_jobs(page.jobs, reasons, of_all=owner is None)
-        _say_what_follows(page)
+        _say_what_follows(page, limit)
 
 
 def _moment(option: str, given: str | None) -> datetime | None:
@@ -94,10 +94,11 @@ def _show_jobs(jobs: Sequence[JobRecord], reasons: Reasons, of_all: bool) -> Non
         show_table(stdout, columns, rows)
 
 
-def _say_what_follows(page: Page) -> None:
+def _say_what_follows(page: Page, limit: int) -> None:
     stderr.print(f"{format_count(len(page.jobs), 'job')} · {time_of_day(utc_now())} UTC")
     if page.next:
-        stderr.print(f"more: the same with --cursor {quote(page.next)}", markup=False)
+        more = "more" if len(page.jobs) >= limit else "older jobs were not looked at yet"
+        stderr.print(f"{more}: the same with --cursor {quote(page.next)}", markup=False)
 
 
 def _state(state: DisplayState) -> Text:

@@ -161,7 +161,11 @@ async def list_matching(find: Find, filters: Sequence[Filter], cursor: str | Non
     listings = [_Listing(find, where, start) for where, start in zip(filters, _starts(cursor, filters), strict=True)]
     for listing in listings:
         await listing.read(limit)
-    newest = _newest_first((job, listing) for listing in listings for job in listing.page.jobs)
+    # Below the id that one listing has looked at, jobs of another would come before newer ones of this listing.
+    down_to = max((listing.page.down_to for listing in listings if listing.page.down_to), default=None)
+    newest = _newest_first(
+        (job, listing) for listing in listings for job in listing.page.jobs if down_to is None or job.id >= down_to
+    )
     shares = Counter(listing for _, listing in newest[:limit])
     for listing in listings:
         if shares[listing] < len(listing.page.jobs):  # only the last job of a page has a cursor
@@ -169,7 +173,8 @@ async def list_matching(find: Find, filters: Sequence[Filter], cursor: str | Non
     shown = _newest_first((job, listing) for listing in listings for job in listing.page.jobs)
     nexts = [listing.page.next for listing in listings]
     over = all(each is None for each in nexts)
-    return Page([job for job, _ in shown], None if over else orjson.dumps(nexts).decode())
+    following = None if over else orjson.dumps(nexts).decode()
+    return Page([job for job, _ in shown], following, down_to if len(shown) < limit else None)
 
 
 class _Listing:

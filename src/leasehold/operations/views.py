@@ -7,6 +7,7 @@ Fields of a document have the names of the model; times are ISO 8601 in UTC, dur
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import orjson
@@ -309,7 +310,12 @@ def _seconds(value: Any) -> float:
 
 
 def fields_of(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+    return {name: getattr(record, name) for name in _names_of(record.__class__)}
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def chart(read: Chart) -> dict[str, Any]:

@@ -118,7 +118,11 @@ class Administration(Protocol):
         """
 
     async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
-        """Finds jobs of all tenants, newest first; two jobs of one id by tenant."""
+        """Finds jobs of all tenants, newest first; two jobs of one id by tenant.
+
+        A page by a filter that no index serves looks at a bounded number of jobs: it may have fewer than `limit`,
+        even none, and a `next`.
+        """
 
     async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
         """Returns the jobs of all tenants with this id, by tenant. More than one only if callers supplied the id."""

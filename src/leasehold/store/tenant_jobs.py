@@ -77,10 +77,15 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Jobs, newest first. `next` is an opaque cursor for the following page; None: this was the last page."""
+    """Jobs, newest first. `next` is an opaque cursor for the following page; None: this was the last page.
+
+    A page of all tenants may have fewer jobs than were asked for, even none, and yet a `next`: it has looked at
+    enough jobs, down to the id `down_to`.
+    """
 
     jobs: Sequence[JobRecord]
     next: str | None
+    down_to: JobId | None = None
 
 
 class TenantJobs(Protocol):

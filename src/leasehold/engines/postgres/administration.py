@@ -6,7 +6,7 @@ from datetime import datetime
 
 import orjson
 
-from leasehold.engines.postgres import fact_rows, pages, rows
+from leasehold.engines.postgres import all_tenants, fact_rows, rows
 from leasehold.engines.postgres.audit import PostgresAuditLog
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.definitions import PostgresDefinitions
@@ -61,14 +61,7 @@ class PostgresAdministration(PostgresDefinitions):
         await self._database.fetch("administration/set_strict_tenants", strict=strict)
 
     async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
-        found = await self._database.fetch(
-            "administration/find_all_tenants",
-            limit=pages.one_more_than(limit),
-            only_running=set(where.statuses) == {Status.RUNNING},
-            **pages.behind_everywhere(cursor),
-            **pages.filter_columns(where),
-        )
-        return pages.page(found, limit, cursor=pages.cursor_everywhere)
+        return await all_tenants.find(self._database, where, cursor, limit)
 
     async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
         found = await self._database.fetch("administration/jobs_with_id", job=job_id(job))

@@ -55,14 +55,18 @@ def one_more_than(limit: int) -> int:
 def behind(cursor: str | None) -> UUID | None:
     """Returns the greatest id that may follow; in a tenant's listing a cursor is the id of the last job shown."""
     try:
-        return GREATEST_ID if cursor is None else _before(UUID(cursor))
+        return GREATEST_ID if cursor is None else before(UUID(cursor))
     except (ValueError, TypeError, AttributeError) as error:  # UUID of other than text raises the latter two
         raise _no_cursor(cursor) from error
 
 
 def cursor_everywhere(job: JobRecord) -> str:
+    return cursor_at(job.id, job.tenant)
+
+
+def cursor_at(job: object, tenant: str) -> str:
     """Returns a cursor of tenant and id: two tenants may have a job of the same id."""
-    return f"{job.id}/{job.tenant}"
+    return f"{job}/{tenant}"
 
 
 def behind_everywhere(cursor: str | None) -> dict[str, Any]:
@@ -73,13 +77,13 @@ def behind_everywhere(cursor: str | None) -> dict[str, Any]:
         job, _, tenant = cursor.partition("/")
         last = UUID(job)
         if tenant and storable(tenant):  # a table may hold a tenant that could not enqueue
-            return {"last_tenant": tenant, "up_to": _before(last), "up_to_later": last}
+            return {"last_tenant": tenant, "up_to": before(last), "up_to_later": last}
     except (ValueError, TypeError, AttributeError) as error:
         raise _no_cursor(cursor) from error
     raise _no_cursor(cursor)
 
 
-def _before(last: UUID) -> UUID | None:
+def before(last: UUID) -> UUID | None:
     """Returns the next lower id, or None below the least one."""
     return UUID(int=last.int - 1) if last.int else None
 

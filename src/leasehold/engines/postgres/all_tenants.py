@@ -1,0 +1,155 @@
+"""Pages of all tenants' jobs: by indexes where they serve the filter, else by looks at a bounded number of jobs.
+
+No index lists the jobs of all tenants by a definition, a source or a time. A page by such a filter looks at the
+newest jobs of each tenant, a few of each, and then once more, at more jobs of those tenants that have many. It shows
+the matching jobs down to the id that all tenants have been looked at; the next page goes on from there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from asyncpg import Record
+
+from leasehold.engines.postgres import pages, rows
+from leasehold.engines.postgres.database import Database
+from leasehold.model.job import JobId, TenantId
+from leasehold.model.status import ACTIVE, Status
+from leasehold.store import Filter, Page
+
+# How many jobs the first look and the second one read, together at most one more of each tenant.
+FIRST, SECOND = 8_000, 16_000
+
+
+def is_served(where: Filter) -> bool:
+    """Returns whether indexes find the jobs of a filter: by status, by correlation, or among the few that run."""
+    others = (where.source, where.due, where.tried, where.created_after, where.created_before)
+    unfiltered = not where.definitions and all(each is None for each in others)
+    return unfiltered or where.correlation_id is not None or set(where.statuses) == {Status.RUNNING}
+
+
+async def find(database: Database, where: Filter, cursor: str | None, limit: int) -> Page:
+    """Returns a page of matching jobs, newest first; with fewer of them and a cursor, if it has looked at enough."""
+    wanted, behind = pages.one_more_than(limit), pages.behind_everywhere(cursor)
+    if is_served(where):
+        found = await database.fetch(
+            "administration/find_all_tenants",
+            limit=wanted,
+            only_running=set(where.statuses) == {Status.RUNNING},
+            **behind,
+            **pages.filter_columns(where),
+        )
+        return pages.page(found, limit, cursor=pages.cursor_everywhere)
+    return await _look(database, where, behind, limit)
+
+
+async def _look(database: Database, where: Filter, behind: Mapping[str, Any], limit: int) -> Page:
+    names = [row["id"] for row in await database.fetch("administration/tenants", after="", limit=None)]
+    later, up_to = behind["up_to_later"], behind["up_to"]
+    starts = {
+        name: start for name in names if (start := later if name > behind["last_tenant"] else up_to) is not None
+    }
+    look = _Look(database, where)
+    await look.at(starts, dict.fromkeys(starts, max(1, FIRST // max(1, len(starts)))))
+    if look.places and len(look.shown()) <= limit:
+        shares = shares_of(look.places, SECOND)
+        await look.at({name: look.places[name].after for name in shares}, shares)
+    return await _page(database, look, names, limit)
+
+
+async def _page(database: Database, look: "_Look", names: Sequence[str], limit: int) -> Page:
+    found, floor = look.shown(), look.floor
+    shown = found[:limit]
+    records = await database.fetch(
+        "administration/jobs_by_id", tenants=[tenant for _, tenant in shown], jobs=[job for job, _ in shown]
+    )
+    jobs = [rows.job(row) for row in records]
+    if len(found) > limit:
+        return Page(jobs, pages.cursor_at(*shown[-1]))
+    if floor is None:
+        return Page(jobs, None)
+    return Page(jobs, pages.cursor_at(floor, max(names)), down_to=JobId(str(floor)))
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How far a tenant was looked at: `looked` jobs, from the id `newest` down to `oldest`; more may follow."""
+
+    looked: int
+    newest: UUID
+    oldest: UUID
+
+    @property
+    def after(self) -> UUID | None:
+        return pages.before(self.oldest)
+
+    @property
+    def density(self) -> float:
+        """Jobs of an id: ids begin with a time, so tenants that enqueue more have more jobs of a range."""
+        return self.looked / (self.newest.int - self.oldest.int + 1)
+
+
+class _Look:
+    """Looks at tenants, and keeps the matching jobs, and the places of tenants that may have more."""
+
+    def __init__(self, database: Database, where: Filter) -> None:
+        self.places: dict[str, Looked] = {}
+        self._database = database
+        self._matching: list[tuple[UUID, TenantId]] = []
+        statuses = where.statuses or tuple(Status)
+        self._columns = pages.filter_columns(where) | {"active": [each.value for each in statuses if each in ACTIVE]}
+        del self._columns["running"], self._columns["correlation_id"]
+
+    async def at(self, starts: Mapping[str, UUID | None], shares: Mapping[str, int]) -> None:
+        """Looks at so many jobs of each tenant, from an id on; None if a tenant has no lower id."""
+        names = [name for name, start in starts.items() if start is not None]
+        found = await self._database.fetch(
+            "administration/look_at_tenants",
+            tenants=names,
+            up_to=[starts[name] for name in names],
+            shares=[shares[name] for name in names],
+            **self._columns,
+        )
+        for name in starts:
+            self.places.pop(name, None)
+        for row in found:
+            self._note(row, shares[row["tenant"]])
+
+    def _note(self, row: Record, share: int) -> None:
+        if row["looked"] >= share:
+            self.places[row["tenant"]] = Looked(row["looked"], row["newest"], row["oldest"])
+        self._matching += [(job, TenantId(row["tenant"])) for job in row["matching"]]
+
+    @property
+    def floor(self) -> UUID | None:
+        """The id down to which every tenant was looked at; None if all jobs were."""
+        return max((place.oldest for place in self.places.values()), default=None)
+
+    def shown(self) -> list[tuple[UUID, TenantId]]:
+        """Returns the matching jobs down to the floor, newest first and then by tenant."""
+        floor = self.floor
+        found = sorted(each for each in self._matching if floor is None or each[0] >= floor)
+        return sorted(found, key=lambda each: each[0], reverse=True)
+
+
+def shares_of(places: Mapping[str, Looked], most: int) -> dict[str, int]:
+    """Returns how many jobs of each tenant to look at next, so that all are looked at down to about the same id."""
+    by_id = sorted(places.items(), key=lambda each: each[1].oldest, reverse=True)
+    target = _target([place for _, place in by_id], most)
+    return {
+        name: 1 + int(place.density * (place.oldest.int - target))
+        for name, place in by_id
+        if place.oldest.int > target
+    }
+
+
+def _target(places: Sequence[Looked], most: int) -> int:
+    """Returns the id down to which the tenants have about `most` jobs, if each goes on as densely as before."""
+    expected, density, level = 0.0, 0.0, places[0].oldest.int
+    for place in places:
+        below = density * (level - place.oldest.int)
+        if expected + below > most:
+            break
+        expected, density, level = expected + below, density + place.density, place.oldest.int
+    return max(-1, level - int((most - expected) / density))
