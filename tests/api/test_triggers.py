@@ -119,3 +119,21 @@ async def test_a_viewer_reads_no_payloads_and_no_logs(client: Client) -> None:
     ] is None
     logs = await client.send("GET", f"/jobs/{job}/logs", role=Role.VIEWER)
     assert (logs.status_code, logs.json()["code"]) == (403, "LH-6002")
+
+
+async def test_triggers_for_all_tenants_are_for_tokens_of_all_tenants(client: Client) -> None:
+    path = "/jobs/triggers?all_tenants=true"
+    saved = await client.send("POST", path, {**SCHEDULE, "spread": 60}, role=Role.SUPER_ADMIN)
+    assert saved.status_code == 201, saved.text
+    assert (saved.json()["tenant_id"], saved.json()["all_tenants"]) == (None, True)
+    one = f"/jobs/triggers/{saved.json()['id']}?all_tenants=true"
+    assert (await client.send("PATCH", one, {"label": "Weekly"}, role=Role.SUPER_ADMIN)).json()["label"] == "Weekly"
+    for method, asked, body in (
+        ("GET", path, None),
+        ("POST", path, SCHEDULE),
+        ("GET", one, None),
+        ("DELETE", one, None),
+    ):
+        assert (await client.send(method, asked, body)).status_code == 403
+    assert (await client.send("GET", one + "&tenant=acme", role=Role.SUPER_ADMIN)).status_code == 422
+    assert (await client.send("DELETE", one, role=Role.SUPER_ADMIN)).status_code == 204

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import typer.main
 from tests.cli.terminal import Answer, CommandLine, run
@@ -220,6 +221,28 @@ async def test_triggers_and_events_are_alike(queue: Queue) -> None:
     await queue.both("triggers")
     for line in ("triggers show nothing", "triggers add report --cron x -t acme", "events ls --name 'a b' -t acme"):
         await queue.both(line)
+
+
+async def test_triggers_for_all_tenants_are_changed_by_a_server(queue: Queue) -> None:
+    added = await queue.server(
+        "triggers add report --all-tenants --cron '0 2 * * *' --spread 1h --label nightly "
+        '--payload \'{"name": "june"}\''
+    )
+    assert added.code == 0, added.err
+    for line in (
+        "triggers edit nightly --all-tenants --spread 2h",
+        "triggers preview nightly --all-tenants --count 2",
+        "triggers pause nightly --all-tenants unpaid",
+        "triggers resume nightly",
+        "triggers decisions nightly --all-tenants",
+    ):
+        answer = await queue.server(line)
+        assert answer.code == 0, answer.err
+    here, _ = await queue.both("triggers show nightly --all-tenants --json")
+    assert (orjson.loads(here.out)["all_tenants"], orjson.loads(here.out)["spread"]) == (True, 7200)
+    await queue.both("triggers ls --all-tenants")
+    assert (await queue.server("triggers rm nightly --all-tenants")).code == 0
+    assert (await queue.database("triggers show nightly")).code != 0
 
 
 async def test_administration_is_alike(queue: Queue) -> None:

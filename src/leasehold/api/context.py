@@ -18,8 +18,10 @@ from leasehold.errors import InvalidInput, NotAuthenticated, NoTenant, NotPermit
 from leasehold.model.access import Permission, Principal
 from leasehold.model.audit import Actor
 from leasehold.model.job import TenantId
+from leasehold.model.trigger import ALL
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.tokens import FRESH, TokenCheck
+from leasehold.operations.triggers import Owner
 from leasehold.store import Store
 
 T = TypeVar("T")
@@ -150,6 +152,27 @@ class Context:
                 fix="Leave the tenant out.",
             )
         return own if own is not None else named
+
+    def owner(self, named: TenantId | None, everyone: bool) -> Owner:
+        """Returns the owner of the triggers that a request is about: a tenant, or ALL. Raises as `tenant` does."""
+        return self._everyone(named) if everyone else self.tenant(named)
+
+    def owner_or_all(self, named: TenantId | None, everyone: bool) -> Owner | None:
+        """Returns the owner of the triggers that a request lists; None for the triggers of all owners."""
+        return self._everyone(named) if everyone else self.tenant_or_all(named)
+
+    def _everyone(self, named: TenantId | None) -> Owner:
+        if self.principal.tenant is not None:
+            raise NotPermitted(
+                "your token is bound to a tenant, and triggers for all tenants need one of all. Nothing was done.",
+                fix="Leave all_tenants out.",
+            )
+        if named is not None:
+            raise InvalidInput(
+                "tenant and all_tenants can't both say whose trigger is meant. Nothing was done.",
+                fix="Leave one out.",
+            )
+        return ALL
 
     def repeatable_id(self, tenant: TenantId, verb: str, key: str | None) -> UUID | None:
         """Returns the id that the Idempotency-Key of a request stands for; a key that is a UUID is the id itself."""

@@ -23,6 +23,10 @@ OfTenant = Annotated[
     Query(alias="tenant", description="The tenant; only for tokens of all tenants.", max_length=100),
     AfterValidator(lambda text: None if text is None else tenant_id(text)),
 ]
+OfEveryone = Annotated[
+    bool,
+    Query(alias="all_tenants", description="Triggers for all tenants; only for tokens of all tenants."),
+]
 Limit = Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE, description="At most so many.")]
 Offset = Annotated[int, Query(ge=0, le=DEEPEST_OFFSET, description="Leaves out so many; use the cursor beyond that.")]
 Cursor = Annotated[str | None, Query(max_length=2000, description="`next` of the page before.")]
@@ -221,6 +225,7 @@ class SaveTrigger(Sent):
     is_enabled: bool = True
     catch_up: Literal["skip", "latest", "all"] | None = None
     catch_up_cap: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    spread: Annotated[float | None, Field(ge=0, le=315_360_000)] = None
     dedupe_window_seconds: Annotated[float | None, Field(ge=0, le=315_360_000)] = None
     trailing: bool | None = None
 
@@ -241,6 +246,7 @@ class ChangeTrigger(Sent):
     is_enabled: bool | None = None
     catch_up: Literal["skip", "latest", "all"] | None = None
     catch_up_cap: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    spread: Annotated[float | None, Field(ge=0, le=315_360_000)] = None
     dedupe_window_seconds: Annotated[float | None, Field(ge=0, le=315_360_000)] = None
     trailing: bool | None = None
 

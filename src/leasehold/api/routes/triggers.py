@@ -1,4 +1,4 @@
-"""The triggers of a tenant: save, list, show, change, pause, delete, preview."""
+"""The triggers of a tenant, and those for all tenants: save, list, show, change, pause, delete, preview."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ from leasehold.api.documents import (
     ChangeTrigger,
     DecisionsDocument,
     Limit,
+    OfEveryone,
     OfTenant,
     PauseTrigger,
     PreviewDocument,
@@ -43,21 +44,24 @@ async def list_triggers(
     limit: Limit = 50,
     cursor: Annotated[str | None, Query(max_length=36)] = None,
     tenant: OfTenant = None,
+    everyone: OfEveryone = False,
 ) -> Response:
     """Lists the triggers of a tenant, the oldest first, without those for all tenants.
 
     A token of all tenants that names none gets the triggers of all owners.
     """
-    owner, after = context.tenant_or_all(tenant), None if cursor is None else trigger_id(cursor)
+    owner, after = context.owner_or_all(tenant, everyone), None if cursor is None else trigger_id(cursor)
     found = await context.ask(lambda store: operations.list_all(store, owner, limit, after))
     documents = [shown.trigger(context, each) for each in found]
     return answer({"triggers": documents, "next": found[-1].id if len(found) == limit else None})
 
 
 @routes.add("POST", "/jobs/triggers", Permission.TRIGGERS_WRITE, TriggerDocument, status=201)
-async def save_trigger(context: Asked, sent: SaveTrigger, tenant: OfTenant = None) -> Response:
+async def save_trigger(
+    context: Asked, sent: SaveTrigger, tenant: OfTenant = None, everyone: OfEveryone = False
+) -> Response:
     """Saves a trigger. A schedule fires after this moment."""
-    owner, rule = context.tenant(tenant), rule_from_document(_given(sent))
+    owner, rule = context.owner(tenant, everyone), rule_from_document(_given(sent))
     actor = context.actor
     saved = await context.call(lambda catalog: operations.create(owner, rule, actor.name, catalog, actor))
     return _answer(context, saved, 201)
@@ -78,25 +82,33 @@ async def find_trigger(
     context: Asked,
     name: Annotated[str, Query(min_length=1, max_length=200, description="Its id, the end of it, or its label.")],
     tenant: OfTenant = None,
+    everyone: OfEveryone = False,
 ) -> Response:
     """Finds a trigger by its id, the last 4 or more characters of it, or its label."""
-    owner = context.tenant_or_all(tenant)
+    owner = context.owner_or_all(tenant, everyone)
     return _answer(context, await context.ask(lambda store: operations.find(store, name, owner)))
 
 
 @routes.add("GET", "/jobs/triggers/{trigger_id}", Permission.TRIGGERS_READ, TriggerDocument)
-async def show_trigger(context: Asked, trigger: TriggerIdPath, tenant: OfTenant = None) -> Response:
+async def show_trigger(
+    context: Asked, trigger: TriggerIdPath, tenant: OfTenant = None, everyone: OfEveryone = False
+) -> Response:
     """Shows a trigger. Its ETag is for If-Match."""
-    owner = context.tenant(tenant)
+    owner = context.owner(tenant, everyone)
     return _answer(context, await context.ask(lambda store: operations.get(store, owner, trigger)))
 
 
 @routes.add("PATCH", "/jobs/triggers/{trigger_id}", Permission.TRIGGERS_WRITE, TriggerDocument)
 async def change_trigger(
-    context: Asked, trigger: TriggerIdPath, sent: ChangeTrigger, if_match: IfMatch = None, tenant: OfTenant = None
+    context: Asked,
+    trigger: TriggerIdPath,
+    sent: ChangeTrigger,
+    if_match: IfMatch = None,
+    tenant: OfTenant = None,
+    everyone: OfEveryone = False,
 ) -> Response:
     """Changes fields of a trigger; what is left out stays. With If-Match, answers 412 if it was changed meanwhile."""
-    owner, seen = context.tenant(tenant), read_version(if_match)
+    owner, seen = context.owner(tenant, everyone), read_version(if_match)
     changes = sent.model_dump(exclude_unset=True)
     changed = await context.call(
         lambda catalog: operations.update_by_document(
@@ -113,9 +125,10 @@ async def delete_trigger(
     force: Annotated[bool, Query(description="Also one of code that is gone.")] = False,
     if_match: IfMatch = None,
     tenant: OfTenant = None,
+    everyone: OfEveryone = False,
 ) -> Response:
     """Deletes a trigger; its jobs stay."""
-    owner, seen = context.tenant(tenant), read_version(if_match)
+    owner, seen = context.owner(tenant, everyone), read_version(if_match)
     await context.ask(
         lambda store: operations.delete(store, owner, trigger, force=force, version=seen, actor=context.actor)
     )
@@ -124,12 +137,15 @@ async def delete_trigger(
 
 @routes.add("POST", "/jobs/triggers/{trigger_id}/pause", Permission.TRIGGERS_WRITE, TriggerDocument)
 async def pause_trigger(
-    context: Asked, trigger: TriggerIdPath, sent: PauseTrigger, tenant: OfTenant = None
+    context: Asked, trigger: TriggerIdPath, sent: PauseTrigger, tenant: OfTenant = None, everyone: OfEveryone = False
 ) -> Response:
     """Pauses a trigger, also one of the code."""
     if sent.seconds is not None and sent.until is not None:
         raise InvalidInput("seconds and until can't both be the end. Nothing was changed.", fix="Leave one out.")
-    owner, lasting = context.tenant(tenant), sent.until if sent.seconds is None else timedelta(seconds=sent.seconds)
+    owner, lasting = (
+        context.owner(tenant, everyone),
+        sent.until if sent.seconds is None else timedelta(seconds=sent.seconds),
+    )
     paused = await context.ask(
         lambda store: operations.pause(store, owner, trigger, sent.why, lasting, actor=context.actor)
     )
@@ -137,9 +153,11 @@ async def pause_trigger(
 
 
 @routes.add("POST", "/jobs/triggers/{trigger_id}/resume", Permission.TRIGGERS_WRITE, TriggerDocument)
-async def resume_trigger(context: Asked, trigger: TriggerIdPath, tenant: OfTenant = None) -> Response:
+async def resume_trigger(
+    context: Asked, trigger: TriggerIdPath, tenant: OfTenant = None, everyone: OfEveryone = False
+) -> Response:
     """Ends the pause of a trigger. Fires that it has missed are caught up by its policy."""
-    owner = context.tenant(tenant)
+    owner = context.owner(tenant, everyone)
     return _answer(
         context, await context.ask(lambda store: operations.resume(store, owner, trigger, actor=context.actor))
     )
@@ -147,10 +165,15 @@ async def resume_trigger(context: Asked, trigger: TriggerIdPath, tenant: OfTenan
 
 @routes.add("GET", "/jobs/triggers/{trigger_id}/preview", Permission.TRIGGERS_READ, PreviewDocument)
 async def preview_trigger(
-    context: Asked, trigger: TriggerIdPath, count: Count = 5, viewer_timezone: Zone = "UTC", tenant: OfTenant = None
+    context: Asked,
+    trigger: TriggerIdPath,
+    count: Count = 5,
+    viewer_timezone: Zone = "UTC",
+    tenant: OfTenant = None,
+    everyone: OfEveryone = False,
 ) -> Response:
     """Lists the next runs of a trigger with a schedule."""
-    owner = context.tenant(tenant)
+    owner = context.owner(tenant, everyone)
     _, found = await context.ask(
         lambda store: operations.preview_trigger(store, owner, trigger, count, viewer_timezone)
     )
@@ -159,10 +182,10 @@ async def preview_trigger(
 
 @routes.add("GET", "/jobs/triggers/{trigger_id}/decisions", Permission.TRIGGERS_READ, DecisionsDocument)
 async def list_decisions(
-    context: Asked, trigger: TriggerIdPath, limit: Limit = 50, tenant: OfTenant = None
+    context: Asked, trigger: TriggerIdPath, limit: Limit = 50, tenant: OfTenant = None, everyone: OfEveryone = False
 ) -> Response:
     """Lists what a trigger decided lately, the newest first: fired, deduped, skipped, missed, or an error."""
-    owner = context.tenant(tenant)
+    owner = context.owner(tenant, everyone)
     found = await context.ask(lambda store: operations.decisions(store, owner, trigger, limit))
     return answer({"decisions": [views.decision(each) for each in found]})
 
