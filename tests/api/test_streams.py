@@ -16,7 +16,7 @@ from leasehold.cli.api_server import address_of, bind, serving
 from leasehold.errors import Unreachable
 from leasehold.model.access import Role
 from leasehold.model.job import JobId
-from leasehold.operations import tokens
+from leasehold.operations import bulk, tokens
 from leasehold.store import Changed
 
 
@@ -94,6 +94,24 @@ async def test_a_persons_retry_and_reschedule_are_told(client: Client) -> None:
             assert answer.status_code == 200, answer.text
         await stream.until(ended)
         await stream.until(waiting)
+
+
+async def test_a_bulk_retry_is_told_before_its_jobs_start(client: Client) -> None:
+    await client.enqueue()
+    await run_one(client)
+    async with opened(client) as stream, opened(client, tenant=GLOBEX) as other:
+        await stream.next("reload")
+        await other.next("reload")
+        answer = await client.send("POST", "/operations", {"kind": "retry", "statuses": ["succeeded"]})
+        assert answer.status_code == 202, answer.text
+        operation = await bulk.get(client.app.store, answer.json()["id"])
+        *_, last = [each async for each in bulk.run(client.app.store, operation)]
+        assert last.done == 1
+        changed = await stream.next("changed")
+        assert (changed["more"], changed["tenants"]) == (True, [ACME])
+        theirs = await client.enqueue(GLOBEX)
+        assert (await other.next("changed"))["more"] is False
+        assert theirs in other.text
 
 
 # One source

@@ -239,12 +239,14 @@ _CHANGES = {
     "everything": False,
     "limit": 1000,
     "of_tenant": 120,
+    "operations": 20,
 }
 _CHANGED_WAYS = {
     "jobs": {"jobs_pkey", "jobs_running"},
     "jobs_done": {"jobs_done_prune", "jobs_done_kept"},
     "job_attempts": {"job_attempts_finished"},
     "audit_log": {"audit_log_pkey"},
+    "operations": {"operations_pkey", "operations_due"},
 }
 LOOKING_ROUND = (
     Case("changes of tenants", "administration/changes", _CHANGES, _CHANGED_WAYS),

@@ -61,6 +61,9 @@ class Listener:
                 news.tenants.add(tenant)
                 for job in jobs:
                     news.jobs[tenant, job] = None
+        unlisted = {tenant for tenant in changed.unlisted if self.tenant in (None, tenant)}
+        news.tenants |= unlisted
+        news.more |= bool(unlisted)
         if self.workers:
             news.workers |= workers
         news.more |= changed.others or (changed.elsewhere and self.tenant is None) or len(news.jobs) > MOST_JOBS

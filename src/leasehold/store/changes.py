@@ -21,6 +21,7 @@ class Changed:
 
     others     further jobs of any tenant have changed: more than a look reads
     elsewhere  further jobs have changed, of tenants that were not watched by name
+    unlisted   tenants of which further jobs have changed, as by a bulk retry
     pause      after how many seconds the next look is worth its cost
     """
 
@@ -28,6 +29,7 @@ class Changed:
     jobs: Mapping[TenantId, frozenset[JobId]] = field(default_factory=dict)
     others: bool = False
     elsewhere: bool = False
+    unlisted: frozenset[TenantId] = frozenset()
 
 
 class ChangeWatcher(Protocol):

@@ -11,6 +11,7 @@ PAUSE = 0.5
 OVERLAP = timedelta(seconds=5)
 MOST_ROWS = 1000
 MOST_NEW_OF_A_TENANT = 120
+NEWEST_OPERATIONS = 20
 
 
 Mark = tuple[str, str, str]
@@ -25,6 +26,7 @@ class PostgresWatcher:
         self._since: datetime | None = None
         self._queued: int | None = None
         self._marks: frozenset[Mark] = frozenset()
+        self._operated: frozenset[tuple[str, str]] = frozenset()
 
     async def look(self, watched: Watched) -> Changed:
         (row,) = await self._database.fetch(
@@ -35,12 +37,17 @@ class PostgresWatcher:
             everything=watched.everything,
             limit=MOST_ROWS,
             of_tenant=MOST_NEW_OF_A_TENANT,
+            operations=NEWEST_OPERATIONS,
         )
         marks, is_first = frozenset(zip(row["tenants"], row["jobs"], row["marks"], strict=True)), self._since is None
         jobs = {} if is_first else _by_tenant(marks - self._marks)
         elsewhere = not is_first and row["queued"] != self._queued
-        self._since, self._queued, self._marks = row["now"], row["queued"], marks
-        return Changed(PAUSE, jobs, others=bool(row["cut"]) and not is_first, elsewhere=elsewhere)
+        operated = frozenset(zip(row["operated_tenants"], row["operated"], strict=True))
+        # An operation that is neither open nor among the newest any more has ended since.
+        moved_on = frozenset() if is_first else frozenset(TenantId(tenant) for tenant, _ in operated ^ self._operated)
+        self._since, self._queued, self._marks, self._operated = row["now"], row["queued"], marks, operated
+        others = bool(row["cut"]) and not is_first
+        return Changed(PAUSE, jobs, others=others, elsewhere=elsewhere, unlisted=moved_on)
 
 
 def _by_tenant(marks: frozenset[Mark]) -> dict[TenantId, frozenset[JobId]]:

@@ -63,6 +63,17 @@ changed as (
     select l.tenant_id, substr(l.subject, 5), l.id::text from done_by_people l
     where l.action like 'job.%' and l.subject like 'job %'
 ),
+-- Operations change many jobs at once: those that are open, and the newest, which may have ended since the look before.
+operated as (
+    select o.tenant_id, o.id || ' ' || o.done as mark
+    from (
+        (select o.id, o.tenant_id, o.done from leasehold.operations o where o.due_at is not null
+         order by o.due_at limit :limit)
+        union
+        (select o.id, o.tenant_id, o.done from leasehold.operations o order by o.id desc limit :operations)
+    ) o
+    where o.done > 0 and (:everything::boolean or o.tenant_id = any (:tenants::text[]))
+),
 -- Rows that a limit may have cut off: those between the look before and the oldest row of a full list.
 read as (
     select count(*) as many, min(e.finished_at) as oldest from ended e group by e.kept_for
@@ -77,5 +88,7 @@ told as (
     from changed c where :everything::boolean or c.tenant_id = any (:tenants::text[])
 )
 select span.now, s.last_value as queued, told.tenants, told.jobs, told.marks,
+       array(select o.tenant_id::text from operated o order by o.mark) as operated_tenants,
+       array(select o.mark from operated o order by o.mark) as operated,
        (select coalesce(bool_or(r.many >= :limit and r.oldest > span.since), false) from read r) as cut
 from span cross join told cross join leasehold.jobs_seq s
