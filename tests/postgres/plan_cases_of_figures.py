@@ -64,7 +64,7 @@ FIGURES = (
     Case("end of a token", "tokens/revoke", {"token": token_text(7)}, _TOKENS),
     Case("tokens", "tokens/list", {"after": "", "limit": 50}, _TOKENS),
     Case("tokens of a tenant", "tokens/list_of_tenant", {"tenant": BIG, "after": "", "limit": 50}, _TOKENS),
-    Case("operation", "operations/get", {"operation": operation_uuid(7)}, _OPERATIONS),
+    Case("operation", "operations/get", {"operation": operation_uuid(7), "tenant": None}, _OPERATIONS),
     Case("operations", "operations/list", {"before": _LAST, "limit": 50}, _OPERATIONS),
     Case(
         "operations of a tenant",

@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -22,20 +23,44 @@ from leasehold.engines.postgres.confined import ConfinedDatabase
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.statements import statements
 from leasehold.engines.postgres.store import PostgresStore
+from leasehold.model.audit import Actor, NewEntry
 from leasehold.model.dedupe import Dedupe, Within
 from leasehold.model.definition import Definition
 from leasehold.model.event import NewEvent
 from leasehold.model.job import JobId, NewJob, TenantId
+from leasehold.model.operation import OperationKind, OperationState
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.model.trigger import NewTrigger
-from leasehold.store import CancelAnswer, Filter, RescheduleAnswer, RetryAnswer, Subscription, WorkerFacts
+from leasehold.store import (
+    AuditFilter,
+    CancelAnswer,
+    Filter,
+    NewOperation,
+    RescheduleAnswer,
+    RetryAnswer,
+    Subscription,
+    WorkerFacts,
+)
 
 ACME, GLOBEX = TenantId("acme"), TenantId("globex")
 REPORT = Definition("report")
 HOUR = timedelta(hours=1)
 REFUSALS = re.compile("row-level security|another tenant|permission denied")
-OF_A_TENANT = ("tenant/", "triggers/", "events/", "own/")
+OF_A_TENANT = (
+    "tenant/",
+    "triggers/",
+    "events/",
+    "own/",
+    "operations/begin",
+    "operations/get",
+    "operations/list_of_tenant",
+    "operations/abort",
+    "operations/look_at",
+    "audit/page",
+    "audit/append",
+)
+RETRY = NewOperation(OperationKind.RETRY, GLOBEX, Filter(statuses=(Status.DEAD_LETTER,)))
 TENANT_TABLES = (
     "jobs",
     "jobs_done",
@@ -45,6 +70,8 @@ TENANT_TABLES = (
     "triggers",
     "trigger_decisions",
     "events",
+    "operations",
+    "audit_log",
 )
 
 
@@ -81,7 +108,16 @@ async def fill(store: PostgresStore, tenant: TenantId) -> dict[str, Any]:
     (held,) = await jobs.enqueue([NewJob(definition="report", payload={"secret": tenant}, dedupe=key, delay=HOUR)])
     trigger = await store.triggers(tenant).add(NewTrigger(label="wanted", event="report.wanted", definition="report"))
     event = await store.events(tenant).emit(NewEvent("report.wanted"))
-    return {"tenant": tenant, "job": held.id, "jobs": [held.id, ended.id], "trigger": trigger.id, "id": event.id}
+    operation = await store.operations.begin(replace(RETRY, tenant=tenant, created_by="secret of " + tenant))
+    await store.audit.append(NewEntry("job.retry", "secret of " + tenant, Actor("anna"), tenant))
+    return {
+        "tenant": tenant,
+        "job": held.id,
+        "jobs": [held.id, ended.id],
+        "trigger": trigger.id,
+        "id": event.id,
+        "operation": operation.id,
+    }
 
 
 async def stored(connection: Raw, tenant: str) -> list[Any]:
@@ -135,6 +171,17 @@ def values_for(parameters: tuple[str, ...], ids: Mapping[str, Any]) -> dict[str,
         "decisions": "[]",
         "emitted_at": None,
         "dues": [],
+        "before": JobId("ffffffff-ffff-ffff-ffff-ffffffffffff"),
+        "from_id": JobId("00000000-0000-0000-0000-000000000000"),
+        "statuses": ["queued"],
+        "status": "dead_letter",
+        "scan": 100,
+        "job_filter": "{}",
+        "canary": False,
+        "total_is_cap": False,
+        "actor": "anna",
+        "subject": "a job",
+        "action": "job.retry",
         "reason": None,
     }
     values = {name: known.get(name) for name in parameters}
@@ -142,6 +189,10 @@ def values_for(parameters: tuple[str, ...], ids: Mapping[str, Any]) -> dict[str,
         values["after"] = 0
     if "id" in parameters and "definition" in parameters:
         values["id"] = str(uuid4())
+    if "canary" in parameters:
+        values |= {"id": str(uuid4()), "kind": "retry"}
+    if "actor" in parameters:
+        values["before"] = None
     if "wakes" in parameters and "jobs" in parameters:
         values["jobs"] = '[{"definition": "report", "source": "manual"}]'
     if "till" in parameters:
@@ -176,6 +227,17 @@ async def test_a_confined_handle_does_what_a_tenant_does(roles: Roles) -> None:
         assert (await acme.reschedule([held], HOUR))[held] is RescheduleAnswer.RESCHEDULED
         assert (await acme.cancel([one.id]))[one.id] is CancelAnswer.CANCELED
         assert (await acme.retry({ended: 1}))[ended] is RetryAnswer.QUEUED
+        begun = await store.operations.begin(replace(RETRY, tenant=ACME))
+        assert await store.operations.get(begun.id, ACME) == begun
+        assert [each.id for each in (await store.operations.list(ACME, None, 1)).operations] == [begun.id]
+        aborted = await store.operations.abort(begun.id, ACME)
+        assert aborted is not None
+        assert aborted.state is OperationState.ABORTED
+        assert (await store.operations.look(replace(RETRY, tenant=ACME), None, 10, 10)).jobs == []
+        await store.audit.append(NewEntry("job.cancel", "job", Actor("anna"), ACME))
+        assert [each.entry.action for each in (await store.audit.page(AuditFilter(ACME), None, 1)).entries] == [
+            "job.cancel"
+        ]
         assert await triggers.pause(found.id, None) is not None
         assert await triggers.delete(found.id)
 
@@ -210,6 +272,22 @@ async def test_a_pooler_carries_no_tenant_to_the_next_client(roles: Roles, datab
     assert tuple(found) == (True, "")
 
 
+async def test_a_confined_change_is_a_part_of_the_transaction_around_it(roles: Roles) -> None:
+    async with opened(roles.url("worker")) as store:
+        ids, theirs = await fill(store, ACME), await fill(store, GLOBEX)
+    async with opened(confined_url(roles.url("server"), roles.names.tenant)) as store:
+        acme = store.tenant(ACME)
+        with suppress(RuntimeError):
+            async with store.together():
+                assert (await acme.cancel([ids["job"]]))[ids["job"]] is CancelAnswer.CANCELED
+                everything = await store.find_all_tenants(Filter(), None, 100)
+                assert {job.tenant for job in everything.jobs} == {ACME, GLOBEX}
+                assert await acme.get_many(theirs["jobs"]) == []
+                raise RuntimeError("roll back")
+        (job,) = await acme.get_many([ids["job"]])
+        assert job.status is Status.QUEUED
+
+
 # --------------------------------------------------------------------- without the tenant in statements
 
 
@@ -233,7 +311,9 @@ async def test_rows_of_others_stay_hidden_from_every_statement(roles: Roles) -> 
     assert [name for name, why in refused.items() if not REFUSALS.search(why)] == []
     assert {name: rows for name, rows in answers.items() if GLOBEX in str(rows) or "secret" in str(rows)} == {}
     found = {name for name, rows in answers.items() if rows}
-    assert found <= {"tenant/counts", "tenant/wake", "tenant/ensure_tenant"}
+    looks = {"operations/look_at_active", "operations/look_at_ended"}
+    assert found <= {"tenant/counts", "tenant/wake", "tenant/ensure_tenant", *looks}
+    assert all(answers[name][0]["looked"] == 0 for name in looks)
     assert all(row["count"] == 0 for row in answers["tenant/counts"])
     assert await stored(roles.superuser, GLOBEX) == before
 
@@ -286,6 +366,10 @@ async def test_a_handle_alone_hides_the_rows_of_others(roles: Roles) -> None:
         assert await triggers.get(ids["trigger"]) is None
         assert not await triggers.delete(ids["trigger"])
         assert await store.events(ACME).list(10) == []
+        assert await store.operations.get(ids["operation"], ACME) is None
+        assert await store.operations.abort(ids["operation"], ACME) is None
+        assert (await store.operations.list(ACME, None, 10)).operations == []
+        assert (await store.audit.page(AuditFilter(ACME), None, 10)).entries == []
     assert await stored(roles.superuser, GLOBEX) == before
 
 

@@ -63,8 +63,8 @@ async def begin(store: Store, planned: Plan, actor: Actor | None = None) -> Oper
 
 async def get(store: Store, operation: str, tenant: TenantId | None = None) -> Operation:
     """Returns an operation. Raises UnknownOperation, also for one of another tenant than the one that is named."""
-    found = await store.operations.get(_operation_id(operation))
-    if found is None or tenant not in (None, found.tenant):
+    found = await store.operations.get(_operation_id(operation), tenant)
+    if found is None:
         raise _unknown(operation)
     return found
 
@@ -85,7 +85,7 @@ async def abort(
         )
 
     async def abort() -> Operation:
-        return await store.operations.abort(before.id) or before
+        return await store.operations.abort(before.id, tenant) or before
 
     subject = f"operation {before.id}"
     return await audited(store, actor, "operation.abort", subject, abort, shows=_noted, tenant=before.tenant)

@@ -147,13 +147,15 @@ class OperationStore(Protocol):
         removal of one that is not registered.
         """
 
-    async def get(self, operation: OperationId) -> Operation | None: ...
+    async def get(self, operation: OperationId, tenant: TenantId | None = None) -> Operation | None:
+        """Returns an operation; None if it is unknown, or not of the tenant that is named."""
 
     async def list(self, tenant: TenantId | None, cursor: str | None, limit: int) -> OperationPage:
         """Returns operations of one tenant, or of all."""
 
-    async def abort(self, operation: OperationId) -> Operation | None:
-        """Ends an operation before its next batch. One that has ended stays as it is; None if it is unknown.
+    async def abort(self, operation: OperationId, tenant: TenantId | None = None) -> Operation | None:
+        """Ends an operation before its next batch. One that has ended stays as it is; None if it is unknown, or not
+        of the tenant that is named.
 
         Jobs that were changed stay changed. A tenant whose removal is aborted is open again, without what is gone.
         """

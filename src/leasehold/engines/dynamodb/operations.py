@@ -97,9 +97,9 @@ class DynamoOperations:
             )
         return operation
 
-    async def get(self, operation: OperationId) -> Operation | None:
+    async def get(self, operation: OperationId, tenant: TenantId | None = None) -> Operation | None:
         found = await self._table.get((OPERATIONS, operation))
-        return None if found is None else _operation(found)
+        return None if found is None or tenant not in (None, found["tenant"]) else _operation(found)
 
     async def list(self, tenant: TenantId | None, cursor: str | None, limit: int) -> OperationPage:
         require_limit(limit)
@@ -112,8 +112,10 @@ class DynamoOperations:
                 break
         return OperationPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
-    async def abort(self, operation: OperationId) -> Operation | None:
+    async def abort(self, operation: OperationId, tenant: TenantId | None = None) -> Operation | None:
         """Asks the runner to end it before its next batch. If no runner has a turn, takes one and ends it."""
+        if tenant is not None and await self.get(operation, tenant) is None:
+            return None
         condition = f"{EXISTS} AND attribute_exists(#due_at)"
         change = Update((OPERATIONS, operation), {"abort": True}, condition)
         try:

@@ -8,7 +8,7 @@ import orjson
 
 from leasehold.engines.postgres import all_tenants, fact_rows, rows
 from leasehold.engines.postgres.audit import PostgresAuditLog
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.engines.postgres.definitions import PostgresDefinitions
 from leasehold.model.facts import LaneState
 from leasehold.model.job import JobId, JobRecord, TenantId, job_id
@@ -22,9 +22,9 @@ BEFORE_ALL = ("", "00000000-0000-0000-0000-000000000000")
 
 
 class PostgresAdministration(PostgresDefinitions):
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self.audit = PostgresAuditLog(database)
+    def __init__(self, databases: TenantDatabases) -> None:
+        super().__init__(databases.whole)
+        self.audit = PostgresAuditLog(databases)
 
     def together(self) -> AbstractAsyncContextManager[None]:
         return self._database.together()

@@ -9,7 +9,7 @@ import orjson
 from asyncpg import Record
 
 from leasehold.engines.postgres import pages
-from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.errors import InvalidInput
 from leasehold.model.audit import Actor, AuditEntry, NewEntry
 from leasehold.model.job import TenantId
@@ -20,11 +20,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgresAuditLog:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, databases: TenantDatabases) -> None:
+        self._databases = databases
 
     async def append(self, entry: NewEntry) -> None:
-        await self._database.fetch(
+        await self._databases.of_one_or_all(entry.tenant).fetch(
             "audit/append",
             action=entry.action,
             subject=entry.subject,
@@ -37,7 +37,7 @@ class PostgresAuditLog:
         )
 
     async def page(self, where: AuditFilter, cursor: str | None, limit: int) -> AuditPage:
-        found = await self._database.fetch(
+        found = await self._databases.of_one_or_all(where.tenant).fetch(
             "audit/page",
             tenant=where.tenant,
             action=where.action,
@@ -50,7 +50,7 @@ class PostgresAuditLog:
 
     async def prune(self, limit: int) -> int:
         try:
-            ((pruned,),) = await self._database.fetch("audit/prune", limit=limit)
+            ((pruned,),) = await self._databases.whole.fetch("audit/prune", limit=limit)
         except InvalidInput as error:
             if not isinstance(error.__cause__, asyncpg.InsufficientPrivilegeError):
                 raise

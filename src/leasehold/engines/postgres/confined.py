@@ -7,7 +7,8 @@ goes back to the pool, or a session behind a pooler, carries neither to the next
 
 import asyncio
 import sys
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -56,12 +57,17 @@ class TenantDatabases:
         self.whole = whole
         self._role = role
 
-    @property
-    def confines(self) -> bool:
-        return self._role is not None
-
     def of(self, tenant: str) -> TenantDatabase:
         return self.whole if self._role is None else ConfinedDatabase(self.whole, self._role, tenant)
+
+    def confining(self, tenant: str, connection: "Session") -> AbstractAsyncContextManager[None]:
+        """Confines a connection that was lent elsewhere to a tenant, for the length of an `async with` block."""
+        found = self.of(tenant)
+        return found.confine(connection) if isinstance(found, ConfinedDatabase) else nullcontext()
+
+    def of_one_or_all(self, tenant: str | None) -> TenantDatabase:
+        """Returns the database for a call about one tenant, or about all."""
+        return self.whole if tenant is None else self.of(tenant)
 
 
 class ConfinedDatabase:
@@ -93,8 +99,26 @@ class ConfinedDatabase:
     async def fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
         return await self._database.fetch_on(connection, _CHECKED.get(name, name), **values)
 
-    def connection(self) -> "ConfinedLoan":
+    def connection(self) -> "AbstractAsyncContextManager[Session]":
+        """Lends a connection in a transaction of the tenant; within `together`, in that transaction."""
+        if (shared := self._database.shared_connection()) is not None:
+            return self._within(shared)
         return ConfinedLoan(self._database.loan(), self._enter)
+
+    @asynccontextmanager
+    async def _within(self, connection: "Session") -> "AsyncIterator[Session]":
+        """Confines a part of a transaction. An error ends the whole transaction, and with it the role."""
+        ((before,),) = await self._database.fetch_on(connection, "session/role")
+        await connection.execute(self._enter)
+        yield connection
+        await self._database.fetch_on(connection, "session/leave_tenant", role=before)
+
+    @asynccontextmanager
+    async def confine(self, connection: "Session") -> "AsyncIterator[None]":
+        """Gives a connection of the caller's a transaction of the tenant."""
+        assert isinstance(connection, OwnConnection)
+        async with Transaction(connection, self._enter):
+            yield
 
     def transaction(self, connection: "Connection") -> AbstractAsyncContextManager[None]:
         """Returns an empty one: the connection's transaction ends when the connection goes back."""

@@ -155,9 +155,13 @@ class Database:
 
     def connection(self) -> Loan | SharedLoan:
         """Lends a connection of the pool; within `together`, the one of its transaction."""
-        if (shared := _shared.get()) is not None and shared[0] is self:
-            return SharedLoan(shared[1])
-        return self.loan()
+        shared = self.shared_connection()
+        return self.loan() if shared is None else SharedLoan(shared)
+
+    def shared_connection(self) -> "Session | None":
+        """Returns the connection of `together`, if this task is within it."""
+        shared = _shared.get()
+        return shared[1] if shared is not None and shared[0] is self else None
 
     def loan(self) -> Loan:
         """Lends a connection of the pool that is in no transaction."""

@@ -123,6 +123,10 @@ grant select on leasehold.jobs, leasehold.jobs_done, leasehold.job_attempts, lea
     leasehold.trigger_decisions, leasehold.events, leasehold.worker_names, leasehold.series_minutes,
     leasehold.series_hours, leasehold.series_progress to :"tenant";
 grant select (tenant_id, dedupe_hash, job_id, expires_at) on leasehold.dedupe_holds to :"tenant";
+-- It begins and aborts operations, and reads and adds entries of the audit log. Workers run the batches.
+grant select, insert, update (state, ended_at, due_at) on leasehold.operations to :"tenant";
+grant update (deleted_by) on leasehold.tenants to :"tenant";
+grant select, insert on leasehold.audit_log to :"tenant";
 grant select (id, lease_expires_at) on leasehold.workers to :"tenant";
 grant execute on function leasehold.enqueue_own_jobs, leasehold.write_own_event, leasehold.place_own_event to :"tenant";
 grant insert on leasehold.tenants to :"tenant";

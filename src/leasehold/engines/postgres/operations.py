@@ -16,6 +16,7 @@ from asyncpg import Record
 from uuid_utils import uuid7
 
 from leasehold.engines.postgres import pages, rows
+from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.engines.postgres.database import Database, IdleLink
 from leasehold.errors import InvalidInput, LeaseholdError, TransactionConflict, UnknownTenant, Unreachable
 from leasehold.faults import reach
@@ -64,9 +65,10 @@ REMOVED: Mapping[str, str] = {
 class PostgresOperations:
     """Batches have a connection of their own, whose settings keep plans to indexes; they are planned each time."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._link = IdleLink(database, IDLE)
+    def __init__(self, databases: TenantDatabases) -> None:
+        self._databases = databases
+        self._database = databases.whole
+        self._link = IdleLink(self._database, IDLE)
 
     async def close(self) -> None:
         await self._link.close()
@@ -74,7 +76,7 @@ class PostgresOperations:
     async def begin(self, new: NewOperation) -> Operation:
         if new.kind is OperationKind.DELETE_TENANT:
             return await self._begin_removal(new)
-        (row,) = await self._database.fetch(
+        (row,) = await self._databases.of(new.tenant).fetch(
             "operations/begin",
             id=str(uuid7()),
             kind=new.kind.value,
@@ -102,8 +104,10 @@ class PostgresOperations:
             )
         return operation(begun[0])
 
-    async def get(self, operation_id: OperationId) -> Operation | None:
-        found = await self._database.fetch("operations/get", operation=operation_id)
+    async def get(self, operation_id: OperationId, tenant: TenantId | None = None) -> Operation | None:
+        found = await self._databases.of_one_or_all(tenant).fetch(
+            "operations/get", operation=operation_id, tenant=tenant
+        )
         return operation(found[0]) if found else None
 
     async def list(self, tenant: TenantId | None, cursor: str | None, limit: int) -> OperationPage:
@@ -111,16 +115,20 @@ class PostgresOperations:
         if tenant is None:
             found = await self._database.fetch("operations/list", before=before, limit=most)
         else:
-            found = await self._database.fetch("operations/list_of_tenant", tenant=tenant, before=before, limit=most)
+            found = await self._databases.of(tenant).fetch(
+                "operations/list_of_tenant", tenant=tenant, before=before, limit=most
+            )
         shown = [operation(row) for row in found[:limit]]
         return OperationPage(shown, shown[-1].id if len(found) > limit else None)
 
-    async def abort(self, operation_id: OperationId) -> Operation | None:
-        aborted = await self._database.fetch("operations/abort", operation=operation_id)
-        return operation(aborted[0]) if aborted else await self.get(operation_id)
+    async def abort(self, operation_id: OperationId, tenant: TenantId | None = None) -> Operation | None:
+        aborted = await self._databases.of_one_or_all(tenant).fetch(
+            "operations/abort", operation=operation_id, tenant=tenant
+        )
+        return operation(aborted[0]) if aborted else await self.get(operation_id, tenant)
 
     async def look(self, new: NewOperation, place: str | None, scan: int, limit: int) -> Looked:
-        async with self._link.session() as connection:
+        async with self._link.session() as connection, self._databases.confining(new.tenant, connection):
             looker = _Looker(self._database, connection, new.tenant)
             return await looker.find(new.kind, new.where, place, None, scan, limit)
 

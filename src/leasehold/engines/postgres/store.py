@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, overload
 from uuid import uuid4
@@ -91,15 +90,15 @@ class PostgresStore(PostgresAdministration, PostgresSeries):
         tenant_role: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(database)
+        self._databases = TenantDatabases(database, tenant_role)
+        super().__init__(self._databases)
         self._links = links or Links.of(database)
         self._event_triggers = EventTriggers()
         self.schedules = PostgresSchedules(database, self._event_triggers)
         self.all_triggers = PostgresAllTriggers(database)
-        self.operations = PostgresOperations(database)
+        self.operations = PostgresOperations(self._databases)
         self.tokens = PostgresTokens(database)
         self.sessions = PostgresSessions(database)
-        self._databases = TenantDatabases(database, tenant_role)
         self._results = results.Results(self._databases)
         self._lent = LentConnections(database)
         self._known_tenants = KnownTenants(monotonic)
@@ -269,10 +268,6 @@ class PostgresStore(PostgresAdministration, PostgresSeries):
 
     async def prune(self, limit: int) -> int:
         return await self._links.upkeep.prune(limit)
-
-    def together(self) -> AbstractAsyncContextManager[None]:
-        """Returns an empty context where tenants are confined: their transactions belong to another role."""
-        return nullcontext() if self._databases.confines else super().together()
 
     async def roll_up(self) -> bool:
         ((till,),) = await self._links.upkeep.fetch("fleet/roll_up")

@@ -1,7 +1,7 @@
--- Ends an operation that has not ended. Waits for a batch that is under way: it holds the row's lock.
+-- Ends an open operation, of one tenant or of any. Waits for a batch that is under way: it holds the row's lock.
 with o as (
     update leasehold.operations o set state = 'aborted', ended_at = leasehold.clock(), due_at = null
-    where o.id = :operation::uuid and o.due_at is not null
+    where o.id = :operation::uuid and (:tenant::text is null or o.tenant_id = :tenant) and o.due_at is not null
     returning o.*
 ),
 opened as (
