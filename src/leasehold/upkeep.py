@@ -4,6 +4,7 @@ Every worker does it beside its own jobs. A server of the API does it for worker
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from random import random
@@ -22,6 +23,13 @@ PRUNED_AT_ONCE = 1000
 OPERATION_SPREAD = 0.2
 # Seconds between two looks for minutes that have ended. One of all adds them up.
 ROLL_UP_EVERY = 60.0
+# A minute can be added up 5 s after its end. A later roll-up reads the jobs that have ended since as well.
+ROLL_UP_AFTER = 6.0
+
+
+def pause_before_roll_up(now: float, chance: float) -> float:
+    """Returns the seconds from `now` until a moment soon after the end of a minute, which differs by chance."""
+    return ROLL_UP_EVERY - (now - ROLL_UP_AFTER) % ROLL_UP_EVERY + chance * ROLL_UP_EVERY / 6
 
 
 class InTime(Protocol):
@@ -88,11 +96,9 @@ class Upkeep:
         return await self._in_time(self._store.prune(PRUNED_AT_ONCE))
 
     async def run_roll_ups(self) -> None:
-        """Begins at any second of a minute, so that those who start together do not look together."""
-        await asyncio.sleep(ROLL_UP_EVERY * random())
         while self._store.abilities.series:
+            await asyncio.sleep(pause_before_roll_up(time.time(), random()))
             await self.roll_up()
-            await asyncio.sleep(ROLL_UP_EVERY)
 
     async def roll_up(self) -> None:
         while await self._in_time(self._store.roll_up()):
