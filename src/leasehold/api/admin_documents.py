@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from fastapi import Path
 from pydantic import AfterValidator, AwareDatetime, Field
@@ -10,6 +11,7 @@ from leasehold.api.documents import Sent, Text, Told, example
 from leasehold.model.access import Permission, Role
 from leasehold.model.job import Source, TenantId, tenant_id
 from leasehold.model.operation import OperationState
+from leasehold.store.operations import MOST_CHOSEN
 
 _ID = "01989c1e-77b0-7000-8000-000000000042"
 _AT = "2026-02-16T10:30:01Z"
@@ -60,6 +62,8 @@ class ResetFields(Sent):
 class BeginOperation(Sent):
     """Retries or cancels all jobs that match. Fields that are left out match anything.
 
+    `error_group` is an id of `GET /errors`. With `jobs`, it changes those that are named, if they have such a status.
+    Jobs that ended, or were enqueued, after `as_of` are left alone; by default, after the operation began.
     `pace` is a text like 50/s. With `canary`, one job runs first, and the others only if it succeeds. With `plan`,
     the answer says how many jobs match, and nothing is changed.
     """
@@ -72,9 +76,49 @@ class BeginOperation(Sent):
     correlation_id: Text | None = None
     created_after: Moment = None
     created_before: Moment = None
+    error_group: Annotated[str | None, Field(max_length=40)] = None
+    jobs: Annotated[list[UUID], Field(strict=False, max_length=MOST_CHOSEN, default_factory=list)]
+    as_of: Moment = None
     pace: Annotated[str | None, Field(max_length=40)] = None
     canary: bool = False
+    reason: Text | None = None
     plan: bool = False
+
+
+class ErrorGroupDocument(Told):
+    """Failed and dead jobs of a tenant with one error, up to 1,000 of them: `is_cap` tells that there may be more.
+
+    `code` and `error` are those of the newest job. `fields` are top-level fields of the newest payloads, with their
+    commonest values; only the answer about one group has them.
+    """
+
+    model_config = example(
+        id="5f0c9a3be2d14471",
+        tenant_id="acme",
+        definition_key="sync-dropbox",
+        code="TimeoutError",
+        jobs=468,
+        is_cap=False,
+    )
+    id: str
+    tenant_id: str
+    definition_key: str
+    code: str | None
+    error: str | None
+    jobs: int
+    is_cap: bool
+    recent: int
+    first_at: datetime
+    last_at: datetime
+    newest: str
+
+
+class ErrorGroupsDocument(Told):
+    """Error groups, those with the latest job first. `is_whole`: there are no others."""
+
+    model_config = example(groups=[], is_whole=True)
+    groups: list[ErrorGroupDocument]
+    is_whole: bool
 
 
 class OperationDocument(Told):

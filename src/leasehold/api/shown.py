@@ -10,6 +10,7 @@ from leasehold.model.access import Permission
 from leasehold.model.job import Attempt, JobRecord
 from leasehold.model.trigger import Trigger
 from leasehold.operations import views
+from leasehold.store import ErrorGroup
 
 _JOB = {"tenant": "tenant_id", "definition": "definition_key"}
 _TRIGGER = {
@@ -36,6 +37,10 @@ def job(context: Context, record: JobRecord, held_by: Sequence[str] = ()) -> dic
     document = _renamed(views.job(record, held_by), _JOB)
     document = _hide(context, Permission.PAYLOADS_READ, document, "payload", "result")
     return _hide(context, Permission.LOGS_READ, document, "last_error")
+
+
+def error_group(context: Context, group: ErrorGroup) -> dict[str, Any]:
+    return _hide(context, Permission.LOGS_READ, _renamed(views.error_group(group), _JOB), "error")
 
 
 def attempt(context: Context, record: Attempt) -> dict[str, Any]:

@@ -31,6 +31,8 @@ Correlation = Annotated[str | None, typer.Option(help="With this correlation id.
 OfSource = Annotated[Source | None, typer.Option(metavar="<word>", help="From this source.", show_default=False)]
 After = Annotated[str | None, typer.Option(help="Enqueued since 2030-01-31T09:00Z, say.")]
 Before = Annotated[str | None, typer.Option(help="Enqueued before a time.")]
+Error = Annotated[str | None, typer.Option("--error", help="Of this error group, as in leasehold errors.")]
+Reason = Annotated[str | None, typer.Option(help="Why; the audit log keeps it.")]
 OnlyPlan = Annotated[bool, typer.Option("--plan", help="Only count them.")]
 PaceOption = Annotated[str | None, typer.Option("--pace", help="At most 50/s, say, or 300/m.")]
 Canary = Annotated[bool, typer.Option("--canary", help="One first; the rest if it succeeds.")]
@@ -52,13 +54,15 @@ class Choice:
     pace: str | None = None
     canary: bool = False
     detach: bool = False
+    error: str | None = None
+    reason: str | None = None
 
     @property
     def is_used(self) -> bool:
         return self != Choice()
 
     def filter(self, kind: OperationKind) -> Filter:
-        chosen = (self.state, self.definition, self.correlation_id, self.source, self.after, self.before)
+        chosen = (self.state, self.definition, self.correlation_id, self.source, self.after, self.before, self.error)
         if not self.all_ and not any(each is not None for each in chosen):
             raise InvalidInput(
                 "Nothing says which jobs are meant.",
@@ -71,6 +75,7 @@ class Choice:
             source=self.source,
             created_after=None if self.after is None else read_moment(self.after, "--after"),
             created_before=None if self.before is None else read_moment(self.before, "--before"),
+            error_group=self.error,
         )
 
 
@@ -86,7 +91,9 @@ def act_on_many(
 
         async def new(control: Control) -> NewOperation:
             whose, name = await control.tenant(owner, missing), cli_actor().name
-            return bulk.new_operation(kind, whose, where, pace, canary=choice.canary, created_by=name)
+            return bulk.new_operation(
+                kind, whose, where, pace, canary=choice.canary, created_by=name, reason=choice.reason
+            )
 
         async def plan(control: Control) -> Plan:
             return await control.operations.plan(await new(control))

@@ -31,10 +31,12 @@ def retry(
     source: bulk.OfSource = None,
     after: bulk.After = None,
     before: bulk.Before = None,
+    error: bulk.Error = None,
     plan: bulk.OnlyPlan = False,
     pace: bulk.PaceOption = None,
     canary: bulk.Canary = False,
     detach: bulk.Detach = False,
+    reason: bulk.Reason = None,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
@@ -44,7 +46,7 @@ def retry(
     They keep their id and their history, and get all their tries again.
     """
     choice = bulk.Choice(
-        *(all_, state, definition, correlation_id, source, after, before, plan, pace, canary, detach)
+        *(all_, state, definition, correlation_id, source, after, before, plan, pace, canary, detach, error, reason)
     )
     _act(OperationKind.RETRY, ids, choice, tenant, url, schema, json, _retry)
 
@@ -62,6 +64,7 @@ def cancel(
     plan: bulk.OnlyPlan = False,
     pace: bulk.PaceOption = None,
     detach: bulk.Detach = False,
+    reason: bulk.Reason = None,
     url: Url = None,
     schema: Schema = None,
     json: Json = False,
@@ -70,7 +73,10 @@ def cancel(
 
     Waiting jobs are canceled at once; running jobs are asked to stop.
     """
-    choice = bulk.Choice(all_, state, definition, correlation_id, source, after, before, plan, pace, False, detach)
+    choice = bulk.Choice(
+        *(all_, state, definition, correlation_id, source, after, before, plan, pace, False, detach),
+        reason=reason,
+    )
     _act(OperationKind.CANCEL, ids, choice, tenant, url, schema, json, _cancel)
 
 

@@ -52,6 +52,7 @@ def jobs(
     source: Annotated[Source | None, typer.Option(help="From this source.", show_default=False)] = None,
     after: Annotated[str | None, typer.Option(help="Enqueued at or after a time, as 2030-01-31T09:00Z.")] = None,
     before: Annotated[str | None, typer.Option(help="Enqueued before a time.")] = None,
+    error: Annotated[str | None, typer.Option(help="Of this error group, as in leasehold errors.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=1000)] = 20,
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended; it says so below.")] = None,
     url: Url = None,
@@ -61,7 +62,7 @@ def jobs(
     """List jobs, newest first: of one tenant, or of all."""
     with explain_errors(json):
         between = _moment("--after", after), _moment("--before", before)
-        query = JobQuery(read_states(state or []), tuple(definition or ()), correlation_id, source, *between)
+        query = JobQuery(read_states(state or []), tuple(definition or ()), correlation_id, source, *between, error)
         owner = None if all_tenants else read_tenant(tenant)
         page, reasons = ask(url, schema, lambda control: control.jobs.list(owner, query, cursor, limit))
         if json:

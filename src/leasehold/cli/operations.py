@@ -98,7 +98,7 @@ def _row(operation: Operation) -> list[str]:
 def _show(operation: Operation) -> None:
     document = views.operation(operation)
     show_line(stdout, f"{operation.kind} of {operation.tenant}: {shown.progress(operation)}")
-    for name in ("filter", "pace", "canary", "canary_job", "created_by"):
+    for name in ("filter", "pace", "canary", "canary_job", "created_by", "reason"):
         if document[name]:
             show_line(stdout, f"  {name:<11} {document[name]}")
     for name in ("created_at", "started_at", "ended_at", "due_at"):

@@ -32,6 +32,7 @@ from leasehold.operations import (
     audit,
     bulk,
     definitions,
+    error_groups,
     events,
     jobs,
     series,
@@ -49,6 +50,7 @@ from leasehold.operations.triggers import Owner
 from leasehold.store import (
     AuditFilter,
     AuditPage,
+    ErrorGroup,
     NewOperation,
     Operation,
     OperationPage,
@@ -304,8 +306,23 @@ class DatabaseControl:
     async def audit(self, where: AuditFilter, cursor: str | None, limit: int) -> AuditPage:
         return await audit.entries(self._store, where, cursor, limit)
 
+    async def error_groups(self, tenant: TenantId | None) -> Document:
+        found = await error_groups.read(self._store, tenant)
+        return _plain({"groups": [_group(each) for each in found.groups], "is_whole": found.is_whole})
+
+    async def error_group(self, tenant: TenantId, group: str) -> Document:
+        story = await error_groups.get(self._store, tenant, group)
+        shares = error_groups.count_fields(views.payload(job) for job in story.jobs)
+        return _plain(_group(story.group) | {"fields": [error_groups.as_document(share) for share in shares]})
+
     async def series(self, tenant: TenantId | None, window: str, by: By, definition: str | None) -> Document:
         return _plain(views.chart(await series.read(self._store, tenant, window, by, definition)))
+
+
+def _group(group: ErrorGroup) -> dict[str, Any]:
+    """Returns the document of a group, with the field names of the API."""
+    document = views.error_group(group)
+    return {"tenant_id": document.pop("tenant"), "definition_key": document.pop("definition"), **document}
 
 
 def _details(shown: Details) -> Document:

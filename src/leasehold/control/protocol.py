@@ -58,6 +58,7 @@ class JobQuery:
     source: Source | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    error_group: str | None = None
 
 
 class JobControl(Protocol):
@@ -237,5 +238,10 @@ class Control(Protocol):
     async def workers(self) -> Sequence[WorkerRecord]: ...
 
     async def audit(self, where: AuditFilter, cursor: str | None, limit: int) -> AuditPage: ...
+
+    async def error_groups(self, tenant: TenantId | None) -> Document:
+        """Returns the error groups of a tenant, or of all."""
+
+    async def error_group(self, tenant: TenantId, group: str) -> Document: ...
 
     async def series(self, tenant: TenantId | None, window: str, by: By, definition: str | None) -> Document: ...

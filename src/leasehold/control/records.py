@@ -27,7 +27,7 @@ from leasehold.model.trigger_document import rule_from_document
 from leasehold.model.zone import ClockChange, zone
 from leasehold.operations.jobs import NumberedLine
 from leasehold.store import NewOperation, Operation, ScopeRecord, Subscription, TenantUsage, WorkerFacts, WorkerRecord
-from leasehold.store.operations import Plan, read_filter
+from leasehold.store.operations import Plan, read_selection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -110,7 +110,7 @@ def explanation(record: JobRecord, document: Document) -> Explanation:
 @reader
 def operation(document: Document) -> Operation:
     pace = None if document["pace"] is None else Pace(document["pace"])
-    return _read(Operation, {**document, "where": read_filter(document["filter"]), "pace": pace, "place": None})
+    return _read(Operation, {**document, **read_selection(document["filter"]), "pace": pace, "place": None})
 
 
 @reader

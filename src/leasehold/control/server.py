@@ -5,7 +5,7 @@ from typing import Any
 
 from leasehold.control import records
 from leasehold.control.protocol import Document
-from leasehold.control.requests import Requests, of_tenant
+from leasehold.control.requests import Requests, of_tenant, path_of
 from leasehold.control.server_admin import ServerDefinitions, ServerLimits, ServerTenants, ServerTokens
 from leasehold.control.server_jobs import ServerJobs, ServerOperations
 from leasehold.control.server_triggers import ServerEvents, ServerTriggers
@@ -57,6 +57,17 @@ class ServerControl:
         params = {name: _text(value) for name, value in given.items() if value is not None} | of_tenant(where.tenant)
         found, following = await self._requests.pages("/audit", "entries", params, cursor, limit)
         return AuditPage([records.audit_entry(each) for each in found], following)
+
+    async def error_groups(self, tenant: TenantId | None) -> Document:
+        found: Document = await self._requests.get("/errors", of_tenant(tenant))
+        for group in found["groups"]:
+            self._requests.note_hidden(group)
+        return found
+
+    async def error_group(self, tenant: TenantId, group: str) -> Document:
+        found: Document = await self._requests.get(path_of("/errors", group), of_tenant(tenant))
+        self._requests.note_hidden(found)
+        return found
 
     async def series(self, tenant: TenantId | None, window: str, by: By, definition: str | None) -> Document:
         named = {} if definition is None else {"definition": definition}

@@ -20,7 +20,7 @@ from leasehold.model.tries import FREE
 from leasehold.operations.jobs import LAST_LINES, NumberedLine, Reasons, Story
 from leasehold.operations.lookup import Address
 from leasehold.store import NewOperation, Operation, OperationPage, Page
-from leasehold.store.operations import Plan, filter_document
+from leasehold.store.operations import Plan, selection_document
 
 # Seconds between two looks at a job or an operation; a job that ends at once is seen at once.
 FIRST_LOOK, BETWEEN_LOOKS = 0.05, 0.5
@@ -38,6 +38,7 @@ class ServerJobs(Topic):
             "source": query.source and query.source.value,
             "created_after": _text(query.created_after),
             "created_before": _text(query.created_before),
+            "error_group": query.error_group,
         }
         params = {**wanted, **{name: value for name, value in single.items() if value}, **of_tenant(tenant)}
         documents, following = await self.requests.pages("/jobs", "jobs", params, cursor, limit)
@@ -161,7 +162,9 @@ class ServerOperations(Topic):
         return records.operation(await self._post(new, plan=False))
 
     async def _post(self, new: NewOperation, *, plan: bool) -> Any:
-        sent = {"kind": new.kind.value, **filter_document(new.where), "canary": new.canary, "plan": plan}
+        sent = {"kind": new.kind.value, **selection_document(new), "canary": new.canary, "plan": plan}
+        if new.reason is not None:
+            sent["reason"] = new.reason
         if new.pace is not None:
             sent["pace"] = pace_text(new.pace)
         return await self.requests.post("/operations", sent, of_tenant(new.tenant))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,7 @@ from leasehold.model.operation import COUNTED, SAMPLE, OperationId, OperationKin
 from leasehold.model.status import Status
 from leasehold.operations.audit import audited
 from leasehold.store import Filter, NewOperation, Operation, OperationPage, Store
-from leasehold.store.operations import Plan, filter_document
+from leasehold.store.operations import Plan, selection_document
 
 # A plan looks at so many jobs at a time, so many times.
 PLANNED_AT_ONCE = 10_000
@@ -31,11 +32,20 @@ def new_operation(
     *,
     canary: bool = False,
     created_by: str | None = None,
+    jobs: tuple[JobId, ...] = (),
+    as_of: datetime | None = None,
+    reason: str | None = None,
 ) -> NewOperation:
-    """Makes an operation; a filter without statuses means the usual ones. Raises InvalidInput."""
+    """Makes an operation; a filter without statuses means the usual ones, and for named jobs all that can be changed.
+
+    Raises InvalidInput.
+    """
     if not where.statuses:
-        where = replace(where, statuses=kind.default_statuses)
-    return NewOperation(kind, tenant, where, pace, canary, created_by=created_by)
+        statuses = tuple(sorted(kind.statuses)) if jobs else kind.default_statuses
+        where = replace(where, statuses=statuses)
+    return NewOperation(
+        kind, tenant, where, pace, canary, created_by=created_by, jobs=jobs, as_of=as_of, reason=reason
+    )
 
 
 async def plan(store: Store, new: NewOperation) -> Plan:
@@ -44,8 +54,9 @@ async def plan(store: Store, new: NewOperation) -> Plan:
     matching, place = 0, None
     for _ in range(MOST_LOOKS):
         looked = await store.operations.look(new, place, PLANNED_AT_ONCE, COUNTED - matching)
-        sample += [job.id for job in looked.jobs[: SAMPLE - len(sample)]]
-        matching, place = matching + len(looked.jobs), looked.place
+        found = [job.id for job in looked.jobs if not job.later]
+        sample += found[: SAMPLE - len(sample)]
+        matching, place = matching + len(found), looked.place
         if place is None or matching == COUNTED:
             break
     return Plan(new, matching, place is not None, sample)
@@ -97,7 +108,8 @@ def _noted(operation: Operation) -> dict[str, Any]:
         "id": operation.id,
         "kind": operation.kind.value,
         "state": operation.state.value,
-        "filter": filter_document(operation.where),
+        "filter": selection_document(operation),
+        "reason": operation.reason,
         "total": operation.total,
     }
 

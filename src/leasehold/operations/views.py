@@ -33,8 +33,8 @@ from leasehold.model.series import Histogram, Point, Series
 from leasehold.model.status import DisplayState, Status
 from leasehold.model.trigger import ALL, Trigger
 from leasehold.operations.series import Chart
-from leasehold.store import Operation, ScopeRecord, Subscription, TenantUsage, TriggerChange, WorkerRecord
-from leasehold.store.operations import Plan, filter_document
+from leasehold.store import ErrorGroup, Operation, ScopeRecord, Subscription, TenantUsage, TriggerChange, WorkerRecord
+from leasehold.store.operations import Plan, selection_document
 
 # ------------------------------------------------------------------------------------------------------- documents
 
@@ -250,11 +250,19 @@ def trigger_change(changed: TriggerChange) -> dict[str, Any]:
     }
 
 
+def error_group(group: ErrorGroup) -> dict[str, Any]:
+    """`jobs` is counted up to a cap: `is_cap` tells whether there may be more."""
+    return fields_of(group) | {"error": _redacted(group.error)}
+
+
+_NOT_SHOWN = frozenset({"where", "jobs", "as_of", "place", "pace"})
+
+
 def operation(record: Operation) -> dict[str, Any]:
     """`total` is how many jobs matched when it was planned, counted up to a cap; `pace` is in jobs a second."""
-    shown = {name: value for name, value in fields_of(record).items() if name not in ("where", "place", "pace")}
+    shown = {name: value for name, value in fields_of(record).items() if name not in _NOT_SHOWN}
     pace = None if record.pace is None else record.pace.jobs_per_second
-    changed = {"filter": filter_document(record.where), "pace": pace, "details": dict(record.details)}
+    changed = {"filter": selection_document(record), "pace": pace, "details": dict(record.details)}
     return shown | changed | {"error": _redacted(record.error)}
 
 
@@ -264,7 +272,7 @@ def plan(planned: Plan) -> dict[str, Any]:
     return {
         "kind": new.kind.value,
         "tenant": new.tenant,
-        "filter": filter_document(new.where),
+        "filter": selection_document(new),
         "pace": None if new.pace is None else new.pace.jobs_per_second,
         "canary": new.canary,
         "matching": planned.matching,

@@ -11,6 +11,7 @@ from leasehold.store.abilities import Abilities
 from leasehold.store.administration import Administration, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
 from leasehold.store.audit import AuditFilter, AuditLog, AuditPage
 from leasehold.store.changes import Changed, ChangeStore, ChangeWatcher, Watched
+from leasehold.store.error_groups import ErrorGroup, ErrorGroups
 from leasehold.store.events import Emission, KeyHolder, MatchingTriggers, TenantEvents
 from leasehold.store.fleet import (
     Claimed,
@@ -76,6 +77,8 @@ __all__ = [
     "DeclaredTrigger",
     "DueWork",
     "Emission",
+    "ErrorGroup",
+    "ErrorGroups",
     "Filter",
     "FinishAnswer",
     "FinishingTransaction",

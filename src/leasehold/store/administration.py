@@ -14,6 +14,7 @@ from leasehold.model.operation import OperationId
 from leasehold.model.overrides import OverrideChange
 from leasehold.model.status import Status
 from leasehold.store.audit import AuditLog
+from leasehold.store.error_groups import ErrorGroups
 from leasehold.store.tenant_jobs import Filter, Page
 
 
@@ -123,6 +124,9 @@ class Administration(Protocol):
         A page by a filter that no index serves looks at a bounded number of jobs: it may have fewer than `limit`,
         even none, and a `next`.
         """
+
+    async def error_groups_of_tenants(self, limit: int, counted: int, only: str | None = None) -> ErrorGroups:
+        """Returns up to `limit` error groups of all tenants; one group of each tenant that has it, with `only`."""
 
     async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
         """Returns the jobs of all tenants with this id, by tenant. More than one only if callers supplied the id."""

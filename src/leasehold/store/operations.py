@@ -6,19 +6,24 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from leasehold.errors import InvalidInput
-from leasehold.model.bounds import problems_of_text
+from leasehold.model.bounds import problems_of_moment, problems_of_text
 from leasehold.model.job import JobId, Source, TenantId
 from leasehold.model.operation import OperationId, OperationKind, OperationState, Pace
 from leasehold.model.status import Status
 from leasehold.store.tenant_jobs import Filter
+
+# Jobs that can be named one by one.
+MOST_CHOSEN = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class NewOperation:
     """An operation to begin. `where` must name at least one status, all of which its kind can change.
 
-    With `canary`, one job is retried first, and the others only after it has succeeded. `total` is how many jobs
-    matched when it was planned; `total_is_cap`: there were more.
+    With `jobs`, it changes those of them that have such a status, instead of those that match. Jobs that ended, or
+    were enqueued, after `as_of` are left alone; None: after it began. With `canary`, one job is retried first, and
+    the others only after it has succeeded. `total` is how many jobs matched when it was planned; `total_is_cap`:
+    there were more. `reason` is for people.
     """
 
     kind: OperationKind
@@ -29,6 +34,9 @@ class NewOperation:
     total: int | None = None
     total_is_cap: bool = False
     created_by: str | None = None
+    jobs: tuple[JobId, ...] = ()
+    as_of: datetime | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
         if problems := list(self._problems()):
@@ -39,6 +47,14 @@ class NewOperation:
     def _problems(self) -> Any:
         if self.created_by is not None:
             yield from problems_of_text("created_by", self.created_by)
+        if self.reason is not None:
+            yield from problems_of_text("reason", self.reason)
+        if self.as_of is not None:
+            yield from problems_of_moment("as_of", self.as_of)
+        if len(self.jobs) > MOST_CHOSEN:
+            yield f"{len(self.jobs):,} jobs are named, of at most {MOST_CHOSEN:,}"
+        if self.where.error_group is not None and self.kind is not OperationKind.RETRY:
+            yield "only ended jobs have an error group, and a cancel changes none of them"
         if wrong := sorted(set(self.where.statuses) - self.kind.statuses):
             yield f"a {self.kind} changes no job that is {', '.join(wrong)}"
         if not self.where.statuses and self.kind.statuses:
@@ -87,6 +103,9 @@ class Operation:
     started_at: datetime | None
     ended_at: datetime | None
     due_at: datetime | None
+    jobs: tuple[JobId, ...] = ()
+    as_of: datetime | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +197,25 @@ def filter_document(where: Filter) -> dict[str, Any]:
         "tried": where.tried,
         "created_after": where.created_after and where.created_after.isoformat(),
         "created_before": where.created_before and where.created_before.isoformat(),
+        "error_group": where.error_group,
     }
     return {name: value for name, value in fields.items() if value not in (None, [])}
+
+
+def selection_document(of: NewOperation | Operation) -> dict[str, Any]:
+    """Returns the filter of an operation, with the jobs that it names and its moment, as JSON holds them."""
+    chosen = {"jobs": list(of.jobs), "as_of": of.as_of and of.as_of.isoformat()}
+    return filter_document(of.where) | {name: value for name, value in chosen.items() if value}
+
+
+def read_selection(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of an operation that `selection_document` has written."""
+    as_of = document.get("as_of")
+    return {
+        "where": read_filter(document),
+        "jobs": tuple(document.get("jobs", ())),
+        "as_of": as_of and datetime.fromisoformat(as_of),
+    }
 
 
 def read_filter(document: Mapping[str, Any]) -> Filter:
@@ -193,4 +229,5 @@ def read_filter(document: Mapping[str, Any]) -> Filter:
         tried=document.get("tried"),
         created_after=after and datetime.fromisoformat(after),
         created_before=before and datetime.fromisoformat(before),
+        error_group=document.get("error_group"),
     )

@@ -11,10 +11,12 @@ from leasehold.errors import InvalidInput
 from leasehold.model.bounds import problems_of_moment, problems_of_text
 from leasehold.model.definition import Registered
 from leasehold.model.duration import Duration
+from leasehold.model.error_group import problems_of_error_group
 from leasehold.model.facts import JobFacts
 from leasehold.model.job import Attempt, EnqueueResult, JobId, JobRecord, LineKind, LogLine, NewJob, Source
 from leasehold.model.series import Figure, Window
 from leasehold.model.status import Status
+from leasehold.store.error_groups import ErrorGroups
 from leasehold.store.transactions import BulkTransaction, Prepared
 
 
@@ -46,7 +48,7 @@ class Filter:
     """A job must match every field that is set; an empty tuple matches anything.
 
     `due` and `tried` tell queued jobs apart: by the engine's clock, and by whether they have been tried. Jobs that
-    do not wait are due.
+    do not wait are due. Only failed and dead jobs have an error group.
     """
 
     statuses: tuple[Status, ...] = ()
@@ -57,6 +59,7 @@ class Filter:
     tried: bool | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    error_group: str | None = None
 
     def __post_init__(self) -> None:
         if problems := list(self._problems()):
@@ -73,6 +76,8 @@ class Filter:
             yield from problems_of_text("correlation_id", self.correlation_id)
         for definition in self.definitions:
             yield from problems_of_text("definition", definition)
+        if self.error_group is not None:
+            yield from problems_of_error_group(self.error_group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,12 @@ class TenantJobs(Protocol):
 
     async def counts(self, cap: int) -> Mapping[Status, int]:
         """Counts jobs by status, each up to `cap` and no further."""
+
+    async def error_groups(self, limit: int, counted: int, only: str | None = None) -> ErrorGroups:
+        """Returns up to `limit` error groups, each with the figures of its newest `counted` jobs.
+
+        With `only`, returns that group alone, or none.
+        """
 
     async def oldest_queued(self) -> datetime | None:
         """Returns when the oldest job that waits was queued; None if none waits. Ids that callers supplied, which

@@ -101,6 +101,7 @@ async def list_jobs(
     correlation_id: Annotated[str | None, Query(max_length=1000)] = None,
     created_after: Moment = None,
     created_before: Moment = None,
+    error_group: Annotated[str | None, Query(max_length=40, description="An id of GET /errors.")] = None,
     limit: Limit = 50,
     offset: Offset = 0,
     cursor: Cursor = None,
@@ -114,6 +115,7 @@ async def list_jobs(
         correlation_id=correlation_id,
         created_after=created_after,
         created_before=created_before,
+        error_group=error_group,
     )
     owner = context.tenant_or_all(tenant)
     page, reasons = await context.ask(

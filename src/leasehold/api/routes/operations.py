@@ -7,7 +7,7 @@ from leasehold.api.context import Asked, Context
 from leasehold.api.documents import Cursor, Limit, OfTenant
 from leasehold.api.route import Routes, answer
 from leasehold.model.access import Permission
-from leasehold.model.job import TenantId
+from leasehold.model.job import JobId, TenantId
 from leasehold.model.operation import OperationKind, read_pace
 from leasehold.operations import bulk, views
 from leasehold.store import Filter, NewOperation
@@ -60,6 +60,17 @@ def _new(context: Context, sent: BeginOperation, owner: TenantId) -> NewOperatio
         correlation_id=sent.correlation_id,
         created_after=sent.created_after,
         created_before=sent.created_before,
+        error_group=sent.error_group,
     )
     pace = None if sent.pace is None else read_pace(sent.pace)
-    return bulk.new_operation(kind, owner, where, pace, canary=sent.canary, created_by=context.principal.name)
+    return bulk.new_operation(
+        kind,
+        owner,
+        where,
+        pace,
+        canary=sent.canary,
+        created_by=context.principal.name,
+        jobs=tuple(JobId(str(job)) for job in sent.jobs),
+        as_of=sent.as_of,
+        reason=sent.reason,
+    )

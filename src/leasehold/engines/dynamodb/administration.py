@@ -29,7 +29,8 @@ from leasehold.model.job import JobId, JobRecord, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.overrides import OverrideChange
 from leasehold.model.secret_fields import SEALED
-from leasehold.store import Filter, Page, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
+from leasehold.store import ErrorGroups, Filter, Page, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
+from leasehold.store.error_groups import latest_first
 
 
 class DynamoAdministration:
@@ -120,6 +121,15 @@ class DynamoAdministration:
         require_limit(limit)
         now = await self._clock.now()
         return await self._listing.find_all_tenants(await self._tenants.list(), where, cursor, limit, now)
+
+    async def error_groups_of_tenants(self, limit: int, counted: int, only: str | None = None) -> ErrorGroups:
+        """Reads the newest jobs of each tenant: many tenants make many requests."""
+        now = await self._clock.now()
+        found = await gather(
+            self._listing.error_groups(tenant, limit, only, now) for tenant in await self._tenants.list()
+        )
+        groups = latest_first(group for each in found for group in each.groups)
+        return ErrorGroups(groups[:limit], len(groups) <= limit and all(each.is_whole for each in found))
 
     async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
         wanted, now = job_id(job), await self._clock.now()

@@ -11,14 +11,18 @@ from leasehold.engines.dynamodb.results import with_results
 from leasehold.engines.dynamodb.table import LISTING, Table, gather
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import storable
+from leasehold.model.error_group import GROUPED, error_group
 from leasehold.model.job import JobId, JobRecord, TenantId
 from leasehold.model.status import Status
-from leasehold.store import Filter, Page
+from leasehold.store import ErrorGroups, Filter, Page
+from leasehold.store.error_groups import group_jobs
 
 # No id is as great as this text.
 _BEYOND_ALL = "~"
 LISTED = tuple(status for status in Status if status is not Status.BLOCKED)
 MOST_AT_ONCE = 200
+# Jobs that are read to find their error groups.
+GROUPED_AT_ONCE = 1000
 
 
 class Listing:
@@ -47,6 +51,21 @@ class Listing:
         ids, lowest = await self._ids(tenant, statuses, before or _BEYOND_ALL, size)
         found = [job for job in await self._records(tenant, ids, now) if _matches(job, where, statuses)]
         return found, lowest
+
+    async def look_at_chosen(
+        self, tenant: TenantId, jobs: Sequence[JobId], where: Filter, before: str | None, size: int, now: datetime
+    ) -> tuple[list[JobRecord], str | None]:
+        """As `look`, among the jobs that are named."""
+        ids = sorted((job for job in jobs if before is None or job < before), reverse=True)
+        statuses = [status for status in LISTED if not where.statuses or status in where.statuses]
+        found = [job for job in await self._records(tenant, ids[:size], now) if _matches(job, where, statuses)]
+        return found, ids[size - 1] if len(ids) > size else None
+
+    async def error_groups(self, tenant: TenantId, limit: int, only: str | None, now: datetime) -> ErrorGroups:
+        """Groups the newest jobs that gave up: no index has their groups."""
+        found = await self.find(tenant, Filter(statuses=GROUPED, error_group=only), None, GROUPED_AT_ONCE, now)
+        groups = group_jobs(found, now, is_cap=len(found) == GROUPED_AT_ONCE)
+        return ErrorGroups(groups[:limit], len(groups) <= limit and len(found) < GROUPED_AT_ONCE)
 
     async def _ids(
         self, tenant: TenantId, statuses: Sequence[Status], before: str, size: int
@@ -131,11 +150,18 @@ def _matches(job: JobRecord, where: Filter, statuses: Sequence[Status]) -> bool:
         and (not where.definitions or job.definition in where.definitions)
         and where.source in (None, job.source)
         and where.correlation_id in (None, job.correlation_id)
+        and where.error_group in (None, _group_of(job))
         and where.due in (None, job.due)
         and where.tried in (None, job.attempt > 0)
         and (where.created_after is None or job.queued_at >= where.created_after)
         and (where.created_before is None or job.queued_at < where.created_before)
     )
+
+
+def _group_of(job: JobRecord) -> str | None:
+    if job.status not in GROUPED:
+        return None
+    return error_group(job.definition, job.last_error_code, job.last_error)
 
 
 def page(jobs: Sequence[JobRecord], limit: int, cursor: Callable[[JobRecord], str]) -> Page:

@@ -31,7 +31,7 @@ from leasehold.errors import UnknownTenant
 from leasehold.faults import reach
 from leasehold.model.job import JobId, JobRecord, TenantId
 from leasehold.model.operation import OperationId, OperationKind, OperationState, Pace
-from leasehold.store import CancelAnswer, Filter, RetryAnswer
+from leasehold.store import CancelAnswer, RetryAnswer
 from leasehold.store.operation_batch import run_batch
 from leasehold.store.operations import (
     Looked,
@@ -41,8 +41,8 @@ from leasehold.store.operations import (
     Removed,
     SeenJob,
     Stepped,
-    filter_document,
-    read_filter,
+    read_selection,
+    selection_document,
 )
 
 OPERATIONS, DUE = "operations", "operations-due"
@@ -128,7 +128,7 @@ class DynamoOperations:
         return _operation(found)
 
     async def look(self, new: NewOperation, place: str | None, scan: int, limit: int) -> Looked:
-        return await self._lookup.look(new.tenant, new.kind, new.where, place, None, scan, limit)
+        return await self._lookup.look(new, place, new.as_of, scan, limit)
 
     # ------------------------------------------------------------------------------------------------------- batches
 
@@ -193,17 +193,19 @@ class _Lookup:
 
     async def look(
         self,
-        tenant: TenantId,
-        kind: OperationKind,
-        where: Filter,
+        of: NewOperation | Operation,
         place: str | None,
         began: datetime | None,
         scan: int,
         limit: int,
     ) -> Looked:
         now = await self._clock.now()
-        found, lowest = await self._listing.look(tenant, where, place, min(scan, READ_AT_ONCE), now)
-        jobs = [SeenJob(job.id, job.attempt, _is_later(kind, job, began)) for job in found]
+        size = min(scan, READ_AT_ONCE)
+        if of.jobs:
+            found, lowest = await self._listing.look_at_chosen(of.tenant, of.jobs, of.where, place, size, now)
+        else:
+            found, lowest = await self._listing.look(of.tenant, of.where, place, size, now)
+        jobs = [SeenJob(job.id, job.attempt, _is_later(of.kind, job, began)) for job in found]
         if len(jobs) > limit:
             return Looked(jobs[:limit], jobs[limit - 1].id)
         return Looked(jobs, lowest)
@@ -218,10 +220,8 @@ class _Batch:
         self._jobs = jobs
 
     async def look(self, operation: Operation, scan: int, limit: int) -> Looked:
-        began = operation.created_at
-        return await self._lookup.look(
-            operation.tenant, operation.kind, operation.where, operation.place, began, scan, limit
-        )
+        began = operation.as_of or operation.created_at
+        return await self._lookup.look(operation, operation.place, began, scan, limit)
 
     async def get(self, job: JobId) -> JobRecord | None:
         return await self._jobs.get(job)
@@ -267,12 +267,13 @@ def _new_item(operation: OperationId, new: NewOperation, now: datetime) -> dict[
         "kind": new.kind.value,
         "tenant": new.tenant,
         "state": OperationState.PLANNED.value,
-        "job_filter": orjson.dumps(filter_document(new.where)).decode(),
+        "job_filter": orjson.dumps(selection_document(new)).decode(),
         "pace": None if new.pace is None else repr(new.pace.jobs_per_second),
         "canary": new.canary,
         "total": new.total,
         "total_is_cap": new.total_is_cap,
         "created_by": new.created_by,
+        "reason": new.reason,
         "created_at": timestamp(now),
         "due_at": timestamp(now),
         "turn": 0,
@@ -298,7 +299,7 @@ def _progress(after: Operation) -> dict[str, Any]:
 
 
 def _operation(item: Mapping[str, Any]) -> Operation:
-    moments = {name: read_timestamp(item[name]) if item.get(name) else None for name in _MOMENTS}
+    moments: dict[str, Any] = {name: read_timestamp(item[name]) if item.get(name) else None for name in _MOMENTS}
     created = moments.pop("created_at")
     assert created is not None
     state = OperationState(item["state"])
@@ -307,7 +308,7 @@ def _operation(item: Mapping[str, Any]) -> Operation:
         kind=OperationKind(item["kind"]),
         tenant=TenantId(item["tenant"]),
         state=OperationState.ABORTING if item.get("abort") and not state.ended else state,
-        where=read_filter(orjson.loads(item["job_filter"])),
+        **read_selection(orjson.loads(item["job_filter"])),
         pace=None if item.get("pace") is None else Pace(float(item["pace"])),
         canary=bool(item.get("canary")),
         canary_job=None if item.get("canary_job") is None else JobId(item["canary_job"]),
@@ -320,6 +321,7 @@ def _operation(item: Mapping[str, Any]) -> Operation:
         details=orjson.loads(item.get("details", "{}")),
         error=item.get("error"),
         created_by=item.get("created_by"),
+        reason=item.get("reason"),
         created_at=created,
         **moments,
     )

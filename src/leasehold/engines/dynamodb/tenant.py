@@ -37,7 +37,7 @@ from leasehold.model.job import (
 )
 from leasehold.model.series import Figure, Window
 from leasehold.model.status import Status
-from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
+from leasehold.store import CancelAnswer, ErrorGroups, Filter, Page, RescheduleAnswer, RetryAnswer
 
 
 class DynamoTenantJobs(Enqueueing):
@@ -91,6 +91,9 @@ class DynamoTenantJobs(Enqueueing):
 
     async def counts(self, cap: int) -> Mapping[Status, int]:
         return await self._listing.counts(self._tenant, cap)
+
+    async def error_groups(self, limit: int, counted: int, only: str | None = None) -> ErrorGroups:
+        return await self._listing.error_groups(self._tenant, limit, only, await self._clock.now())
 
     async def oldest_queued(self) -> datetime | None:
         return await self._listing.oldest_queued(self._tenant, await self._clock.now())

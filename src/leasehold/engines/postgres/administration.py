@@ -15,7 +15,7 @@ from leasehold.model.job import JobId, JobRecord, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope
 from leasehold.model.operation import OperationId
 from leasehold.model.status import Status
-from leasehold.store import Filter, Page, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
+from leasehold.store import ErrorGroups, Filter, Page, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
 
 # Less than the key of any job.
 BEFORE_ALL = ("", "00000000-0000-0000-0000-000000000000")
@@ -61,7 +61,24 @@ class PostgresAdministration(PostgresDefinitions):
         await self._database.fetch("administration/set_strict_tenants", strict=strict)
 
     async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
+        if where.error_group is not None:
+            found = await self._database.fetch(
+                "administration/find_in_error_group",
+                limit=pages.one_more_than(limit),
+                **pages.behind_everywhere(cursor),
+                **pages.columns_of_group(where),
+            )
+            return pages.page(found, limit, cursor=pages.cursor_everywhere)
         return await all_tenants.find(self._database, where, cursor, limit)
+
+    async def error_groups_of_tenants(self, limit: int, counted: int, only: str | None = None) -> ErrorGroups:
+        found = await self._database.fetch(
+            "administration/error_groups",
+            limit=pages.one_more_than(limit),
+            counted=counted,
+            only=None if only is None else bytes.fromhex(only),
+        )
+        return rows.error_groups(found, limit, counted)
 
     async def jobs_with_id(self, job: JobId) -> Sequence[JobRecord]:
         found = await self._database.fetch("administration/jobs_with_id", job=job_id(job))

@@ -31,10 +31,10 @@ from leasehold.store.operations import (
     Removed,
     SeenJob,
     Stepped,
-    filter_document,
-    read_filter,
+    read_selection,
+    selection_document,
 )
-from leasehold.store.tenant_jobs import CancelAnswer, Filter, RetryAnswer
+from leasehold.store.tenant_jobs import CancelAnswer, RetryAnswer
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -81,12 +81,13 @@ class PostgresOperations:
             id=str(uuid7()),
             kind=new.kind.value,
             tenant=new.tenant,
-            job_filter=orjson.dumps(filter_document(new.where)).decode(),
+            job_filter=orjson.dumps(selection_document(new)).decode(),
             pace=new.pace and new.pace.jobs_per_second,
             canary=new.canary,
             total=new.total,
             total_is_cap=new.total_is_cap,
             created_by=new.created_by,
+            reason=new.reason,
         )
         return operation(row)
 
@@ -130,7 +131,7 @@ class PostgresOperations:
     async def look(self, new: NewOperation, place: str | None, scan: int, limit: int) -> Looked:
         async with self._link.session() as connection, self._databases.confining(new.tenant, connection):
             looker = _Looker(self._database, connection, new.tenant)
-            return await looker.find(new.kind, new.where, place, None, scan, limit)
+            return await looker.find(new, place, new.as_of, scan, limit)
 
     async def step(self, only: OperationId | None = None) -> Stepped:
         taken: MutableSequence[OperationId] = []
@@ -191,13 +192,13 @@ class _Looker:
         return await self._database.fetch_planned_on(self._connection, name, tenant=self._tenant, **values)
 
     async def find(
-        self, kind: OperationKind, where: Filter, place: str | None, began: "datetime | None", scan: int, limit: int
+        self, of: NewOperation | Operation, place: str | None, began: "datetime | None", scan: int, limit: int
     ) -> Looked:
-        parts: list[tuple[str, ...]] = [(status.value,) for status in sorted(where.statuses)]
-        if kind is OperationKind.CANCEL:
-            parts = [tuple(status.value for status in where.statuses)]
+        parts: list[tuple[str, ...]] = [(status.value,) for status in sorted(of.where.statuses)]
+        if of.kind is OperationKind.CANCEL or of.jobs or of.where.error_group is not None:
+            parts = [tuple(status.value for status in of.where.statuses)]
         number, last = orjson.loads(place) if place else (0, None)
-        (row,) = await self._look_at(kind, parts[number], where, last, began, scan, limit)
+        (row,) = await self._look_at(of, parts[number], last, began, scan, limit)
         jobs = [
             SeenJob(JobId(str(job)), attempt, later)
             for job, attempt, later in zip(row["ids"], row["attempts"], row["laters"], strict=True)
@@ -211,20 +212,23 @@ class _Looker:
 
     async def _look_at(
         self,
-        kind: OperationKind,
+        of: NewOperation | Operation,
         statuses: tuple[str, ...],
-        where: Filter,
         last: str | None,
         began: "datetime | None",
         scan: int,
         limit: int,
     ) -> Sequence[Record]:
-        columns = pages.filter_columns(where)
-        kept = ("definitions", "source", "correlation_id", "due", "tried", "created_after", "created_before")
-        shared = {name: columns[name] for name in kept}
-        shared |= {"up_to": pages.behind(last), "began": began, "scan": scan, "limit": limit}
-        if kind is OperationKind.CANCEL:
+        behind: dict[str, Any] = {"up_to": pages.behind(last), "began": began, "limit": limit}
+        if of.jobs:
+            return await self._fetch("operations/look_at_chosen", statuses=statuses, jobs=of.jobs, **behind)
+        columns = pages.columns_of_group(of.where)
+        group = columns.pop("error_group")
+        shared = {name: columns[name] for name in pages.SHARED} | behind | {"scan": scan}
+        if of.kind is OperationKind.CANCEL:
             return await self._fetch("operations/look_at_active", statuses=statuses, **shared)
+        if group is not None:
+            return await self._fetch("operations/look_at_error_group", statuses=statuses, error_group=group, **shared)
         return await self._fetch("operations/look_at_ended", status=statuses[0], **shared)
 
 
@@ -232,8 +236,7 @@ class _Batch(_Looker):
     """The verbs of a batch, in its transaction."""
 
     async def look(self, operation: Operation, scan: int, limit: int) -> Looked:
-        began = operation.created_at
-        return await self.find(operation.kind, operation.where, operation.place, began, scan, limit)
+        return await self.find(operation, operation.place, operation.as_of or operation.created_at, scan, limit)
 
     async def get(self, job: JobId) -> JobRecord | None:
         found = await self._fetch("tenant/get", jobs=[job_id(job)])
@@ -280,7 +283,7 @@ def operation(row: Record) -> Operation:
         kind=OperationKind(row["kind"]),
         tenant=TenantId(row["tenant_id"]),
         state=OperationState(row["state"]),
-        where=read_filter(orjson.loads(row["job_filter"])),
+        **read_selection(orjson.loads(row["job_filter"])),
         pace=None if row["pace"] is None else Pace(row["pace"]),
         canary=row["canary"],
         canary_job=None if row["canary_job"] is None else JobId(str(row["canary_job"])),
@@ -293,6 +296,7 @@ def operation(row: Record) -> Operation:
         details=orjson.loads(row["details"]),
         error=row["error"],
         created_by=row["created_by"],
+        reason=row["reason"],
         created_at=row["created_at"],
         started_at=row["started_at"],
         ended_at=row["ended_at"],

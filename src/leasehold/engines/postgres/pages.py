@@ -14,6 +14,8 @@ from leasehold.model.status import ACTIVE, FINAL, Status
 from leasehold.store import Filter, Page
 
 GREATEST_ID = UUID(int=2**128 - 1)
+# The columns of a filter that are the same for jobs in every state.
+SHARED = ("definitions", "source", "correlation_id", "due", "tried", "created_after", "created_before")
 
 
 def filter_columns(where: Filter) -> dict[str, Any]:
@@ -34,6 +36,13 @@ def filter_columns(where: Filter) -> dict[str, Any]:
         "created_after": where.created_after,
         "created_before": where.created_before,
     }
+
+
+def columns_of_group(where: Filter) -> dict[str, Any]:
+    """Returns the columns of a filter by error group, whose jobs have ended without success."""
+    columns = filter_columns(where)
+    kept = {name: columns[name] for name in ("unusual", *SHARED)}
+    return {**kept, "error_group": None if where.error_group is None else bytes.fromhex(where.error_group)}
 
 
 def page(found: Sequence[Record], limit: int, cursor: Callable[[JobRecord], str]) -> Page:

@@ -15,7 +15,16 @@ from leasehold.model.limits import Scope, ScopeKind
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.model.stored_values import read_json, read_object, read_source
-from leasehold.store import Registration, ScopeRecord, Subscription, WorkerFacts, WorkerRecord
+from leasehold.store import (
+    ErrorGroup,
+    ErrorGroups,
+    Registration,
+    ScopeRecord,
+    Subscription,
+    WorkerFacts,
+    WorkerRecord,
+)
+from leasehold.store.error_groups import latest_first
 
 DefinitionKey = tuple[str, int]
 
@@ -113,6 +122,27 @@ _MOMENTS = (
     *("scheduled_for", "queued_at", "started_at", "finished_at", "deadline"),
     *("lease_expires_at", "cancel_requested_at"),
 )
+
+
+def error_groups(found: Sequence[Record], limit: int, counted: int) -> ErrorGroups:
+    """Makes groups of rows that were read with one more than asked for."""
+    groups = [
+        ErrorGroup(
+            row["error_group"].hex(),
+            TenantId(row["tenant_id"]),
+            row["definition"],
+            row["last_error_code"],
+            row["last_error"],
+            row["jobs"],
+            row["jobs"] == counted,
+            row["recent"],
+            row["first_at"],
+            row["last_at"],
+            JobId(str(row["id"])),
+        )
+        for row in found[:limit]
+    ]
+    return ErrorGroups(latest_first(groups), len(found) <= limit)
 
 
 def job(row: Record) -> JobRecord:

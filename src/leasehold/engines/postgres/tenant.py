@@ -22,7 +22,7 @@ from leasehold.model.job import Attempt, JobId, JobRecord, LineKind, LogLine, Te
 from leasehold.model.series import Figure, Window
 from leasehold.model.status import Status
 from leasehold.runtime.supervise import wait_at_most
-from leasehold.store import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer
+from leasehold.store import CancelAnswer, ErrorGroups, Filter, Page, RescheduleAnswer, RetryAnswer
 
 # A job may move from one table to the other while a statement looks for it; then the store asks again. Each time
 # another session must have moved the job, so a few tries are enough.
@@ -51,12 +51,21 @@ class PostgresTenantJobs(PostgresEnqueue):
         return [rows.job(row) for row in await self._fetch("get", jobs=[job_id(job) for job in jobs])]
 
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
-        asked = pages.one_more_than(limit)
-        found = await self._fetch("find", up_to=pages.behind(cursor), limit=asked, **pages.filter_columns(where))
+        asked, up_to = pages.one_more_than(limit), pages.behind(cursor)
+        if where.error_group is not None:
+            columns = pages.columns_of_group(where)
+            found = await self._fetch("find_in_error_group", up_to=up_to, limit=asked, **columns)
+        else:
+            found = await self._fetch("find", up_to=up_to, limit=asked, **pages.filter_columns(where))
         return pages.page(found, limit, cursor=lambda job: job.id)
 
     async def counts(self, cap: int) -> Mapping[Status, int]:
         return {Status(row["status"]): row["count"] for row in await self._fetch("counts", cap=cap)}
+
+    async def error_groups(self, limit: int, counted: int, only: str | None = None) -> ErrorGroups:
+        asked = None if only is None else bytes.fromhex(only)
+        found = await self._fetch("error_groups", limit=pages.one_more_than(limit), counted=counted, only=asked)
+        return rows.error_groups(found, limit, counted)
 
     async def oldest_queued(self) -> datetime | None:
         found = await self._fetch("oldest_queued")
