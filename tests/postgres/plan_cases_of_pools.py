@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from tests.postgres.plan_cases_of_errors import OF_EACH_TENANT as OF_ERRORS
 from tests.postgres.plan_database import (
     BIG,
     DEEP,
@@ -330,6 +331,7 @@ OF_EACH_TENANT = tuple(
             {**_EVERYWHERE, "correlation_id": "c2"},
             _FIND_WAYS,
         ),
+        *OF_ERRORS,
         Case("jobs with id", "administration/jobs_with_id", {"job": ended_id(1)}, _BY_ID),
         Case("jobs with an unknown id", "administration/jobs_with_id", {"job": UUID(int=1)}, _BY_ID),
     )

@@ -11,6 +11,7 @@ job_rows      jobs as rows of a table
 job_view      all that the page of a job shows
 ansi          the colours of log lines
 tracebacks    the part of a traceback that is the app's own code
+bulk_form     the choice of a change of many jobs
 charts        figures over time as shapes
 timeline      the attempts of a job as bars
 routes/       one module of pages for each topic

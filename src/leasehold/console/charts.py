@@ -10,6 +10,7 @@ from leasehold.model.series import Point
 
 WIDTH, HEIGHT = 600, 140
 _NICE = (1, 2, 5, 10)
+_TOPS = (0.05, 0.1, 0.2, 0.5, 1.0)
 _SHORTEST = 0.001
 
 
@@ -53,6 +54,16 @@ class Layer:
     read: Callable[[Point], float | None]
     query: str | None = None
     dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a whole, by steps. Its colour is the name of one, not that of a state."""
+
+    name: str
+    colour: str
+    values: Sequence[float]
+    href: str | None = None
 
 
 def stacked(
@@ -109,6 +120,46 @@ def durations(name: str, title: str, layers: Sequence[Layer], points: Sequence[P
         *(name, title, "logarithmic", shapes, _seconds(float(high)), middle, summary),
         *([layer.name for layer in layers], _rows(points, texts)),
     )
+
+
+def rates(name: str, title: str, layers: Sequence[Layer], points: Sequence[Point]) -> Chart:
+    """Draws shares from 0 to 1 as lines, in per cent. A step without jobs is a gap."""
+    values = [[layer.read(point) for point in points] for layer in layers]
+    known = [value for row in values for value in row if value is not None]
+    top = next((each for each in _TOPS if each >= max(known, default=0.0)), 1.0)
+    shapes = [
+        Shape(layer.name, layer.state, _line([None if v is None else v / top for v in row]), "line", layer.dashed)
+        for layer, row in zip(layers, values, strict=True)
+        if any(value is not None for value in row)
+    ]
+    texts = [["–" if value is None else f"{value:.1%}" for value in row] for row in values]
+    summary = ", ".join(
+        f"{layer.name} up to {max(known_of):.1%}"
+        for layer, row in zip(layers, values, strict=True)
+        if (known_of := [value for value in row if value is not None])
+    )
+    return Chart(
+        *(name, title, "of tries that ended", shapes, f"{top:.0%}", f"{top / 2:.1%}", summary),
+        *([layer.name for layer in layers], _rows(points, texts)),
+    )
+
+
+def shares(name: str, title: str, unit: str, parts: Sequence[Part], moments: Sequence[datetime]) -> Chart:
+    """Draws the share of each part in the whole of its step; a step without anything is empty."""
+    wholes = [sum(step) for step in zip(*(part.values for part in parts), strict=True)]
+    floor, shapes = [0.0] * len(moments), []
+    texts: list[list[str]] = []
+    for part in parts:
+        row = [value / whole if whole else 0.0 for value, whole in zip(part.values, wholes, strict=True)]
+        ceiling = [low + value for low, value in zip(floor, row, strict=True)]
+        if any(row):
+            shapes.append(Shape(part.name, part.colour, _band(floor, ceiling, 1.0), href=part.href))
+        texts.append([f"{value:.0%}" if whole else "–" for value, whole in zip(row, wholes, strict=True)])
+        floor = ceiling
+    whole = sum(wholes)
+    summary = ", ".join(f"{part.name} {sum(part.values) / whole:.0%}" for part in parts) if whole else "nothing"
+    rows = [(at, [row[index] for row in texts]) for index, at in enumerate(moments)]
+    return Chart(name, title, unit, shapes, "100%", "50%", summary, [part.name for part in parts], rows)
 
 
 def nice_top(value: float) -> float:

@@ -13,6 +13,7 @@ from leasehold.console.pages import Visit
 from leasehold.console.timeline import Timeline, timeline_of
 from leasehold.console.tracebacks import own_code
 from leasehold.model.access import Permission
+from leasehold.model.error_group import GROUPED, error_group
 from leasehold.model.explain import CheckState, Explanation
 from leasehold.model.job import Attempt, JobId, JobRecord, LineKind, TenantId, tenant_id
 from leasehold.model.status import AttemptStatus, Status
@@ -76,6 +77,7 @@ class JobView:
     cursor: str | None
     progress: JobLine | None
     related: Sequence[Row]
+    error_group: str | None
     left_out: int
 
     @property
@@ -135,8 +137,13 @@ async def read_job(visit: Visit, job: JobId) -> JobView:
         None if read.lines is None else read.lines.next,
         None if read.progress is None else _redact(read.progress),
         [row_of(visit, each) for each in read.related],
+        _error_group(read.record),
         max(len(read.attempts) - SHOWN_ATTEMPTS, 0),
     )
+
+
+def _error_group(job: JobRecord) -> str | None:
+    return error_group(job.definition, job.last_error_code, job.last_error) if job.status in GROUPED else None
 
 
 async def _read(store: Store, owner: TenantId, job: JobId, logs: bool) -> _Read:

@@ -18,4 +18,6 @@ class Section:
 SECTIONS: tuple[Section, ...] = (
     Section("overview", "Overview", "", Permission.JOBS_READ),
     Section("jobs", "Jobs", "/jobs", Permission.JOBS_READ),
+    Section("dead", "Dead letters", "/dead", Permission.JOBS_READ),
+    Section("operations", "Operations", "/operations", Permission.JOBS_READ),
 )

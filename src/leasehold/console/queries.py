@@ -19,6 +19,7 @@ NAMES = {
     "definition": "the key of a definition; several with commas",
     "source": "manual, event, schedule or system",
     "correlation": "the correlation id of a job",
+    "error": "an error group, as the page of dead letters links to it",
     "created": "created:<2h in the last two hours, created:>7d before, created:2026-11-01..2026-11-03",
     "tenant": "one tenant, in the list of all",
 }
@@ -27,6 +28,7 @@ _OTHER_NAMES = {
     "definition_key": "definition",
     "correlation_id": "correlation",
     "queued": "created",
+    "error_group": "error",
 }
 LONGEST = 2000
 MOST_WORDS = 20
@@ -55,6 +57,7 @@ class Query:
     definitions: tuple[str, ...] = ()
     source: Source | None = None
     correlation: str | None = None
+    error: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
     tenant: TenantId | None = None
@@ -70,6 +73,7 @@ class Query:
             definitions=self.definitions,
             source=self.source,
             correlation_id=self.correlation,
+            error_group=self.error,
             created_after=self.created_after,
             created_before=self.created_before,
         )
@@ -143,6 +147,11 @@ def _correlation(query: Query, value: str, _: datetime) -> None:
     query.correlation = value
 
 
+def _error(query: Query, value: str, _: datetime) -> None:
+    Filter(error_group=value)
+    query.error = value
+
+
 def _created(query: Query, value: str, now: datetime) -> None:
     if value.startswith("<"):
         query.created_after = now - read_duration(value[1:])
@@ -179,6 +188,7 @@ _READERS: dict[str, Any] = {
     "definition": _definition,
     "source": _source,
     "correlation": _correlation,
+    "error": _error,
     "created": _created,
     "tenant": _tenant,
     "": _text,

@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from leasehold.api.context import Guard
 from leasehold.console.rendering import Renderer
-from leasehold.console.routes import job, job_actions, jobs, overview, sign_in
+from leasehold.console.routes import bulk, dead, job, job_actions, jobs, operations, overview, sign_in
 from leasehold.console.visitors import Visitors
 
 
@@ -14,4 +14,13 @@ class Topic(Protocol):
     def routes(self, guard: Guard, visitors: Visitors, renderer: Renderer) -> list[Route]: ...
 
 
-TOPICS: tuple[Topic, ...] = (sign_in.SignIn(), overview.pages, jobs.pages, job_actions.pages, job.pages)
+TOPICS: tuple[Topic, ...] = (
+    sign_in.SignIn(),
+    overview.pages,
+    jobs.pages,
+    job_actions.pages,
+    job.pages,
+    dead.pages,
+    bulk.pages,
+    operations.pages,
+)

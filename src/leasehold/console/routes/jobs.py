@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from starlette.responses import RedirectResponse, Response
 
 from leasehold.console import job_rows
+from leasehold.console.bulk_form import kind_of_all
 from leasehold.console.job_rows import Row, href_of
 from leasehold.console.pages import Pages, Visit
 from leasehold.console.queries import LONGEST, NAMES, Query, read_query
@@ -81,6 +82,8 @@ async def list_jobs(visit: Visit) -> Response:
         "older": None if following is None else address.to(text, following),
         "completions": await _completions(visit),
         "filter_names": NAMES,
+        "may_change": visit.may(Permission.JOBS_CHANGE) and visit.area.tenant is not None,
+        "all_of": kind_of_all(query),
     }
     return await visit.show("jobs.html", "jobs", facts, status=422 if query.problems else 200)
 
@@ -172,5 +175,6 @@ async def _completions(visit: Visit) -> dict[str, list[str]]:
         "source": [source.value for source in Source],
         "created": ["<15m", "<1h", "<24h", "<7d", ">7d"],
         "correlation": [],
+        "error": [],
     }
     return known | {"tenant": await visit.tenants()} if visit.area.tenant is None else known

@@ -2,22 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from starlette.responses import Response
 
 from leasehold.console import charts
-from leasehold.console.charts import Chart, Layer
-from leasehold.console.pages import Pages, Visit
+from leasehold.console.charts import Chart, Layer, Part
+from leasehold.console.pages import Area, Pages, Visit
+from leasehold.console.routes.dead import GroupRow, read_groups
 from leasehold.errors import LeaseholdError
 from leasehold.model.access import Permission
-from leasehold.model.series import Point
+from leasehold.model.job import tenant_id
+from leasehold.model.series import By, Point
 from leasehold.model.status import Status
-from leasehold.operations import jobs, series
+from leasehold.operations import jobs, series, views
 from leasehold.operations.jobs import Summary
 from leasehold.store import Store
 
 pages = Pages()
 CAP = 10_000
+SHOWN_GROUPS = 5
 WINDOWS = ("15m", "1h", "6h", "24h", "7d", "30d")
 _DEPTHS = (
     Layer("running", "running", lambda point: point.depths["running"], "status:running"),
@@ -39,10 +43,18 @@ _WAITS = (
     Layer("half wait less than", "ready", lambda point: point.wait.percentile(0.5)),
     Layer("95 % wait less than", "ready", lambda point: point.wait.percentile(0.95), dashed=True),
 )
+_RATES = (Layer("failed tries", "dead-letter", lambda point: _failure_rate(point)),)
 _RUNS = (
     Layer("half run less than", "running", lambda point: point.run.percentile(0.5)),
     Layer("95 % run less than", "running", lambda point: point.run.percentile(0.95), dashed=True),
 )
+
+
+def _failure_rate(point: Point) -> float | None:
+    """Returns the share of failed tries among those that ended; None without any."""
+    failed = point.counts["failed_attempts"]
+    ended = failed + point.counts["succeeded"]
+    return failed / ended if ended else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,7 @@ async def overview(visit: Visit) -> Response:
         else await visit.shared(("summary", owner), lambda store: jobs.summary(store, owner, CAP))
     )
     points, problem = await _points(visit, window)
+    groups, _ = await read_groups(visit)
     links = {
         layer.name: f"{visit.area.base}/jobs?q={layer.query}+created:<{window}"
         for layer in (*_DEPTHS, *_ENDS)
@@ -78,7 +91,10 @@ async def overview(visit: Visit) -> Response:
         "cap": CAP,
         "window": window,
         "windows": WINDOWS,
-        "charts": [] if problem else _charts(points, links),
+        "charts": [] if problem else [*_charts(points, links), *await _tenant_shares(visit, window)],
+        "groups": _worst(groups),
+        "more_groups": max(len(groups) - SHOWN_GROUPS, 0),
+        "step": points[1].at - points[0].at if len(points) > 1 else timedelta(minutes=1),
         "problem": problem,
         "since": points[0].at if points else None,
         "width": charts.WIDTH,
@@ -112,7 +128,37 @@ def _charts(points: Sequence[Point], links: dict[str, str]) -> list[Chart]:
         charts.stacked("ends", "Ends of jobs and tries", "per step", _ENDS, points, links),
         charts.durations("wait", "Time until a job starts", _WAITS, points),
         charts.durations("run", "Time that a try takes", _RUNS, points),
+        charts.rates("failures", "Failures", _RATES, points),
     ]
+
+
+async def _tenant_shares(visit: Visit, window: str) -> list[Chart]:
+    """Draws which tenants use the workers, for visitors who see all of them."""
+    if visit.area.tenant is not None:
+        return []
+
+    async def read(store: Store) -> series.Chart:
+        return await series.read(store, None, window, By.TENANT)
+
+    found = await visit.shared(("tenant shares", window), read)
+    named = [
+        Part(
+            views.visible(each.key or ""),
+            f"part-{number}",
+            [point.counts["busy_ms"] for point in each.points],
+            f"{Area.of(visit.root, tenant_id(each.key)).base}?window={window}" if each.key else None,
+        )
+        for number, each in enumerate(found.series)
+    ]
+    if found.others is not None:
+        named.append(Part("others", "part-8", [point.counts["busy_ms"] for point in found.others.points]))
+    moments = [point.at for point in found.series[0].points] if found.series else []
+    return [charts.shares("tenants", "Tenants at work", "share of worker time", named, moments)] if moments else []
+
+
+def _worst(groups: Sequence[GroupRow]) -> list[GroupRow]:
+    """Returns the groups with the most jobs of the last 24 hours, then with the most of all."""
+    return sorted(groups, key=lambda group: (-group.recent, -group.jobs))[:SHOWN_GROUPS]
 
 
 def _tiles(visit: Visit, summary: Summary) -> list[Tile]:

@@ -4,11 +4,13 @@ import { startLive } from "./live.js";
 import { startCompletion } from "./complete.js";
 import { startDialogs } from "./dialogs.js";
 import { startKeys } from "./keyboard.js";
+import { startSelection } from "./select.js";
 import { startTimes } from "./times.js";
 
 startTimes();
 startCompletion();
 startDialogs();
+startSelection();
 followLog();
 startLive();
 startKeys();

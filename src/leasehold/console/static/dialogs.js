@@ -10,10 +10,19 @@ function read(address) {
   });
 }
 
+// The address of a link, or of a button whose form asks for a page.
+function addressOf(opener) {
+  if (opener.href) return opener.href;
+  const address = new URL(opener.formAction);
+  address.search = new URLSearchParams(new FormData(opener.form)).toString();
+  return address.href;
+}
+
 async function open(link) {
-  const content = await read(link.href).catch(() => null);
+  const address = addressOf(link);
+  const content = await read(address).catch(() => null);
   if (!content) {
-    location.assign(link.href);
+    location.assign(address);
     return;
   }
   const dialog = document.createElement("dialog");
@@ -23,12 +32,8 @@ async function open(link) {
   document.body.append(dialog);
   dialog.addEventListener("close", () => {
     dialog.remove();
-    document.querySelector(`a[data-dialog][href="${CSS.escape(link.getAttribute("href"))}"]`)?.focus();
+    if (link.href) document.querySelector(`a[data-dialog][href="${CSS.escape(link.getAttribute("href"))}"]`)?.focus();
     if (link.isConnected) link.focus();
-  });
-  dialog.addEventListener("submit", (event) => {
-    if (dialog.dataset.sent) event.preventDefault();
-    dialog.dataset.sent = "yes";
   });
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog || event.target.closest("[data-close]")) {
@@ -40,8 +45,14 @@ async function open(link) {
 }
 
 export function startDialogs() {
+  // A form that changes something is sent once, however often its button is clicked.
+  document.addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
+    if (event.target.dataset.sent) event.preventDefault();
+    event.target.dataset.sent = "yes";
+  });
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[data-dialog]");
+    const link = event.target.closest("a[data-dialog], button[data-dialog]");
     if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
     event.preventDefault();
     open(link);

@@ -1,13 +1,15 @@
 // Keys for people who triage: they move the focus and follow links, and never change a job by themselves. The help,
 // by "?", switches them off and on.
 const SWITCH = "leasehold-keys";
-const GO = { o: "overview", j: "jobs" };
+const GO = { o: "overview", j: "jobs", d: "dead", p: "operations" };
 const LINKS = { r: "/retry", c: "/cancel", n: "/run-now" };
 const HELP = [
   ["/", "Search"],
   ["j  k", "Next row, row before"],
   ["Enter", "Open the row"],
   ["g o  g j", "Go to the overview, to the jobs"],
+  ["g d  g p", "Go to the dead letters, to the operations"],
+  ["x  a", "Choose the row, all rows of the page"],
   ["r  c  n", "Retry, cancel, run now: opens a dialog"],
   ["w", "Why it does not run"],
   ["f", "Follow the log"],
@@ -80,6 +82,8 @@ function act(key) {
   else if (key === "/") document.getElementById("q")?.focus();
   else if (key === "j") move(1);
   else if (key === "k") move(-1);
+  else if (key === "x") document.activeElement?.closest("#rows tr")?.querySelector(".pick input")?.click();
+  else if (key === "a") document.querySelector("#rows thead .pick input")?.click();
   else if (key === "w") return show("why");
   else if (key === "f") document.getElementById("follow")?.click();
   else if (key === "u") return follow(".crumbs a");

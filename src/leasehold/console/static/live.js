@@ -46,12 +46,15 @@ function essence(element) {
 }
 
 function replaceContents(old, fresh) {
+  const chosen = new Set([...old.querySelectorAll("input:checked")].map((each) => each.value));
   const open = new Map([...old.querySelectorAll("details[id]")].map((each) => [each.id, each.open]));
   old.replaceChildren(...[...fresh.childNodes].map((each) => document.importNode(each, true)));
   for (const each of old.querySelectorAll("details[id]")) {
     if (open.has(each.id)) each.open = open.get(each.id);
   }
+  for (const each of old.querySelectorAll("input[type=checkbox]")) each.checked = chosen.has(each.value);
   for (const each of old.querySelectorAll("[data-copy]")) each.hidden = !navigator.clipboard;
+  document.dispatchEvent(new Event("leasehold:patched"));
 }
 
 function patchParts(page) {
