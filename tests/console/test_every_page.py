@@ -26,12 +26,16 @@ def kinds(world: World) -> Iterator[str]:
     yield f"/t/acme/jobs/{world.jobs['ready']}"
     yield f"/t/acme/jobs/{world.jobs['hostile']}/change"
     yield "/t/acme/jobs?q=statsu:failed"
+    yield from ("/t/acme/dead", f"/t/acme/dead/{world.group}", f"/t/acme/bulk/retry?group={world.group}")
+    yield from ("/t/acme/operations", f"/t/acme/operations/{world.operation}")
 
 
 def pages(world: World) -> Iterator[str]:
     """Yields these and others: of all tenants, with hostile texts, empty and refused."""
     yield from kinds(world)
     yield from ("/all", "/all/jobs?q=status:succeeded", "/t/nobody/jobs", "/t/acme/nothing")
+    yield from ("/all/dead", f"/all/dead/{world.group}", "/t/globex/dead", f"/t/globex/dead/{'0' * 16}")
+    yield from ("/all/operations", "/t/acme/bulk/cancel?q=status:queued", "/t/acme/bulk/retry?chosen=yes")
     yield from (f"/t/acme/jobs/{world.jobs['hostile']}", f"/t/acme/jobs/{world.jobs['ready']}/cancel")
 
 

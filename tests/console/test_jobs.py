@@ -12,7 +12,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 async def test_every_view_of_the_list_has_an_address(visitors: Visitors, world: World) -> None:
     page = await visitors.open("/t/acme/jobs")
-    await page.get_by_role("link", name="Dead letter").click()
+    await page.locator("#tabs").get_by_role("link", name="Dead letter").click()
     failed = page.locator("tbody tr").filter(has_text="TimeoutError: GET https://api.provider.test")
     await expect(failed.first).to_be_visible()
     await expect(page.locator("tbody tr").filter(has_not_text="Dead letter")).to_have_count(0)

@@ -14,8 +14,11 @@ from tests.conftest import eventually
 from leasehold import Job, Leasehold, Steps, WorkerSettings
 from leasehold.cli.api_server import address_of, bind, serving
 from leasehold.model.access import Permission, Role
+from leasehold.model.error_group import error_group
 from leasehold.model.job import JobId, TenantId, tenant_id
-from leasehold.operations import sessions, tokens
+from leasehold.model.operation import OperationKind
+from leasehold.operations import bulk, sessions, tokens
+from leasehold.store import Filter
 
 ACME, GLOBEX = tenant_id("acme"), tenant_id("globex")
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -30,6 +33,8 @@ class World:
     app: Leasehold
     address: str
     jobs: dict[str, JobId] = field(default_factory=dict)
+    group: str = ""
+    operation: str = ""
     lines: "asyncio.Queue[str | None]" = field(default_factory=asyncio.Queue)
     texts: dict[Any, tuple[Any, str]] = field(default_factory=dict)
 
@@ -139,5 +144,10 @@ async def fill(world: World) -> None:
     await world.until(jobs["succeeded"], "succeeded")
     await world.until(jobs["dead letter"], "dead letter")
     await world.until(jobs["hostile"], "succeeded")
+    dead = await world.app.store.tenant(ACME).get(jobs["dead letter"])
+    assert dead is not None
+    world.group = error_group(dead.definition, dead.last_error_code, dead.last_error)
+    none = bulk.new_operation(OperationKind.RETRY, ACME, Filter(definitions=("nothing",)), reason="a rehearsal")
+    world.operation = (await bulk.begin(world.app.store, await bulk.plan(world.app.store, none))).id
     world.jobs["globex"] = await world.enqueue("send_report", GLOBEX, payload={"name": CANARY})
     await world.until(world.jobs["globex"], "succeeded", tenant=GLOBEX)

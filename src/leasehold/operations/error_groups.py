@@ -8,6 +8,7 @@ from typing import Any
 from leasehold.errors import InvalidInput, UnknownJob
 from leasehold.model.error_group import GROUPED, problems_of_error_group
 from leasehold.model.job import JobRecord, TenantId
+from leasehold.model.redaction import REDACTED
 from leasehold.operations import views
 from leasehold.store import ErrorGroup, ErrorGroups, Filter, Store
 
@@ -85,7 +86,13 @@ def count_fields(payloads: Iterable[Any]) -> list[FieldShare]:
             for name, value in payload.items():
                 counters.setdefault(name, Counter())[_text(value)] += 1
     shares = [_share(name, counter) for name, counter in counters.items()]
-    return sorted(shares, key=lambda share: (-share.values[0][1], share.others, share.name))[:SHOWN_FIELDS]
+    return sorted(shares, key=_rank)[:SHOWN_FIELDS]
+
+
+def _rank(share: FieldShare) -> tuple[bool, int, int, str]:
+    """Orders fields: those without a value to be read are last."""
+    value, jobs = share.values[0]
+    return REDACTED in value, -jobs, share.others, share.name
 
 
 def as_document(share: FieldShare) -> dict[str, Any]:

@@ -132,9 +132,9 @@ async def _show_tenants(visit: Visit, group: str) -> Response:
             fix="Its jobs may be queued again, or pruned. Go back to the dead letters.",
         )
     (row,) = rows_of(visit, found.groups)
-    tenants = [
+    owners = [
         (each, f"{Area.of(visit.root, each.tenant).base}/dead/{group}")
         for each in sorted(found.groups, key=lambda each: (-each.jobs, each.tenant))
     ]
-    facts = {"row": row, "tenants": tenants, "error": shown.error_group(visit.context, found.groups[0])["error"]}
+    facts = {"row": row, "owners": owners, "error": shown.error_group(visit.context, found.groups[0])["error"]}
     return await visit.show("dead_tenants.html", "dead", facts)
