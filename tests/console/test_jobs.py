@@ -27,7 +27,7 @@ async def test_every_view_of_the_list_has_an_address(visitors: Visitors, world: 
     await expect(page.get_by_label("Filter jobs")).to_have_value("definition:send_report")
     await page.goto("/t/acme/jobs?q=status:scheduled&limit=25&column=correlation")
     await expect(page.locator("tbody tr")).to_have_count(25)
-    assert await page.locator("thead th").all_text_contents() == ["State", "Job", "Correlation"]
+    assert await page.locator("thead th").all_text_contents() == ["", "State", "Job", "Correlation"]
 
 
 async def test_an_unknown_filter_is_explained(visitors: Visitors) -> None:
