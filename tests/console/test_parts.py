@@ -9,9 +9,9 @@ import pytest
 from leasehold.console.ansi import parts_of
 from leasehold.console.charts import Layer, durations, stacked
 from leasehold.console.job_rows import known_columns, summarize
-from leasehold.console.pages import name_of, segment_of
 from leasehold.console.queries import read_query
 from leasehold.console.remembered import Remembered
+from leasehold.console.segments import name_of, segment_of
 from leasehold.console.tracebacks import own_code
 from leasehold.model.job import Source
 from leasehold.model.series import Histogram, Point

@@ -14,6 +14,7 @@ from tests.postgres.plan_database import (
     WIDE,
     due_id,
     ended_id,
+    event_trigger_uuid,
     lane_tenant,
     queued_id,
     running_id,
@@ -287,6 +288,22 @@ LOOKING_ROUND = (
         "triggers/decisions",
         {"tenant": BIG, "trigger": trigger_uuid(1), "limit": 50},
         {"trigger_decisions": {"trigger_decisions_of_trigger", "trigger_decisions_fire"}},
+    ),
+    Case(
+        "latest decisions of triggers",
+        "triggers/latest_decisions",
+        {"tenant": BIG, "triggers": [trigger_uuid(number) for number in range(1, 51)]},
+        {"trigger_decisions": {"trigger_decisions_of_trigger", "trigger_decisions_fire"}},
+    ),
+    Case(
+        "decisions about events",
+        "events/decisions",
+        {
+            "tenant": BIG,
+            "events": [UUID(int=number) for number in range(1, 51)],
+            "triggers": [event_trigger_uuid(number) for number in range(1, 21)],
+        },
+        {"trigger_decisions": {"trigger_decisions_event"}},
     ),
     Case(
         "triggers of the code",

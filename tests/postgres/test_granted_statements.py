@@ -69,6 +69,7 @@ PRODUCING = {
 }
 SERIES = ("series", "series_definitions", "busiest_tenants")
 READING = {
+    "events/decisions",
     "events/holders",
     "events/list",
     "scheduler/unexpanded",
@@ -78,6 +79,7 @@ READING = {
     "administration/triggers_of_code",
     "scheduler/next",
     "triggers/decisions",
+    "triggers/latest_decisions",
     "triggers/get",
     "triggers/list",
     "triggers/search",

@@ -20,4 +20,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("jobs", "Jobs", "/jobs", Permission.JOBS_READ),
     Section("dead", "Dead letters", "/dead", Permission.JOBS_READ),
     Section("operations", "Operations", "/operations", Permission.JOBS_READ),
+    Section("triggers", "Triggers", "/triggers", Permission.TRIGGERS_READ),
+    Section("events", "Events", "/events", Permission.EVENTS_READ),
+    Section("definitions", "Definitions", "/definitions", Permission.DEFINITIONS_READ),
 )

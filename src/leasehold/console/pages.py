@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,6 +16,7 @@ from leasehold.api.own_site import SAFE_METHODS
 from leasehold.api.route import body_within
 from leasehold.console.navigation import SECTIONS, Section
 from leasehold.console.rendering import Renderer
+from leasehold.console.segments import name_of, segment_of
 from leasehold.console.visitors import Visitors
 from leasehold.errors import LeaseholdError, NotAuthenticated, Unreachable
 from leasehold.model.access import Permission, Principal
@@ -31,15 +32,6 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Response]])
 def root_of(scope: Mapping[str, Any]) -> str:
     """Returns the path where the console is mounted, without a slash at its end."""
     return str(scope.get("root_path", "")).rstrip("/")
-
-
-def segment_of(name: str) -> str:
-    """Writes a name as one segment of a path: a server decodes %2F before it looks for slashes."""
-    return quote(name.replace("~", "~0").replace("/", "~1"), safe="~")
-
-
-def name_of(segment: str) -> str:
-    return segment.replace("~1", "/").replace("~0", "~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +111,14 @@ _FLASHES = {
     "requested": "Its worker was asked to stop the job.",
     "enqueued": "This new job was enqueued with your changes.",
     "duplicate": "Nothing was enqueued: this job holds the same dedupe key.",
+    "trigger-saved": "The trigger is saved.",
+    "trigger-pause": "The trigger is paused.",
+    "trigger-resume": "The trigger is not paused any more. Fires that it has missed are caught up by its policy.",
+    "trigger-enable": "The trigger is enabled.",
+    "trigger-disable": "The trigger is disabled.",
+    "trigger-delete": "The trigger is deleted. Jobs that it has made stay.",
+    "definition-set": "The fields are set. New jobs get them; waiting jobs keep theirs.",
+    "definition-reset": "The fields are those of the code again.",
 }
 
 

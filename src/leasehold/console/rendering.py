@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from leasehold.config import VERSION, process_redactor
+from leasehold.console.segments import segment_of
 from leasehold.console.static_files import StaticFiles
 from leasehold.model.duration import span
 from leasehold.model.status import DisplayState
@@ -50,8 +51,11 @@ class Renderer:
             "pretty": pretty,
             "visible": views.visible,
             "printable": views.printable,
+            "compact": compact,
             "count": capped,
             "redacted": lambda text: process_redactor().text(text),
+            "redacted_document": lambda document: process_redactor().document(document),
+            "segment": segment_of,
             "shell": quote,
         }
 
@@ -112,6 +116,11 @@ def _rough(length: timedelta) -> str:
 def pretty(value: Any) -> str:
     """Writes a JSON document for people; control characters as pictures."""
     return views.printable(views.as_json(value, indented=True).decode())
+
+
+def compact(value: Any) -> str:
+    """Writes a JSON document in one line."""
+    return views.printable(views.as_json(value).decode())
 
 
 def capped(number: int, cap: int) -> str:

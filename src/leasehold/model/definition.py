@@ -192,6 +192,22 @@ class Definition:
                 fix=f"Nothing was enqueued. Its schema: leasehold definitions show {self.key}",
             )
 
+    def problems_by_place(self, payload: Mapping[str, Any]) -> list[tuple[tuple[str | int, ...], str]]:
+        """Returns the fields that do not fit, at most 20: each with its path and the reason, for a form.
+
+        A field that is missing has the path that it would have. `check` says the same in one message.
+        """
+        if self.schema is None or self._checker().load.refuses(payload):
+            return []
+        found = []
+        for error in islice(self._checker().errors(payload), SHOWN_PROBLEMS):
+            missing = getattr(error.kind, "property", None)
+            path = (*error.instance_path, *((missing,) if missing is not None else ()))
+            text = "is required" if missing is not None else error.message
+            (hidden,) = self._hide_secrets(iter([text]), payload) if self.secret_fields else [text]
+            found.append((path, _shorten(hidden)))
+        return found
+
     def _hide_secrets(self, lines: Iterator[str], payload: Mapping[str, Any]) -> Iterator[str]:
         """Removes secret values from messages, which quote the values that do not fit."""
         values = sorted(secret_values(self.schema, payload), key=len, reverse=True)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from leasehold.errors import UnknownDefinition
-from leasehold.model.decision import Evaluation, Match, evaluate
+from leasehold.model.decision import Decision, Evaluation, Match, evaluate
 from leasehold.model.definition import Registered
 from leasehold.model.event import Event, EventId, NewEvent
 from leasehold.model.event_plan import Emitted
@@ -49,6 +49,15 @@ async def prepare(tenant: TenantId, event: NewEvent, wakes: bool, catalog: Catal
 async def list_latest(store: TriggerStore, tenant: TenantId, limit: int, name: str | None = None) -> Sequence[Event]:
     """Returns the latest events of a tenant, the newest first."""
     return await store.events(tenant).list(limit, name=name)
+
+
+async def list_with_decisions(
+    store: TriggerStore, tenant: TenantId, limit: int, before: EventId | None = None, name: str | None = None
+) -> tuple[Sequence[Event], Sequence[Trigger], Sequence[Decision]]:
+    """Returns the latest events, the newest first, the event triggers that exist, and what these decided."""
+    found = await store.events(tenant).list(limit, before, name)
+    triggers = [*await _event_triggers(store.triggers(tenant)), *await _event_triggers(store.triggers(ALL))]
+    return found, triggers, await store.events(tenant).decisions(found, triggers)
 
 
 async def try_out(tenant: TenantId, event: NewEvent, catalog: Catalog) -> Sequence[TriggerTest]:

@@ -1,5 +1,6 @@
 """Everything that can be done with triggers: save, read, change, pause, delete, look before they fire."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -128,6 +129,18 @@ async def decisions(store: TriggerStore, owner: Owner, trigger: TriggerId, limit
     """Returns the latest decisions of a trigger, the newest first. Raises UnknownTrigger."""
     await get(store, owner, trigger)
     return await store.triggers(owner).decisions(trigger, limit)
+
+
+async def latest_decisions(store: TriggerStore, triggers: Sequence[Trigger]) -> Mapping[TriggerId, Decision]:
+    """Returns the latest decision of each of these triggers that has one."""
+    owners = dict.fromkeys(each.tenant for each in triggers)
+    found = await asyncio.gather(
+        *(
+            store.triggers(owner).latest_decisions([each.id for each in triggers if each.tenant == owner])
+            for owner in owners
+        )
+    )
+    return {decision.trigger: decision for decisions in found for decision in decisions}
 
 
 async def preview_trigger(

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from leasehold.model.decision import Decision
 from leasehold.model.event import Event, EventId, NewEvent
 from leasehold.model.event_plan import Emitted
 from leasehold.model.job import JobId
+from leasehold.model.trigger import Trigger
 from leasehold.store.transactions import Prepared
 
 
@@ -62,6 +64,9 @@ class TenantEvents(Protocol):
 
     async def list(self, limit: int, before: EventId | None = None, name: str | None = None) -> Sequence[Event]:
         """Returns events before that one, the newest first; only those of this name, if one is given."""
+
+    async def decisions(self, events: Sequence[Event], triggers: Sequence[Trigger]) -> Sequence[Decision]:
+        """Returns what these triggers decided about these events, in the order of the events."""
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, KeyHolder]:
         """Returns the jobs that hold these dedupe keys for a window. A free key is not in the answer."""

@@ -110,6 +110,9 @@ class Triggers(Protocol):
     async def decisions(self, trigger: TriggerId, limit: int) -> Sequence[Decision]:
         """Returns the latest decisions of a trigger, the newest first."""
 
+    async def latest_decisions(self, triggers: Sequence[TriggerId]) -> Sequence[Decision]:
+        """Returns the latest decision of each of these triggers that has one."""
+
 
 class AllTriggers(Protocol):
     """The triggers of all owners, for administrators and for the sync of code."""

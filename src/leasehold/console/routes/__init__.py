@@ -6,7 +6,23 @@ from starlette.routing import Route
 
 from leasehold.api.context import Guard
 from leasehold.console.rendering import Renderer
-from leasehold.console.routes import bulk, dead, job, job_actions, jobs, operations, overview, sign_in
+from leasehold.console.routes import (
+    bulk,
+    dead,
+    definition_overrides,
+    definitions,
+    enqueue,
+    events,
+    job,
+    job_actions,
+    jobs,
+    operations,
+    overview,
+    sign_in,
+    trigger_actions,
+    trigger_editor,
+    triggers,
+)
 from leasehold.console.visitors import Visitors
 
 
@@ -23,4 +39,11 @@ TOPICS: tuple[Topic, ...] = (
     dead.pages,
     bulk.pages,
     operations.pages,
+    trigger_editor.pages,
+    trigger_actions.pages,
+    triggers.pages,
+    events.pages,
+    enqueue.pages,
+    definition_overrides.pages,
+    definitions.pages,
 )

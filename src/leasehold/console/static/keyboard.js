@@ -1,7 +1,7 @@
 // Keys for people who triage: they move the focus and follow links, and never change a job by themselves. The help,
 // by "?", switches them off and on.
 const SWITCH = "leasehold-keys";
-const GO = { o: "overview", j: "jobs", d: "dead", p: "operations" };
+const GO = { o: "overview", j: "jobs", d: "dead", p: "operations", t: "triggers", e: "events", f: "definitions" };
 const LINKS = { r: "/retry", c: "/cancel", n: "/run-now" };
 const HELP = [
   ["/", "Search"],
@@ -9,6 +9,7 @@ const HELP = [
   ["Enter", "Open the row"],
   ["g o  g j", "Go to the overview, to the jobs"],
   ["g d  g p", "Go to the dead letters, to the operations"],
+  ["g t  g e  g f", "Go to the triggers, events, definitions"],
   ["x  a", "Choose the row, all rows of the page"],
   ["r  c  n", "Retry, cancel, run now: opens a dialog"],
   ["w", "Why it does not run"],

@@ -35,6 +35,7 @@ from leasehold.model.decision import Decision
 from leasehold.model.event import Event, EventId, NewEvent
 from leasehold.model.event_plan import Emitted, EventDecision, emitted, plan_event
 from leasehold.model.job import JobId, TenantId
+from leasehold.model.trigger import Trigger
 from leasehold.store import KeyHolder
 
 DUE_EVENTS = "events"
@@ -104,6 +105,16 @@ class DynamoEvents:
             if len(found) == limit:
                 break
         return found
+
+    async def decisions(self, events: Sequence[Event], triggers: Sequence[Trigger]) -> Sequence[Decision]:
+        keys = [
+            (items.decisions_pk(trigger.tenant, trigger.id), items.event_sk(event.at, event.id))
+            for event in events
+            for trigger in triggers
+        ]
+        stored = await self._table.get_many(keys) if keys else {}
+        found = [items.read_decision(stored[key]) for key in keys if key in stored]
+        return [decision for decision in found if decision.tenant == self._tenant]
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, KeyHolder]:
         wanted = {(hold_pk(self._tenant, key), WINDOW): key for key in keys}

@@ -4,6 +4,7 @@ Each change reads the trigger and writes it back if it is as it was read: `chang
 of the rule. Beside it, the version of the owner's triggers goes up, so that caches of event triggers know.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -118,6 +119,10 @@ class DynamoTriggers:
             if len(found) == limit:
                 break
         return found
+
+    async def latest_decisions(self, triggers: Sequence[TriggerId]) -> Sequence[Decision]:
+        found = await asyncio.gather(*(self.decisions(each, 1) for each in triggers))
+        return [decision for decisions in found for decision in decisions]
 
     # ------------------------------------------------------------------------------------------------- read and write
 

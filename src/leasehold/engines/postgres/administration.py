@@ -6,7 +6,7 @@ from datetime import datetime
 
 import orjson
 
-from leasehold.engines.postgres import all_tenants, fact_rows, rows
+from leasehold.engines.postgres import all_tenants, fact_rows, pages, rows
 from leasehold.engines.postgres.audit import PostgresAuditLog
 from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.engines.postgres.definitions import PostgresDefinitions
@@ -61,14 +61,6 @@ class PostgresAdministration(PostgresDefinitions):
         await self._database.fetch("administration/set_strict_tenants", strict=strict)
 
     async def find_all_tenants(self, where: Filter, cursor: str | None, limit: int) -> Page:
-        if where.error_group is not None:
-            found = await self._database.fetch(
-                "administration/find_in_error_group",
-                limit=pages.one_more_than(limit),
-                **pages.behind_everywhere(cursor),
-                **pages.columns_of_group(where),
-            )
-            return pages.page(found, limit, cursor=pages.cursor_everywhere)
         return await all_tenants.find(self._database, where, cursor, limit)
 
     async def error_groups_of_tenants(self, limit: int, counted: int, only: str | None = None) -> ErrorGroups:

@@ -32,6 +32,11 @@ def is_served(where: Filter) -> bool:
 async def find(database: Database, where: Filter, cursor: str | None, limit: int) -> Page:
     """Returns a page of matching jobs, newest first; with fewer of them and a cursor, if it has looked at enough."""
     wanted, behind = pages.one_more_than(limit), pages.behind_everywhere(cursor)
+    if where.error_group is not None:
+        found = await database.fetch(
+            "administration/find_in_error_group", limit=wanted, **behind, **pages.columns_of_group(where)
+        )
+        return pages.page(found, limit, cursor=pages.cursor_everywhere)
     if is_served(where):
         found = await database.fetch(
             "administration/find_all_tenants",

@@ -22,6 +22,7 @@ from leasehold.model.decision import Decision, decision_from_row
 from leasehold.model.event import Event, EventId, NewEvent
 from leasehold.model.event_plan import Emitted, EventDecision, emitted, plan_event
 from leasehold.model.job import JobId, TenantId
+from leasehold.model.trigger import Trigger
 from leasehold.store import KeyHolder, MatchingTriggers
 
 if TYPE_CHECKING:
@@ -157,6 +158,12 @@ class PostgresEvents:
 
     async def list(self, limit: int, before: EventId | None = None, name: str | None = None) -> Sequence[Event]:
         return [event_of(row) for row in await self._fetch("list", limit=limit, before=before, name=name)]
+
+    async def decisions(self, events: Sequence[Event], triggers: Sequence[Trigger]) -> Sequence[Decision]:
+        if not events or not triggers:
+            return []
+        names = {"events": [each.id for each in events], "triggers": [each.id for each in triggers]}
+        return [decision_from_row(dict(row)) for row in await self._fetch("decisions", **names)]
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, KeyHolder]:
         if not keys:

@@ -111,6 +111,9 @@ class PostgresTriggers:
     async def decisions(self, trigger: TriggerId, limit: int) -> Sequence[Decision]:
         return [decision_from_row(dict(row)) for row in await self._fetch("decisions", trigger=trigger, limit=limit)]
 
+    async def latest_decisions(self, triggers: Sequence[TriggerId]) -> Sequence[Decision]:
+        return [decision_from_row(dict(row)) for row in await self._fetch("latest_decisions", triggers=triggers)]
+
     async def _look_at(self, known: Trigger, pause: Pause | None) -> datetime | None:
         """Returns when schedulers look at the trigger. One whose schedule can't be read here is left to them."""
         if known.cursor is None:
