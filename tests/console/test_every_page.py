@@ -28,6 +28,18 @@ def kinds(world: World) -> Iterator[str]:
     yield "/t/acme/jobs?q=statsu:failed"
     yield from ("/t/acme/dead", f"/t/acme/dead/{world.group}", f"/t/acme/bulk/retry?group={world.group}")
     yield from ("/t/acme/operations", f"/t/acme/operations/{world.operation}")
+    yield from trigger_pages(world)
+
+
+def trigger_pages(world: World) -> Iterator[str]:
+    """Yields one page of each kind of triggers, events and definitions."""
+    triggers, definition = f"/t/acme/triggers/{world.triggers['nightly']}", "/t/acme/definitions/import-photos"
+    yield from ("/t/acme/triggers", triggers, f"{triggers}/edit", f"{triggers}/pause", "/t/nobody/triggers")
+    yield f"/t/acme/triggers/{world.triggers['changed']}"
+    yield "/t/acme/triggers/new?kind=event&event=a.b"
+    yield "/t/acme/events"
+    yield "/t/acme/events/test?name=provider.folder.updated"
+    yield from ("/t/acme/definitions", definition, f"{definition}/override", f"{definition}/enqueue")
 
 
 def pages(world: World) -> Iterator[str]:
@@ -37,6 +49,8 @@ def pages(world: World) -> Iterator[str]:
     yield from ("/all/dead", f"/all/dead/{world.group}", "/t/globex/dead", f"/t/globex/dead/{'0' * 16}")
     yield from ("/all/operations", "/t/acme/bulk/cancel?q=status:queued", "/t/acme/bulk/retry?chosen=yes")
     yield from (f"/t/acme/jobs/{world.jobs['hostile']}", f"/t/acme/jobs/{world.jobs['ready']}/cancel")
+    yield from ("/all/triggers", f"/all/triggers/{world.triggers['everyone']}", "/all/events", "/t/nobody/events")
+    yield from ("/all/definitions", "/all/definitions/send_report/enqueue")
 
 
 async def test_no_page_runs_or_breaks_anything(visitors: Visitors, world: World) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from tests.conftest import eventually
+from tests.console.trigger_world import add_triggers
 
 from leasehold import Job, Leasehold, Steps, WorkerSettings
 from leasehold.cli.api_server import address_of, bind, serving
@@ -17,6 +18,7 @@ from leasehold.model.access import Permission, Role
 from leasehold.model.error_group import error_group
 from leasehold.model.job import JobId, TenantId, tenant_id
 from leasehold.model.operation import OperationKind
+from leasehold.model.trigger import TriggerId
 from leasehold.operations import bulk, sessions, tokens
 from leasehold.store import Filter
 
@@ -35,6 +37,7 @@ class World:
     jobs: dict[str, JobId] = field(default_factory=dict)
     group: str = ""
     operation: str = ""
+    triggers: dict[str, TriggerId] = field(default_factory=dict)
     lines: "asyncio.Queue[str | None]" = field(default_factory=asyncio.Queue)
     texts: dict[Any, tuple[Any, str]] = field(default_factory=dict)
 
@@ -151,3 +154,4 @@ async def fill(world: World) -> None:
     world.operation = (await bulk.begin(world.app.store, await bulk.plan(world.app.store, none))).id
     world.jobs["globex"] = await world.enqueue("send_report", GLOBEX, payload={"name": CANARY})
     await world.until(world.jobs["globex"], "succeeded", tenant=GLOBEX)
+    await add_triggers(world)

@@ -62,6 +62,33 @@ async def test_an_answer_has_the_decisions_that_are_recorded(events: Events) -> 
     assert list(emitted.decisions) == await events.decisions(trigger)
 
 
+async def test_decisions_are_found_by_their_events(events: Events) -> None:
+    one, every = await events.add(), await events.add("provider.*", tenant=ALL, label="every")
+    first, second = await events.emit(n=1), await events.emit("provider.list.updated", n=2)
+    await events.emit("nobody.listens")
+    await events.emit(tenant=OTHER)
+    found = await events.store.events(ACME).list(10)
+    decisions = await events.store.events(ACME).decisions(found, [one, every])
+    decided = {(each.event, each.trigger) for each in decisions}
+    assert decided == {(second.id, every.id), (first.id, every.id), (first.id, one.id)}
+    assert decisions[0].event == second.id
+    assert await events.store.events(OTHER).decisions(found, [one, every]) == []
+
+
+async def test_the_latest_decision_of_each_trigger_is_found(events: Events) -> None:
+    one, other = await events.add(), await events.add("list.created", label="other")
+    await events.add("nobody.listens", label="silent")
+    for number in range(3):
+        await events.move(timedelta(minutes=10))
+        await events.emit(n=number)
+    await events.emit("list.created")
+    ids = [each.id for each in await events.store.triggers(ACME).list(10)]
+    found = {each.trigger: each for each in await events.store.triggers(ACME).latest_decisions(ids)}
+    assert found.keys() == {one.id, other.id}
+    assert found[one.id] == (await events.decisions(one))[-1]
+    assert await events.store.triggers(OTHER).latest_decisions(ids) == []
+
+
 async def test_each_matching_trigger_makes_its_own_job(events: Events) -> None:
     for number in range(3):
         await events.add(label=f"number {number}", payload={"number": number})

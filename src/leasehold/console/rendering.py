@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from leasehold.config import VERSION, process_redactor
 from leasehold.console.segments import segment_of
 from leasehold.console.static_files import StaticFiles
-from leasehold.model.duration import span
+from leasehold.model.duration import span, spell
 from leasehold.model.status import DisplayState
 from leasehold.operations import views
 
@@ -116,6 +116,12 @@ def _rough(length: timedelta) -> str:
 def pretty(value: Any) -> str:
     """Writes a JSON document for people; control characters as pictures."""
     return views.printable(views.as_json(value, indented=True).decode())
+
+
+def written(length: timedelta) -> str:
+    """Writes a duration as people type it, and as it is read again: 20m, 30d, 1.5s."""
+    seconds = length.total_seconds()
+    return spell(length).replace(" ", "") if seconds.is_integer() else f"{seconds:f}".rstrip("0") + "s"
 
 
 def compact(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Forms made of a JSON Schema: a widget for each part that a form can hold, and a text of JSON for all others.
 
-A form loses nothing: a value that its widget can't give back as it is becomes JSON, too. A field that is empty is left
+A form loses nothing: a value that its widget can't give back as it is becomes JSON. A field that is empty is left
 out of the payload, so that the default of the handler applies. Names of fields are JSON pointers; `!json`,
 `!count` and `!choice` after them say how they are read.
 """
@@ -228,7 +228,7 @@ class _Building:
                     self.node(each, pointer(name, key), given.get(key, ABSENT), key in part.required)
                     for key, each in part.properties.items()
                 )
-                return replace(node, children=tuple(fields))
+                return replace(node, children=tuple(sorted(fields, key=lambda each: not each.required)))
             case Kind.LIST:
                 return self._list(node, value)
             case Kind.CHOICE:
@@ -334,6 +334,8 @@ def pointer_of(path: Sequence[str | int]) -> str:
 def reshape(schema: Mapping[str, Any], value: Any, action: str) -> Any:
     """Returns the value after a button of a list: `add:/items`, `remove:/items/0`, `up:/items/1`."""
     verb, _, name = action.partition(":")
+    if verb not in ("add", "remove", "up") or not name.startswith("/"):
+        return value
     place, number = name, 0
     if verb != "add":
         place, _, text = name.rpartition("/")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from leasehold.api.strict_json import read_json
-from leasehold.console.rendering import pretty
+from leasehold.console.rendering import pretty, written
 from leasehold.errors import InvalidInput, LeaseholdError, PayloadInvalid, UnknownDefinition
 from leasehold.model.cron import Cron
 from leasehold.model.definition import Registered
@@ -102,12 +102,12 @@ def form_of_rule(rule: NewTrigger, payload: Any, only_if: Any) -> TriggerForm:
         "catch_up_cap": str(rule.catch_up_cap),
         "trailing": "on" if rule.trailing else "",
         "enabled": "on" if rule.enabled else "",
-        "dedupe_window": f"{int(rule.window.total_seconds())}s",
+        "dedupe_window": written(rule.window),
     }
     if isinstance(schedule, Cron):
         texts |= {"style": "cron", "cron": schedule.text, "zone": schedule.zone}
     elif isinstance(schedule, Every):
-        texts |= {"style": "every", "every": f"{int(schedule.interval.total_seconds())}s"}
+        texts |= {"style": "every", "every": written(schedule.interval)}
     else:
         texts |= {"event": rule.event or "", "filter": pretty(only_if)}
     return TriggerForm(BLANK | texts)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from leasehold.api.strict_json import read_json
 from leasehold.console.copies import as_command, as_curl, as_segment
 from leasehold.console.pages import Pages, Visit
-from leasehold.console.rendering import pretty
+from leasehold.console.rendering import pretty, written
 from leasehold.console.routes.definitions import href_of, key_of, said
 from leasehold.console.trigger_form import DEPTH
 from leasehold.errors import InvalidInput, LeaseholdError
@@ -79,13 +79,13 @@ def _text(name: str, value: Any) -> str:
     if name in _JSON:
         return "" if value is None else pretty(_seconds_as_text(views.field_value(value)))
     if isinstance(value, timedelta):
-        return f"{value.total_seconds():g}s"
+        return written(value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _seconds_as_text(value: Any) -> Any:
     if isinstance(value, timedelta):
-        return f"{value.total_seconds():g}s"
+        return written(value)
     return {name: _seconds_as_text(each) for name, each in value.items()} if isinstance(value, Mapping) else value
 
 
@@ -135,6 +135,7 @@ async def _show(
         "titles": TITLES,
         "bases": {each.field: said(each.base) for each in details.origins},
         "in_json": _JSON,
+        "without": "The code has" if registered.declared else "The default is",
         "problems": problems,
         "problem": problem,
         "as_command": as_command("definitions", "set", key, "timeout=10m", "--revision", str(registered.revision)),

@@ -14,7 +14,7 @@ from leasehold.console.copies import as_command, as_curl
 from leasehold.console.job_rows import href_of as href_of_job
 from leasehold.console.job_rows import row_of
 from leasehold.console.pages import Pages, Visit
-from leasehold.console.rendering import pretty
+from leasehold.console.rendering import pretty, written
 from leasehold.console.routes.definitions import href_of, key_of
 from leasehold.console.schema_form import Node, Reading
 from leasehold.console.schema_parts import Kind
@@ -66,12 +66,12 @@ async def enqueue(visit: Visit) -> Response:
     action = visit.form.get("do", "enqueue")
     if action != "enqueue":
         return await _show(visit, _reshaped(found, action), None)
-    options = _options(visit, found)
     if not found.problems and isinstance(found.payload, dict):
         found.problems |= {
             schema_form.pointer_of(path): text
             for path, text in found.known.definition.problems_by_place(found.payload)
         }
+    options = _options(visit, found)
     if found.problems:
         return await _show(visit, found, None, refused=True)
     try:
@@ -294,7 +294,7 @@ def _when_of(text: str) -> dict[str, tuple[str, Any]]:
 
 
 def _as_word(value: Any) -> str:
-    return f"{value.total_seconds():g}s" if isinstance(value, timedelta) else value.isoformat()
+    return written(value) if isinstance(value, timedelta) else str(value.isoformat())
 
 
 def _one_line(payload: Mapping[str, Any]) -> str:

@@ -195,9 +195,8 @@ async def _show(
         try:
             event = _event(visit, name, data)
             found = await visit.context.call(lambda catalog: operations.try_out(owner, event, catalog))
-            tests = [
-                _tested(visit, each, document) for each, document in zip(found, _documents(visit, found), strict=True)
-            ]
+            documents = _documents(visit, found)
+            tests = [_tested(visit, *each) for each in zip(found, documents, strict=True)]
         except LeaseholdError as error:
             problem = error
     order = {"fires": 0, "trailing": 1, "deduped": 2, "error": 3, "skipped": 4, "no match": 5}
