@@ -12,7 +12,7 @@ MOST_FIELDS = 60
 MOST_OPTIONS = 200
 _DEEPEST = 8
 _FORMATS = {"date": "date", "email": "email", "uri": "url"}
-# What a form can't show, and the widget alone would not obey.
+# Words of a schema that no widget obeys.
 _UNKNOWN = ("if", "not", "prefixItems", "contains", "patternProperties", "dependentSchemas", "propertyNames")
 
 
@@ -50,7 +50,7 @@ class Part:
 
 
 def part_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Part:
-    """Reads a part of a schema. What it does not know becomes JSON."""
+    """Reads a part of a schema. Others than those below become JSON."""
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return Part(Kind.JSON)
     found = _resolved(schema, root)

@@ -170,7 +170,7 @@ def _schedule_fields(form: TriggerForm, schedule: Schedule | None) -> dict[str, 
 
 
 def _rule(form: TriggerForm, document: Mapping[str, Any]) -> NewTrigger | None:
-    """Returns the rule. What no single field explains is the problem of the whole form."""
+    """Returns the rule. A problem that no single field explains is one of the whole form."""
     try:
         return rule_from_document({name: value for name, value in document.items() if value is not None})
     except InvalidInput as error:
@@ -241,7 +241,7 @@ def _seconds(text: str) -> Any:
 
 
 def _short(error: LeaseholdError) -> str:
-    """Returns what is wrong, and what to do. That nothing was changed is said once for the whole form."""
+    """Returns the problem and its fix. The form says once that nothing was changed."""
     fix = error.fix.removeprefix("Nothing was changed. ").removeprefix("Nothing was done. ")
     happened = error.happened.removesuffix(" Nothing was done.").removesuffix(" Nothing was enqueued.")
     return f"{happened} {fix}"

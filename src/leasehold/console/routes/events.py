@@ -102,7 +102,7 @@ def _labels(visit: Visit, triggers: Sequence[Trigger]) -> dict[TriggerId, tuple[
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What a trigger would do, as its reader may see it."""
+    """The answer of one trigger to an event, as its reader may see it."""
 
     test: TriggerTest
     document: Mapping[str, Any]

@@ -40,7 +40,7 @@ PREVIEWED = 5
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What the editor shows beside its fields."""
+    """The preview beside the fields of the editor."""
 
     checked: Checked
     preview: Preview | None
