@@ -65,6 +65,7 @@ async def test_a_ready_job_that_can_not_start_is_marked_held(visitors: Visitors,
 
 
 async def test_new_rows_wait_until_the_reader_asks(visitors: Visitors, world: World) -> None:
+    visitors.expected = ("401",)  # the stream of the page whose session has ended
     page = await visitors.open("/t/acme/jobs")
     empty = await visitors.open("/t/acme/jobs?q=correlation:first-of-its-kind")
     ended = await visitors.open("/t/acme/jobs")

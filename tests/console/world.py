@@ -22,7 +22,7 @@ from leasehold.model.trigger import TriggerId
 from leasehold.operations import bulk, sessions, tokens
 from leasehold.store import Filter
 
-ACME, GLOBEX = tenant_id("acme"), tenant_id("globex")
+ACME, GLOBEX, INITECH = tenant_id("acme"), tenant_id("globex"), tenant_id("initech")
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 CANARY = "globex-canary"
 MANY = 60
@@ -34,6 +34,7 @@ class World:
 
     app: Leasehold
     address: str
+    url: str
     jobs: dict[str, JobId] = field(default_factory=dict)
     group: str = ""
     operation: str = ""
@@ -122,7 +123,7 @@ async def make_world(url: str) -> AsyncIterator[World]:
     bound = bind("127.0.0.1", 0)
     async with app.open(worker=settings):
         await app.store.sync_definitions(app.handlers.definitions)
-        world = World(app, address_of(bound), lines=lines)
+        world = World(app, address_of(bound), url, lines=lines)
         async with serving(app.console(), bound):
             await fill(world)
             yield world
