@@ -121,7 +121,7 @@ async def reading(http: httpx.AsyncClient, path: str = "/api/v1/stream") -> Asyn
 
         async def read() -> None:
             async for line in answer.aiter_lines():
-                lines.append(line)
+                lines.append(line)  # noqa: PERF401 - its reader looks at it meanwhile
 
         task = asyncio.create_task(read())
         try:

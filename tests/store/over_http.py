@@ -10,7 +10,7 @@ import httpx
 from fastapi import FastAPI
 
 from leasehold.api import ApiLimits, make_api
-from leasehold.engine import TestKit
+from leasehold.engine import Finding, TestKit
 from leasehold.engines.http.client import HttpClient
 from leasehold.engines.http.store import HttpStore
 from leasehold.engines.http.urls import read_url
@@ -90,6 +90,9 @@ class SharedBackend:
     async def call(self, operation: Callable[[Catalog], Awaitable[T]]) -> T:
         assert self.store is not None
         return await operation(Catalog(self.store, Handlers()))
+
+    async def examine(self) -> Sequence[Finding]:
+        return ()
 
     def code(self, key: str) -> None:
         return None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
+from leasehold.engine import Finding
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.enqueue import CodeDefinition
 from leasehold.worker import Ticked
@@ -29,6 +30,9 @@ class Backend(Protocol):
         """Opens the app's database on this loop for the length of the block. Calls work without it, on a thread."""
 
     async def call(self, operation: Callable[[Catalog], Coroutine[Any, Any, T]]) -> T: ...
+
+    async def examine(self) -> Sequence[Finding]:
+        """Returns the findings of `leasehold doctor` about the app's database. Raises Unreachable."""
 
     def code(self, key: str) -> CodeDefinition | None:
         """Returns a definition whose handler is loaded."""

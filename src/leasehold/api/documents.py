@@ -362,6 +362,12 @@ class ScopesDocument(Told):
     scopes: list[dict[str, Any]]
 
 
+class HealthDocument(Told):
+    """Findings: each has a check, a verdict (ok, warning, problem), a text, and often a fix."""
+
+    findings: list[dict[str, Any]]
+
+
 class WorkersDocument(Told):
     workers: list[dict[str, Any]]
 

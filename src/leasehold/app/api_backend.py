@@ -1,6 +1,6 @@
 """The app as its HTTP API sees it: a store of its own, with a shorter time limit for statements."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -10,6 +10,7 @@ from leasehold.app.app_store import AppStore
 from leasehold.app.database_settings import DatabaseSettings, LimitedSettings
 from leasehold.app.open_store import OpenStore
 from leasehold.app.registry import Registry
+from leasehold.engine import Finding
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.enqueue import CodeDefinition
 
@@ -33,6 +34,13 @@ class ApiBackend:
 
     async def call(self, operation: Callable[[Catalog], Coroutine[Any, Any, T]]) -> T:
         return await self._store.acall(operation)
+
+    async def examine(self) -> Sequence[Finding]:
+        return await self._store.acall(self._examine)
+
+    async def _examine(self, opened: OpenStore) -> Sequence[Finding]:
+        engine = self._store.settings.engine_at(opened.url)
+        return [finding async for finding in engine.examine()]
 
     def code(self, key: str) -> CodeDefinition | None:
         return self._registry.get(key)

@@ -5,6 +5,9 @@ visitors      who a browser belongs to: sessions, the app's own resolver, tokens
 remembered    values that all visitors share for a moment
 pages         a page with its permission and its scope: one tenant, or all of them
 navigation    the pages that the frame links to
+health_strip  the lines under the header, only when something is wrong
+worker_rows   workers as rows of a table
+tenant_rows   tenants as rows of a table, with their figures of the last hour
 rendering     Jinja2, and how values are written
 queries       the words of the search box
 job_rows      jobs as rows of a table

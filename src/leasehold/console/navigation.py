@@ -7,12 +7,16 @@ from leasehold.model.access import Permission
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """An entry of the navigation. `path` is within a scope; a visitor without the permission does not see it."""
+    """An entry of the navigation. `path` is within a scope; a visitor without the permission does not see it.
+
+    A `wide` page is about all tenants: people of one tenant do not see it, and others reach it from every scope.
+    """
 
     name: str
     label: str
     path: str
     permission: Permission
+    wide: bool = False
 
 
 SECTIONS: tuple[Section, ...] = (
@@ -23,4 +27,8 @@ SECTIONS: tuple[Section, ...] = (
     Section("triggers", "Triggers", "/triggers", Permission.TRIGGERS_READ),
     Section("events", "Events", "/events", Permission.EVENTS_READ),
     Section("definitions", "Definitions", "/definitions", Permission.DEFINITIONS_READ),
+    Section("audit", "Audit", "/audit", Permission.AUDIT_READ),
+    Section("health", "Health", "/health", Permission.JOBS_READ),
+    Section("workers", "Workers", "/workers", Permission.WORKERS_READ, wide=True),
+    Section("tenants", "Tenants", "/tenants", Permission.TENANTS_READ, wide=True),
 )

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from leasehold.api.context import Context, Guard, require_permission
 from leasehold.api.own_site import SAFE_METHODS
 from leasehold.api.route import body_within
+from leasehold.console.health_strip import strip_of
 from leasehold.console.navigation import SECTIONS, Section
 from leasehold.console.rendering import Renderer
 from leasehold.console.segments import name_of, segment_of
@@ -68,13 +69,18 @@ class Visit:
     def may(self, permission: Permission) -> bool:
         return self.context.may(permission)
 
+    def may_all(self, permission: Permission) -> bool:
+        """Returns whether the visitor has a permission for all tenants."""
+        return self.principal.tenant is None and self.may(permission)
+
     def require(self, permission: Permission) -> None:
         """Raises NotPermitted without a permission that a page needs beside its own."""
         require_permission(self.principal, permission)
 
     @property
     def sections(self) -> list[Section]:
-        return [each for each in SECTIONS if self.may(each.permission)]
+        of_all = self.principal.tenant is None
+        return [each for each in SECTIONS if self.may(each.permission) and (of_all or not each.wide)]
 
     async def tenants(self) -> list[str]:
         """Returns tenants that the visitor can change to: some of them, if there are many."""
@@ -93,6 +99,9 @@ class Visit:
             "section": section,
             "tenants": await self.tenants(),
             "form_token": self.visitors.form_token(self.request),
+            "strip": await strip_of(
+                self.shared, self.root, self.area.base, self.area.tenant, wide=self.may_all(Permission.WORKERS_READ)
+            ),
             "flash": _FLASHES.get(self.request.query_params.get("done", "")),
         }
         response = self.renderer.answer(self.request, template, {**frame, **facts}, status=status)
@@ -110,6 +119,9 @@ _FLASHES = {
     "canceled": "The job is canceled.",
     "requested": "Its worker was asked to stop the job.",
     "enqueued": "This new job was enqueued with your changes.",
+    "paused": "The tenant is paused: none of its jobs is started until it is resumed.",
+    "resumed": "The tenant is resumed.",
+    "limited": "The limit of the tenant is changed.",
     "duplicate": "Nothing was enqueued: this job holds the same dedupe key.",
     "trigger-saved": "The trigger is saved.",
     "trigger-pause": "The trigger is paused.",
@@ -128,6 +140,7 @@ class _Declared:
     path: str
     permission: Permission
     handler: Callable[[Visit], Awaitable[Response]]
+    prefixes: tuple[str, ...]
 
 
 class Pages:
@@ -136,11 +149,12 @@ class Pages:
     def __init__(self) -> None:
         self._declared: list[_Declared] = []
 
-    def add(self, method: str, path: str, permission: Permission) -> Callable[[F], F]:
-        """Declares a page. The permission is that of its twin in the API."""
+    def add(self, method: str, path: str, permission: Permission, *, wide: bool = False) -> Callable[[F], F]:
+        """Declares a page. The permission is that of its twin in the API; a `wide` one is about all tenants only."""
 
         def declare(handler: F) -> F:
-            self._declared.append(_Declared(method, path, permission, handler))
+            prefixes = ("/all",) if wide else ("/t/{tenant}", "/all")
+            self._declared.append(_Declared(method, path, permission, handler, prefixes))
             return handler
 
         return declare
@@ -149,7 +163,7 @@ class Pages:
         return [
             Route(prefix + each.path, _endpoint(each, guard, visitors, renderer), methods=[each.method])
             for each in self._declared
-            for prefix in ("/t/{tenant}", "/all")
+            for prefix in each.prefixes
         ]
 
 

@@ -125,6 +125,8 @@ def worker(record: WorkerRecord) -> dict[str, Any]:
         "started_at": record.started_at,
         "last_seen_at": record.last_seen_at,
         "lease_expires_at": record.lease_expires_at,
+        "oldest_started_at": record.oldest_started_at,
+        "listens": record.listens,
     }
 
 

@@ -42,6 +42,10 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
+    """A registration. `oldest_started_at` is the start of the job that it holds longest; `listens` tells whether
+    notifications wake it. None: this engine can't tell, or there is none.
+    """
+
     id: WorkerId
     facts: WorkerFacts
     serves: Subscription
@@ -49,6 +53,8 @@ class WorkerRecord:
     started_at: datetime
     last_seen_at: datetime
     lease_expires_at: datetime
+    oldest_started_at: datetime | None = None
+    listens: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from typing import Annotated
 from fastapi import Path, Response
 
 from leasehold.api.context import Asked
-from leasehold.api.documents import OkDocument, ScopesDocument, SetLimit, SetPause, WorkersDocument
+from leasehold.api.documents import HealthDocument, OkDocument, ScopesDocument, SetLimit, SetPause, WorkersDocument
 from leasehold.api.route import Routes, answer
 from leasehold.model.access import Permission
 from leasehold.model.limits import ScopeKind
-from leasehold.operations import admin, views
+from leasehold.operations import admin, health, views
 
 routes = Routes("administration")
 Kind = Annotated[ScopeKind, Path(description="tenant or definition.")]
@@ -45,6 +45,13 @@ async def resume_scope(context: Asked, kind: Kind, key: Key) -> Response:
     scope = admin.scope_of(kind, key)
     await context.ask(lambda store: admin.resume(store, scope, context.actor))
     return answer({"ok": True})
+
+
+@routes.add("GET", "/admin/health", Permission.WORKERS_READ, HealthDocument)
+async def examine(context: Asked) -> Response:
+    """Examines database, schema, wakes, clock, workers, schedules and figures, as `leasehold doctor` does."""
+    findings = [*await context.guard.backend.examine(), await context.ask(health.examine_figures)]
+    return answer({"findings": [views.fields_of(each) for each in findings]})
 
 
 @routes.add("GET", "/admin/workers", Permission.WORKERS_READ, WorkersDocument)

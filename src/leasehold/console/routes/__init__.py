@@ -7,21 +7,25 @@ from starlette.routing import Route
 from leasehold.api.context import Guard
 from leasehold.console.rendering import Renderer
 from leasehold.console.routes import (
+    audit,
     bulk,
     dead,
     definition_overrides,
     definitions,
     enqueue,
     events,
+    health,
     job,
     job_actions,
     jobs,
     operations,
     overview,
     sign_in,
+    tenants,
     trigger_actions,
     trigger_editor,
     triggers,
+    workers,
 )
 from leasehold.console.visitors import Visitors
 
@@ -31,19 +35,9 @@ class Topic(Protocol):
 
 
 TOPICS: tuple[Topic, ...] = (
-    sign_in.SignIn(),
-    overview.pages,
-    jobs.pages,
-    job_actions.pages,
-    job.pages,
-    dead.pages,
-    bulk.pages,
-    operations.pages,
-    trigger_editor.pages,
-    trigger_actions.pages,
-    triggers.pages,
-    events.pages,
-    enqueue.pages,
-    definition_overrides.pages,
-    definitions.pages,
+    *(sign_in.SignIn(), overview.pages, jobs.pages, job_actions.pages, job.pages),
+    *(dead.pages, bulk.pages, operations.pages),
+    *(trigger_editor.pages, trigger_actions.pages, triggers.pages, events.pages),
+    *(enqueue.pages, definition_overrides.pages, definitions.pages),
+    *(audit.pages, health.pages, workers.pages, tenants.pages),
 )

@@ -214,6 +214,8 @@ def worker(row: Record) -> WorkerRecord:
         started_at=row["started_at"],
         last_seen_at=row["last_seen_at"],
         lease_expires_at=row["lease_expires_at"],
+        oldest_started_at=row["oldest_started_at"],
+        listens=row["listens"],
     )
 
 

@@ -1,0 +1,63 @@
+"""The strip under the header: what keeps jobs from being run, with a link. Most of the time there is none."""
+
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from leasehold.engine import Severity
+from leasehold.model.duration import span
+from leasehold.model.job import TenantId
+from leasehold.operations import health
+from leasehold.operations.health import FleetState, WorkerState
+from leasehold.operations.views import format_count, visible
+from leasehold.store import Store
+
+T = TypeVar("T")
+
+
+class Shared(Protocol):
+    """Asks the store for a value that all visitors share for a moment."""
+
+    async def __call__(self, key: Hashable, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    fix: str
+    verdict: Severity
+    href: str = ""
+    link: str = ""
+
+
+async def strip_of(shared: Shared, root: str, base: str, tenant: TenantId | None, *, wide: bool) -> Sequence[Line]:
+    """Returns the lines of a page, the worst first. With `wide`, its visitor may know the workers."""
+    fleet = await shared("fleet", health.read_fleet)
+    lines = []
+    if not fleet.serving(tenant) and await shared(
+        ("ready", tenant), lambda store: health.has_ready_jobs(store, tenant)
+    ):
+        fix = "Start one: leasehold worker TARGET." if wide else "The operators of this queue have to start one."
+        text = (
+            "No worker is live, and jobs wait." if tenant is None else "No live worker runs its jobs, and some wait."
+        )
+        lines.append(Line(text, fix, Severity.PROBLEM, f"{base}/jobs?q=status:ready", "See them"))
+    return [*lines, *(_silent(fleet, f"{root}/all/workers") if wide else ())]
+
+
+def _silent(fleet: FleetState, href: str) -> list[Line]:
+    """Returns a line for workers that are silent and hold jobs: when their leases end."""
+    silent = [each for each in fleet.of(WorkerState.STALE, WorkerState.GONE) if each.running]
+    if not silent:
+        return []
+    first = min(silent, key=lambda each: each.lease_expires_at)
+    jobs = format_count(sum(each.running for each in silent), "job")
+    who = (
+        f"Worker {visible(first.facts.host)}:{first.facts.pid} is"
+        if len(silent) == 1
+        else f"{len(silent)} workers are"
+    )
+    left = first.lease_expires_at - fleet.now
+    ends = f"the lease ends in {span(left)}" if left.total_seconds() > 0 else "the lease is over"
+    text = f"{who} silent for {span(fleet.now - first.last_seen_at)} with {jobs}."
+    return [Line(text, f"{ends[0].upper()}{ends[1:]}; then they are tried again.", Severity.WARNING, href, "Workers")]
