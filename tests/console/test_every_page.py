@@ -40,6 +40,8 @@ def trigger_pages(world: World) -> Iterator[str]:
     yield "/t/acme/events"
     yield "/t/acme/events/test?name=provider.folder.updated"
     yield from ("/t/acme/definitions", definition, f"{definition}/override", f"{definition}/enqueue")
+    yield from ("/all/workers", "/all/tenants", "/all/tenants/acme/pause", "/all/health", "/all/audit")
+    yield "/t/acme/audit?action=nothing"
 
 
 def pages(world: World) -> Iterator[str]:
@@ -48,6 +50,7 @@ def pages(world: World) -> Iterator[str]:
     yield from ("/all", "/all/jobs?q=status:succeeded", "/t/nobody/jobs", "/t/acme/nothing")
     yield from ("/all/dead", f"/all/dead/{world.group}", "/t/globex/dead", f"/t/globex/dead/{'0' * 16}")
     yield from ("/all/operations", "/t/acme/bulk/cancel?q=status:queued", "/t/acme/bulk/retry?chosen=yes")
+    yield from ("/t/acme/health", "/t/acme/audit", "/t/acme/audit?after=soon", "/all/tenants/acme/limit")
     yield from (f"/t/acme/jobs/{world.jobs['hostile']}", f"/t/acme/jobs/{world.jobs['ready']}/cancel")
     yield from ("/all/triggers", f"/all/triggers/{world.triggers['everyone']}", "/all/events", "/t/nobody/events")
     yield from ("/all/definitions", "/all/definitions/send_report/enqueue")

@@ -68,7 +68,7 @@ async def list_entries(visit: Visit) -> Response:
     path = f"{visit.area.base}/audit"
     facts = {
         "rows": rows,
-        "asked": asked,
+        "asked": asked if problem else asked | {name: _as_field(asked[name]) for name in ("after", "before")},
         "problem": problem,
         "actions": ACTIONS,
         "is_filtered": bool(kept),
@@ -96,6 +96,12 @@ def _moment(text: str) -> datetime | None:
             f"{text!r} is not a time. Nothing was read.", fix="Write it as 2030-01-31T09:00."
         ) from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _as_field(text: str) -> str:
+    """Writes a moment as the field of a form takes it."""
+    found = _moment(text)
+    return "" if found is None else found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
 def _row(area: Area, noted: AuditEntry) -> EntryRow:

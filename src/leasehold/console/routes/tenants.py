@@ -24,7 +24,11 @@ pages = Pages()
 async def list_tenants(visit: Visit) -> Response:
     """Lists tenants by name."""
     cursor = visit.request.query_params.get("cursor") or None
-    page = await visit.shared(("tenant rows", cursor), lambda store: tenant_rows.read_page(store, cursor))
+    page = await (
+        visit.context.ask(lambda store: tenant_rows.read_page(store, cursor))
+        if "done" in visit.request.query_params  # a change was made a moment ago
+        else visit.shared(("tenant rows", cursor), lambda store: tenant_rows.read_page(store, cursor))
+    )
     facts = {
         "rows": page.rows,
         "cap": tenant_rows.CAP,

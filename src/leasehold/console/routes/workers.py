@@ -18,6 +18,7 @@ async def list_workers(visit: Visit) -> Response:
     rows = worker_rows.rows_of(fleet)
     facts = {
         "rows": rows,
+        "now": fleet.now,
         "silent": [row for row in rows if row.state in (WorkerState.STALE, WorkerState.GONE)],
         "live": sum(row.state is WorkerState.LIVE for row in rows),
         "slots": sum(row.worker.facts.slots for row in rows if row.state is not WorkerState.GONE),
