@@ -8,7 +8,7 @@ import random
 import time
 from datetime import timedelta
 
-from leasehold import Fail, Job, Leasehold, RetryLater, Snooze, Steps
+from leasehold import ALL, Fail, Job, Leasehold, RetryLater, Snooze, Steps, every
 
 app = Leasehold()
 
@@ -58,3 +58,42 @@ async def check_paper(job: Job, kind: str) -> None:
 async def import_prices(job: Job, supplier: str) -> None:
     """Gives up when its tries are used up, and becomes a dead letter for someone to look at."""
     raise RetryLater(timedelta(seconds=1), f"{supplier} sends prices in a format that nobody knows")
+
+
+@app.on("album.uploaded", tenant=ALL, payload={"album": "{{event.album}}", "photos": "{{event.photos}}"})
+@app.job(backoff=Steps(2, 4, 8), max_attempts=4)
+async def sync_album(job: Job, album: str, photos: int = 0) -> int:
+    """Runs when a shop uploads an album. The provider of every third album is out of order."""
+    job.log(f"{album}: {photos} photos")
+    await asyncio.sleep(random.uniform(0.2, 0.8))
+    if photos % 3 == 0:
+        job.log("\x1b[33mretrying 503 from the provider\x1b[0m")
+        raise ConnectionError("GET https://albums.example/v2/export: 503 Service Unavailable")
+    return photos
+
+
+@app.schedule(every("20s"), tenant=ALL, label="Count the paper")
+@app.schedule("0 6 * * mon-fri", zone="Europe/Berlin", tenant="alpine", label="Morning count")
+@app.job
+async def count_paper(job: Job) -> int:
+    """Runs by the clock."""
+    return random.randrange(200, 900)
+
+
+@app.job
+async def frame_picture(job: Job, order: int) -> None:
+    """Waits for a worker with a workshop: none of the demo's workers serves it."""
+
+
+check_disk = app.command(
+    "check-disk",
+    argv=["df", "-h", "--", "{folder}"],
+    schema={
+        "type": "object",
+        "properties": {"folder": {"type": "string", "title": "Folder"}},
+        "required": ["folder"],
+        "additionalProperties": False,
+    },
+    timeout="1m",
+    description="How full the disk is: a program, run as a job.",
+)

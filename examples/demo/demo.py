@@ -2,7 +2,8 @@
 
     python examples/demo/demo.py [--seconds N]
 
-At the end it asks the database what became of every job that it enqueued.
+`leasehold dev` prints a link to the console at once. At the end the demo asks the database what became of every job
+that it enqueued.
 """
 
 import argparse
@@ -15,19 +16,36 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from app import app, charge_card, check_paper, hand_to_courier, import_prices, print_photos, send_mail
-from leasehold import Enqueued, JobRecord, Tenant, UnknownJob
+from app import (
+    app,
+    charge_card,
+    check_disk,
+    check_paper,
+    frame_picture,
+    hand_to_courier,
+    import_prices,
+    print_photos,
+    send_mail,
+)
+from leasehold import Enqueued, JobRecord, LeaseholdError, Scope, ScopeKind, Tenant, UnknownJob
+from leasehold.model.audit import Actor
+from leasehold.operations import admin
+from leasehold.operations import jobs as operations
+from leasehold.store import Subscription, WorkerFacts
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASEHOLD = Path(sys.executable).with_name("leasehold")
 SHOPS = ("alpine", "harbor", "meadow")
 SECONDS_BETWEEN_ORDERS = (0.4, 2.4)
+# A worker on another machine that hangs, as far as the database can tell: it keeps its jobs until its lease is over.
+LEASE_OF_THE_HUNG = timedelta(seconds=45)
 
 Jobs = list[Enqueued[Any]]
 ORDERS: list[tuple[int, Callable[[Tenant, int], Awaitable[Enqueued[Any]]]]] = [
@@ -38,6 +56,7 @@ ORDERS: list[tuple[int, Callable[[Tenant, int], Awaitable[Enqueued[Any]]]]] = [
     (2, lambda shop, order: shop.aenqueue(hand_to_courier, order)),
     (2, lambda shop, order: shop.aenqueue(check_paper, random.choice(["matte", "velvet"]))),
     (2, lambda shop, order: shop.aenqueue(import_prices, "Paper & Sons")),
+    (1, lambda shop, order: shop.aenqueue(check_disk, folder=".")),
 ]
 
 
@@ -47,21 +66,68 @@ async def main(seconds: float | None) -> int:
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     # Its stdin ends when we do, however that comes about, and it ends with that.
     dev = await asyncio.create_subprocess_exec(
-        *(LEASEHOLD, "dev", "examples/demo/app.py", "--chaos", "--until-stdin-ends"), stdin=asyncio.subprocess.PIPE
+        *(LEASEHOLD, "dev", "examples/demo/app.py", "--chaos", "--except", "frame_picture", "--until-stdin-ends"),
+        stdin=asyncio.subprocess.PIPE,
     )
     ended = asyncio.create_task(dev.wait())
     ended.add_done_callback(lambda _: over.set())
     async with app.open():
-        jobs = await take_orders(over, seconds)
+        jobs = await open_shops()
+        beside = [asyncio.create_task(work(over)) for work in (upload_albums, hang_now_and_then)]
+        jobs += await take_orders(over, seconds, len(jobs))
+        await asyncio.gather(*beside)
         with suppress(ProcessLookupError):
             dev.send_signal(signal.SIGTERM)  # a SIGINT would be a second Ctrl-C, if the terminal has sent one
         code = await ended
         return await sum_up(jobs) or code
 
 
-async def take_orders(over: asyncio.Event, seconds: float | None) -> Jobs:
+async def open_shops() -> Jobs:
+    """Begins with orders of every shop, some for later, one canceled, and one that waits for a workshop.
+
+    One shop may have two jobs running at most, so that others of its jobs are held.
+    """
+    await admin.limit(app.store, Scope(ScopeKind.TENANT, "meadow"), 2, Actor("demo"))
+    jobs: Jobs = []
+    for shop in map(app.tenant, SHOPS):
+        for _, place in ORDERS:
+            jobs.append(await place(shop, 1000 + len(jobs)))
+        jobs += [await shop.aenqueue(print_photos, 1000 + len(jobs) + n, sheets=3) for n in range(3)]
+        jobs.append(await shop.options(delay="2h").aenqueue(send_mail, 1000 + len(jobs), "Your calendar is ready"))
+        jobs.append(await shop.aenqueue(frame_picture, 1000 + len(jobs)))
+        canceled = await shop.options(delay="1h").aenqueue(send_mail, 1000 + len(jobs), "We miss you")
+        await operations.cancel(app.store, canceled.tenant, canceled.id, Actor("demo"))
+        jobs.append(canceled)
+    return jobs
+
+
+async def upload_albums(over: asyncio.Event) -> None:
+    """Emits an event now and then, which starts a job of its shop."""
+    number = 0
+    while not over.is_set():
+        number += 1
+        album = {"album": f"summer-{number}", "photos": random.randrange(20, 90)}
+        with suppress(LeaseholdError):
+            await app.tenant(random.choice(SHOPS)).aemit("album.uploaded", album)
+        await pause(over, random.uniform(2, 5))
+
+
+async def hang_now_and_then(over: asyncio.Event) -> None:
+    """Registers a worker that takes two jobs and is never heard of again, once its lease is over another one.
+
+    Other workers try its jobs again, as they do for a machine that has lost its network.
+    """
+    while not over.is_set():
+        with suppress(LeaseholdError):
+            facts = WorkerFacts("printer-3", 4711, version="0.0.9", slots=2)
+            hung = await app.store.join(Subscription((print_photos.key,)), facts, LEASE_OF_THE_HUNG)
+            await app.store.claim(hung, 2)
+        await pause(over, LEASE_OF_THE_HUNG.total_seconds() * 1.25)
+
+
+async def take_orders(over: asyncio.Event, seconds: float | None, before: int) -> Jobs:
     """One now and then, once both workers are there."""
-    while not over.is_set() and len(await app.store.workers()) < 2:
+    while not over.is_set() and await workers() < 2:
         await pause(over, 0.2)
     if seconds is not None:
         asyncio.get_running_loop().call_later(seconds, over.set)
@@ -69,9 +135,14 @@ async def take_orders(over: asyncio.Event, seconds: float | None) -> Jobs:
     weights, orders = zip(*ORDERS, strict=True)
     while not over.is_set():
         (place,) = random.choices(orders, weights)
-        jobs.append(await place(app.tenant(random.choice(SHOPS)), 1000 + len(jobs)))
+        jobs.append(await place(app.tenant(random.choice(SHOPS)), 1000 + before + len(jobs)))
         await pause(over, random.uniform(*SECONDS_BETWEEN_ORDERS))
     return jobs
+
+
+async def workers() -> int:
+    """Returns how many of the demo's own workers are there."""
+    return sum(len(each.serves.definitions) > 1 for each in await app.store.workers())
 
 
 async def pause(over: asyncio.Event, seconds: float) -> None:
@@ -81,7 +152,7 @@ async def pause(over: asyncio.Event, seconds: float) -> None:
 
 async def sum_up(jobs: Jobs) -> int:
     """Prints what became of them, as the database has it. 1 if it has lost one."""
-    columns = ("enqueued", "succeeded", "waiting", "failed", "dead letter", "lost", "crashes")
+    columns = ("enqueued", "succeeded", "waiting", "failed", "canceled", "dead letter", "lost", "crashes")
     counts = {shop: Counter[str]() for shop in SHOPS}
     for job in jobs:
         counts[job.tenant]["enqueued"] += 1
@@ -90,7 +161,7 @@ async def sum_up(jobs: Jobs) -> int:
         counts[job.tenant]["crashes"] += sum(attempt.status == "crashed" for attempt in attempts)
     total = sum(counts.values(), Counter[str]())
 
-    table = Table("shop", box=None, padding=(0, 2, 0, 0), show_footer=True)
+    table = Table("shop", box=None, padding=(0, 1, 0, 0), show_footer=True)
     table.columns[0].footer = "all"
     for column in columns:
         table.add_column(column, justify="right", footer=str(total[column]))

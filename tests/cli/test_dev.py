@@ -60,7 +60,7 @@ async def test_people_see_a_checklist_and_then_a_line_for_each_change(
     assert code == 0
     registered = re.compile(r"\d\d:\d\d:\d\d \+ \w+: registered as version 1")
     lines = [line for line in screen.lines if line and not registered.fullmatch(line)]
-    title, database, migrations, worker, api, console, watching, *feed = lines
+    title, database, migrations, api, console, worker, watching, *feed = lines
     assert re.fullmatch(r"  leasehold \S+ · python 3\.\d+ · app\.py → 3 jobs", title)
     assert database.startswith("  ✓ database    postgresql://")
     assert migrations == "  ✓ migrations  up to date"

@@ -73,11 +73,11 @@ async def test_the_page_of_workers_tells_which_leases_end_when(database_server: 
         assert re.search(
             r"lab-7:4711 is silent for 45m.* Its lease ends in 1\dm ?; then 1 job that it holds is", page
         )
-        assert re.search(r"Stale lab-7 ?:4711 .*2.0 differs 1 ?/4 45m.*polls", page)
+        assert re.search(r"Stale lab-7 ?:4711 .*2.0 differs 1 ?/4 45m.*45m ago", page)
         assert re.findall(r"(?:Stale|Live) lab-\d", page) == ["Stale lab-7", "Live lab-8", "Live lab-9"]
         assert listed[0]["oldest_started_at"] is not None
         assert listed[0]["listens"] is False
-        assert "Worker lab-7:4711 is silent for 45m with 1 job." in strip
+        assert "Worker lab-7:4711 is silent for 45m, with 1 job. Its lease ends in 15m" in strip
 
 
 async def test_a_strip_says_that_no_worker_lives_while_jobs_wait(database_server: DatabaseServer) -> None:

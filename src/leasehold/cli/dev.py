@@ -167,11 +167,11 @@ class Supervisor:
         self._screen.feed.remember(newest)
         async with self._alongside(looking=partial(self._look, store), chaos=self._kill_now_and_then):
             try:
-                await self._start_workers(app, store, environment, Topic.WORKER)
-                if links is not None and not self._stopping.is_set():
+                if links is not None:
                     self._screen.say(Topic.API, links.api)
                     if links.console is not None:
                         self._screen.say(Topic.CONSOLE, links.console)
+                await self._start_workers(app, store, environment, Topic.WORKER)
                 if not self._stopping.is_set():
                     self._screen.say(Topic.WATCHING, self._how_to_go_on())
                 while changed := await self._wait_for_changed_app():

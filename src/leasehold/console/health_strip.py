@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from leasehold.engine import Severity
@@ -13,6 +14,8 @@ from leasehold.operations.views import format_count, visible
 from leasehold.store import Store
 
 T = TypeVar("T")
+# Workers that are silent for less are not worth a line, however short their leases are.
+LEAST_SILENCE = timedelta(seconds=10)
 
 
 class Shared(Protocol):
@@ -46,18 +49,20 @@ async def strip_of(shared: Shared, root: str, base: str, tenant: TenantId | None
 
 
 def _silent(fleet: FleetState, href: str) -> list[Line]:
-    """Returns a line for workers that are silent and hold jobs: when their leases end."""
-    silent = [each for each in fleet.of(WorkerState.STALE, WorkerState.GONE) if each.running]
+    """Returns a line for workers that are silent and hold jobs: when the first of their leases ends."""
+    silent = [
+        each
+        for each in fleet.of(WorkerState.STALE, WorkerState.GONE)
+        if each.running and fleet.now - each.last_seen_at >= LEAST_SILENCE
+    ]
     if not silent:
         return []
     first = min(silent, key=lambda each: each.lease_expires_at)
+    name = f"{visible(first.facts.host)}:{first.facts.pid}"
+    who = f"Worker {name} is" if len(silent) == 1 else f"{len(silent)} workers are"
     jobs = format_count(sum(each.running for each in silent), "job")
-    who = (
-        f"Worker {visible(first.facts.host)}:{first.facts.pid} is"
-        if len(silent) == 1
-        else f"{len(silent)} workers are"
-    )
     left = first.lease_expires_at - fleet.now
-    ends = f"the lease ends in {span(left)}" if left.total_seconds() > 0 else "the lease is over"
-    text = f"{who} silent for {span(fleet.now - first.last_seen_at)} with {jobs}."
-    return [Line(text, f"{ends[0].upper()}{ends[1:]}; then they are tried again.", Severity.WARNING, href, "Workers")]
+    whose = "Its lease" if len(silent) == 1 else f"The lease of {name}"
+    ends = f"ends in {span(left)}" if left.total_seconds() > 0 else "is over"
+    text = f"{who} silent for {span(fleet.now - first.last_seen_at)}, with {jobs}."
+    return [Line(text, f"{whose} {ends}; then other workers try again.", Severity.WARNING, href, "Workers")]

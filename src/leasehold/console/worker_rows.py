@@ -38,8 +38,8 @@ class WorkerRow:
 
     @property
     def wakes(self) -> str:
-        """How it learns of new jobs; empty if this engine can't tell."""
-        if self.worker.listens is None:
+        """How it learns of new jobs; empty for a silent worker, and if this engine can't tell."""
+        if self.worker.listens is None or self.state in (WorkerState.STALE, WorkerState.GONE):
             return ""
         return "listens" if self.worker.listens else "polls"
 

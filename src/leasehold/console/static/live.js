@@ -85,10 +85,19 @@ function replaceContents(old, fresh) {
   document.dispatchEvent(new Event("leasehold:patched"));
 }
 
+// The strip under the header comes over the page, and stays when all is well: the page does not move.
+function patchStrip(old, fresh) {
+  if (!old.childElementCount) old.classList.add("over");
+  if (fresh.childElementCount || old.classList.contains("over")) replaceContents(old, fresh);
+  else old.firstElementChild.textContent = "All is well again.";
+  return false;
+}
+
 // Returns whether a part that has changed was left alone.
 function patch(old, fresh) {
   if (!fresh || essence(old) === essence(fresh)) return false;
   if (isDisturbed(old)) return true;
+  if (old.id === "strip") return patchStrip(old, fresh);
   replaceContents(old, fresh);
   return false;
 }
