@@ -26,11 +26,14 @@ class Shared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """What is wrong and what to do, with a link to a page of this section."""
+
     text: str
     fix: str
     verdict: Severity
-    href: str = ""
-    link: str = ""
+    section: str
+    href: str
+    link: str
 
 
 async def strip_of(shared: Shared, root: str, base: str, tenant: TenantId | None, *, wide: bool) -> Sequence[Line]:
@@ -44,7 +47,7 @@ async def strip_of(shared: Shared, root: str, base: str, tenant: TenantId | None
         text = (
             "No worker is live, and jobs wait." if tenant is None else "No live worker runs its jobs, and some wait."
         )
-        lines.append(Line(text, fix, Severity.PROBLEM, f"{base}/jobs?q=status:ready", "See them"))
+        lines.append(Line(text, fix, Severity.PROBLEM, "", f"{base}/jobs?q=status:ready", "See them"))
     return [*lines, *(_silent(fleet, f"{root}/all/workers") if wide else ())]
 
 
@@ -65,4 +68,6 @@ def _silent(fleet: FleetState, href: str) -> list[Line]:
     whose = "Its lease" if len(silent) == 1 else f"The lease of {name}"
     ends = f"ends in {span(left)}" if left.total_seconds() > 0 else "is over"
     text = f"{who} silent for {span(fleet.now - first.last_seen_at)}, with {jobs}."
-    return [Line(text, f"{whose} {ends}; then other workers try again.", Severity.WARNING, href, "Workers")]
+    return [
+        Line(text, f"{whose} {ends}; then other workers try again.", Severity.WARNING, "workers", href, "Workers")
+    ]

@@ -1,7 +1,7 @@
 """A page with its permission and its scope: visitor, rate, tenant and form are checked before it runs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -14,7 +14,7 @@ from starlette.routing import Route
 from leasehold.api.context import Context, Guard, require_permission
 from leasehold.api.own_site import SAFE_METHODS
 from leasehold.api.route import body_within
-from leasehold.console.health_strip import strip_of
+from leasehold.console.health_strip import Line, strip_of
 from leasehold.console.navigation import SECTIONS, Section
 from leasehold.console.rendering import Renderer
 from leasehold.console.segments import name_of, segment_of
@@ -99,14 +99,17 @@ class Visit:
             "section": section,
             "tenants": await self.tenants(),
             "form_token": self.visitors.form_token(self.request),
-            "strip": await strip_of(
-                self.shared, self.root, self.area.base, self.area.tenant, wide=self.may_all(Permission.WORKERS_READ)
-            ),
+            "strip": await self._strip(section),
             "flash": _FLASHES.get(self.request.query_params.get("done", "")),
         }
         response = self.renderer.answer(self.request, template, {**frame, **facts}, status=status)
         self.visitors.keep_form_token(self.request, response)
         return response
+
+    async def _strip(self, section: str) -> Sequence[Line]:
+        wide = self.may_all(Permission.WORKERS_READ)
+        lines = await strip_of(self.shared, self.root, self.area.base, self.area.tenant, wide=wide)
+        return [line for line in lines if line.section != section]  # that page says it itself
 
     def go(self, path: str, **query: str) -> Response:
         """Sends the browser to a page of this scope, after a change."""

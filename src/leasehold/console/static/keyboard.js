@@ -1,7 +1,10 @@
 // Keys for people who triage: they move the focus and follow links, and never change a job by themselves. The help,
 // by "?", switches them off and on.
 const SWITCH = "leasehold-keys";
-const GO = { o: "overview", j: "jobs", d: "dead", p: "operations", t: "triggers", e: "events", f: "definitions" };
+const GO = {
+  o: "overview", j: "jobs", d: "dead", p: "operations", t: "triggers", e: "events", f: "definitions",
+  a: "audit", h: "health", w: "workers", s: "tenants",
+};
 const LINKS = { r: "/retry", c: "/cancel", n: "/run-now" };
 const HELP = [
   ["/", "Search"],
@@ -10,6 +13,8 @@ const HELP = [
   ["g o  g j", "Go to the overview, to the jobs"],
   ["g d  g p", "Go to the dead letters, to the operations"],
   ["g t  g e  g f", "Go to the triggers, events, definitions"],
+  ["g a  g h", "Go to the audit log, to the health"],
+  ["g w  g s", "Go to the workers, to the tenants"],
   ["x  a", "Choose the row, all rows of the page"],
   ["r  c  n", "Retry, cancel, run now: opens a dialog"],
   ["w", "Why it does not run"],

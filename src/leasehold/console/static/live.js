@@ -7,6 +7,7 @@ const PAGE = 3000;
 // While a stream is open, pages look now and then all the same: progress, and times of leases, are not told.
 const CALM_LIST = 30000;
 const CALM_PAGE = 5000;
+const CALM = ["", "health"];
 // Parts that were left alone, since their reader was at work there, are looked at again soon.
 const LEFT_ALONE = 2000;
 // A page may look at once so many times; after that, as often as it would poll.
@@ -142,9 +143,9 @@ export async function look() {
 
 // Looks when it is told to, and by itself after a while; one look at a time.
 class Looks {
-  constructor(isList) {
+  constructor(isList, isCalm) {
     this.between = isList ? LIST : PAGE;
-    this.calm = isList ? CALM_LIST : CALM_PAGE;
+    this.calm = isList || isCalm ? CALM_LIST : CALM_PAGE;
     this.isStreaming = false;
     this.isOver = false;
     this.failed = 0;
@@ -213,20 +214,21 @@ class Looks {
   }
 }
 
-// Returns whether news of the stream concern this page.
+// Returns whether news of the stream concern this page: any, or those of workers, or those of its job.
 function concerns(news) {
   const page = document.querySelector("[data-live-page]");
   if (news.more || !page) return true;
-  if (page.dataset.livePage === "workers") return news.workers.length > 0;
-  const job = page.dataset.livePage;
-  return !job || news.jobs.some((each) => each.id === job);
+  const about = page.dataset.livePage;
+  if (about === "workers") return news.workers.length > 0;
+  return !about || news.jobs.some((each) => each.id === about);
 }
 
 export function startLive() {
   const isList = document.querySelector("[data-live-rows]") !== null;
-  if (!isList && !document.querySelector("[data-live-page]")) return;
+  const page = document.querySelector("[data-live-page]");
+  if (!isList && !page) return;
   const address = document.querySelector("main").dataset.stream;
-  const looks = new Looks(isList);
+  const looks = new Looks(isList, CALM.includes(page?.dataset.livePage));
   show("live", "Live");
   const stream = follow(address, {
     opened() {
