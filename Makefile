@@ -9,11 +9,15 @@ JOBS   ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/nul
 # Without bytecode, each process of a test would compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-programs test-oldest check test-faults bench format clean
+.PHONY: demo screenshots test test-programs test-oldest check test-faults bench format clean
 
 # A photo lab for three shops, whose workers are killed now and then, on a database of its own. Ctrl-C ends it.
 demo: $(READY)
 	$(BIN)/python examples/demo/demo.py
+
+# The pictures of the README, of the demo's console in both themes.
+screenshots: $(READY)
+	$(BIN)/python -m tests.console.screenshots
 
 # Beside the checks, one process compiles all tests: otherwise each of the parallel ones would, for two minutes.
 test: $(READY)

@@ -9,7 +9,7 @@ from html import unescape
 
 import httpx
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 from tests.conftest import DatabaseServer, eventually
 from tests.console.browser import Visitors
 from tests.console.world import ACME, INITECH, World, make_app, signed_in
@@ -100,6 +100,18 @@ async def test_a_strip_says_that_no_worker_lives_while_jobs_wait(database_server
                 return "1 worker can run jobs" in text_of(await http.get("/t/acme/health"))
 
             await eventually(is_well)
+
+
+async def test_a_strip_that_comes_later_moves_nothing(browser: Browser, database_server: DatabaseServer) -> None:
+    async with quiet_console(database_server) as (world, app, _):
+        worker, visitors = await join(app.store, HOUR), Visitors(browser, world)
+        page = await visitors.open("/t/acme/jobs?q=definition:send_report")
+        before = await page.locator("h1").bounding_box()
+        await app.store.leave(worker)
+        await world.enqueue("send_report", payload={"name": "waits"})
+        await expect(page.locator("#strip")).to_contain_text("No live worker runs its jobs")
+        assert await page.locator("h1").bounding_box() == before
+        await visitors.close()
 
 
 def text_of(answer: httpx.Response) -> str:
