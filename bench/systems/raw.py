@@ -98,7 +98,7 @@ class Loop:
                     await self.claimed.put(rows)
 
     async def _lanes(self) -> list[str]:
-        whole = {"after": "", "until": None, "around": True, "most": 100_000, "limit": 0}
+        whole: dict[str, Any] = {"after": "", "until": None, "around": True, "most": 100_000, "limit": 0}
         whole |= {"even_if_due": False, "due_from": None, "cheap": 0.002}
         (row,) = await fetch(
             self.claimer, "fleet/claim_next_tenants", worker=self.worker, batch=1, **whole, **self._served()

@@ -31,8 +31,8 @@ HOUR = timedelta(hours=1)
 WIDE = ("/all/workers", "/all/tenants", "/all/health", "/all/audit")
 
 
-async def join(store: Store, lease: timedelta, host: str = "lab-7", **facts: str) -> Registration:
-    return await store.join(Subscription(("render_video",)), WorkerFacts(host, 4711, slots=4, **facts), lease)
+async def join(store: Store, lease: timedelta, host: str = "lab-7", version: str = "") -> Registration:
+    return await store.join(Subscription(("render_video",)), WorkerFacts(host, 4711, version, slots=4), lease)
 
 
 # Workers

@@ -93,9 +93,17 @@ class ErrorGroupDocument(Told):
     """
 
     model_config = example(
-        **{"id": "5f0c9a3be2d14471", "tenant_id": "acme", "definition_key": "sync-dropbox", "code": "TimeoutError"},
-        **{"error": "timed out after 30 s", "jobs": 468, "is_cap": False, "recent": 31, "newest": _ID},
-        **{"first_at": _AT, "last_at": _AT},
+        id="5f0c9a3be2d14471",
+        tenant_id="acme",
+        definition_key="sync-dropbox",
+        code="TimeoutError",
+        error="timed out after 30 s",
+        jobs=468,
+        is_cap=False,
+        recent=31,
+        newest=_ID,
+        first_at=_AT,
+        last_at=_AT,
     )
     id: str
     tenant_id: str

@@ -141,7 +141,12 @@ async def _show(
         "back": _back(visit, choice),
         **({} if planned is None else _copies(visit, planned.operation)),
     }
-    return await visit.show("bulk.html", "dead" if choice.group else "jobs", facts, status=200 if problem is None else statuses_of(problem).http)
+    return await visit.show(
+        "bulk.html",
+        "dead" if choice.group else "jobs",
+        facts,
+        status=200 if problem is None else statuses_of(problem).http,
+    )
 
 
 async def _skipped(visit: Visit, owner: TenantId, choice: BulkChoice, planned: Plan) -> dict[str, int]:

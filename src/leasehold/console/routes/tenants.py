@@ -8,7 +8,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from leasehold.console import tenant_rows
-from leasehold.console.pages import Pages, Visit, name_of, segment_of
+from leasehold.console.pages import Pages, Visit
+from leasehold.console.segments import name_of, segment_of
 from leasehold.errors import InvalidInput, LeaseholdError
 from leasehold.model.access import Permission
 from leasehold.model.duration import read_duration
