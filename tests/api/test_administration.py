@@ -52,3 +52,28 @@ async def test_health_needs_no_token_and_tells_nothing(client: Client) -> None:
     for path in ("/health", "/ready"):
         answer = await client.http.get(f"/api/v1{path}")
         assert (answer.status_code, answer.json()) == (200, {"ok": True})
+
+
+@pytest.mark.both_engines
+async def test_a_definition_is_created_with_the_payload_of_the_contract(client: Client) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"provider_id": {"type": "string"}, "path_prefix": {"type": "string"}},
+        "required": ["provider_id"],
+        "additionalProperties": False,
+    }
+    sent = {
+        "key": "sync-dropbox",
+        "description": "Sync",
+        "arg_schema": schema,
+        "timeout_seconds": 60,
+        "max_attempts": 3,
+    }
+    created = await send(client, "POST", "/jobs/definitions", sent)
+    assert created.status_code == 201, created.text
+    shown = created.json()
+    assert (shown["schema"], shown["timeout"], shown["max_attempts"]) == (schema, 60, 3)
+    changed = await send(client, "PATCH", "/jobs/definitions/sync-dropbox", {"is_active": False})
+    assert changed.json()["active"] is False
+    twice = await send(client, "PATCH", "/jobs/definitions/sync-dropbox", {"timeout": "1m", "timeout_seconds": 60})
+    assert (twice.status_code, twice.json()["code"]) == (422, "LH-1000")

@@ -130,6 +130,7 @@ async def test_generated_requests_get_answers_that_fit(database_url: str, tag: s
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("tag", TAGS)
 async def test_many_generated_requests_get_answers_that_fit(database_url: str, tag: str) -> None:
     async with unhurried(database_url) as client:

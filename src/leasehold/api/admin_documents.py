@@ -29,17 +29,21 @@ Moment = Annotated[AwareDatetime | None, Field(strict=False)]
 class DefinitionFields(Sent):
     """Fields of a definition in place of those of its code. A field that is left out stays as it is.
 
-    Durations are texts like 30s, 10m or 2h. A definition runs no program: that is the worker's own.
+    Durations are texts like 30s, 10m or 2h. A definition runs no program: that is the worker's own. `arg_schema`,
+    `timeout_seconds` and `is_active` are other spellings of `schema`, `timeout` and `active`, which answers have.
     """
 
     model_config = example(timeout="10m", max_attempts=5, active=True)
     description: str | None = None
     payload_schema: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    arg_schema: dict[str, Any] | None = None
     timeout: str | None = None
+    timeout_seconds: Annotated[int | None, Field(ge=1, le=315_360_000)] = None
     max_attempts: int | None = None
     backoff: dict[str, Any] | str | None = None
     retention: dict[str, Any] | str | None = None
     active: bool | None = None
+    is_active: bool | None = None
 
 
 class NewDefinition(DefinitionFields):

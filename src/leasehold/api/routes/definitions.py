@@ -9,12 +9,14 @@ from leasehold.api.context import Asked
 from leasehold.api.documents import DefinitionDocument, DefinitionsDocument
 from leasehold.api.etags import IfMatch, etag, read_version
 from leasehold.api.route import Routes, answer
+from leasehold.errors import InvalidInput
 from leasehold.model.access import Permission
 from leasehold.operations import admin, views
 from leasehold.operations import definitions as changes
 
 routes = Routes("definitions")
 Key = Annotated[str, Path(alias="definition_id", max_length=100, description="The key of the definition.")]
+_SPELLINGS = {"arg_schema": "schema", "timeout_seconds": "timeout", "is_active": "active"}
 
 
 @routes.add("GET", "/jobs/definitions", Permission.DEFINITIONS_READ, DefinitionsDocument)
@@ -85,7 +87,18 @@ async def deactivate_definition(context: Asked, key: Key) -> Response:
 
 
 def _fields(sent: DefinitionFields) -> dict[str, Any]:
-    return sent.model_dump(exclude_unset=True, exclude={"key"}, by_alias=True)
+    """Returns the fields by their own names. Raises InvalidInput for one that is sent in two spellings."""
+    fields = sent.model_dump(exclude_unset=True, exclude={"key"}, by_alias=True)
+    for spelling, name in _SPELLINGS.items():
+        if spelling in fields and name in fields:
+            raise InvalidInput(
+                f"{spelling} and {name} are the same field. Nothing was changed.", fix="Send one of them."
+            )
+        if spelling in fields:
+            fields[name] = fields.pop(spelling)
+    if isinstance(seconds := fields.get("timeout"), int):
+        fields["timeout"] = f"{seconds}s"
+    return fields
 
 
 def _answer(found: changes.Details, status: int = 200) -> Response:
