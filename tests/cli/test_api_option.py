@@ -165,9 +165,18 @@ async def test_jobs_are_changed_alike(queue: Queue) -> None:
         "retry {job} --json",
         "cancel --all -t {T} --plan",
         "retry --state succeeded -t {T} --plan --json --pace 50/s",
+        "retry --error 5f0c9a3be2d14471 -t {T} --plan --json",
+        "jobs --error 5f0c9a3be2d14471 -t {T}",
+        "errors -t {T} --json",
     ):
         await queue.mirrored(line, job=jobs)
-    for line in ("enqueue reprot", "enqueue report pages=x", "enqueue report nme=1", f"retry {jobs[0]}"):
+    for line in (
+        "enqueue reprot",
+        "enqueue report pages=x",
+        "enqueue report nme=1",
+        f"retry {jobs[0]}",
+        "errors 5f0c9a3be2d14471",
+    ):
         await queue.both(f"{line} -t acme")
     operations = await queue.mirrored("cancel --all -t {T} --detach --pace 1/h")
     for line in (

@@ -81,7 +81,7 @@ class BeginOperation(Sent):
     created_after: Moment = None
     created_before: Moment = None
     error_group: Annotated[str | None, Field(max_length=40)] = None
-    jobs: Annotated[list[UUID], Field(strict=False, max_length=MOST_CHOSEN, default_factory=list)]
+    jobs: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=MOST_CHOSEN, default_factory=list)]
     as_of: Moment = None
     pace: Annotated[str | None, Field(max_length=40)] = None
     canary: bool = False
