@@ -7,16 +7,19 @@ from urllib.parse import unquote
 import pytest
 
 from leasehold.console.ansi import parts_of
-from leasehold.console.charts import Layer, durations, stacked
+from leasehold.console.bulk_form import as_body, as_command, kind_of_all, operation_of, read_choice
+from leasehold.console.charts import Layer, Part, durations, rates, shares, stacked
 from leasehold.console.job_rows import known_columns, summarize
 from leasehold.console.queries import read_query
 from leasehold.console.remembered import Remembered
 from leasehold.console.segments import name_of, segment_of
 from leasehold.console.tracebacks import own_code
-from leasehold.model.job import Source
+from leasehold.model.job import Source, tenant_id
+from leasehold.model.operation import OperationKind
 from leasehold.model.series import Histogram, Point
 from leasehold.model.status import DisplayState
 from leasehold.operations.changed_retry import restore_redacted
+from leasehold.operations.error_groups import count_fields
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
@@ -38,6 +41,7 @@ def test_a_query_is_read_into_filters() -> None:
         ("created:yesterday", "write created:<2h"),
         ("created:2026-13-01..", "is not a date"),
         ("tenant:acme", "the jobs of one tenant"),
+        ("error:timeout", "16 hexadecimal digits"),
         ("one two", "name:value"),
     ],
 )
@@ -106,6 +110,58 @@ def test_figures_become_bands_that_stand_on_each_other() -> None:
         chart.shapes[1].path == "M0.0 84.0L300.0 84.0L300.0 0.0L600.0 0.0L600.0 84.0L300.0 84.0L300.0 84.0L0.0 84.0Z"
     )
     assert [row for _, row in chart.rows] == [["2", "0"], ["2", "3"]]
+
+
+def test_rates_have_a_round_top_and_gaps() -> None:
+    points = [Point(NOW, {"failed": failed}, {}, Histogram(), Histogram()) for failed in (8, 0, 4)]
+    layers = [Layer("failed", "failed", lambda point: point.counts["failed"] / 100 or None)]
+    chart = rates("failures", "Failures", layers, points)
+    assert (chart.top, chart.middle, chart.shapes[0].path.count("M")) == ("10%", "5%", 2)
+    assert [row for _, row in chart.rows] == [["8.0%"], ["–"], ["4.0%"]]
+
+
+def test_shares_of_a_step_fill_the_whole() -> None:
+    parts = [Part("acme", "part-0", [30, 0]), Part("globex", "part-1", [10, 0])]
+    chart = shares("tenants", "Tenants", "share", parts, [NOW, NOW])
+    assert [row for _, row in chart.rows] == [["75%", "25%"], ["–", "–"]]
+    assert chart.summary == "acme 75%, globex 25%"
+    assert "300.0 0.0" in chart.shapes[1].path
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("status:failed,dead-letter", "retry"),
+        ("error:5f0c9a3be2d14471", "retry"),
+        ("status:queued", "cancel"),
+        ("status:ready definition:a", "cancel"),
+        ("status:ready,scheduled", None),
+        ("status:failed,running", None),
+        ("definition:a", None),
+        ("statsu:failed", None),
+    ],
+)
+def test_all_of_a_list_are_changed_if_its_states_agree(text: str, kind: str | None) -> None:
+    assert kind_of_all(read_query(text, NOW)) == kind
+
+
+def test_a_choice_becomes_a_command_and_a_body() -> None:
+    choice = read_choice(OperationKind.RETRY, {"q": 'status:failed definition:a correlation:"x y"'}, [], NOW)
+    form = {"speed": "paced", "pace": "30", "canary": "yes", "reason": "it's back"}
+    new = operation_of(choice, tenant_id("a b"), form, NOW, "ada")
+    assert as_command(new) == (
+        "leasehold retry --state failed --definition a --correlation-id 'x y' --pace 30/m --canary "
+        """--reason 'it'"'"'s back' --tenant 'a b'"""
+    )
+    assert '"pace":"30/m"' in as_body(new)
+    assert new.as_of == NOW
+
+
+def test_fields_that_agree_are_first_and_secrets_last() -> None:
+    payloads = [{"key": "[redacted]", "id": n, "provider": "p_9" if n else "p_1", "list": [1]} for n in range(4)]
+    found = count_fields([*payloads, "text"])
+    assert [share.name for share in found] == ["list", "provider", "id", "key"]
+    assert (found[1].values, found[1].others) == ([('"p_9"', 3), ('"p_1"', 1)], 0)
 
 
 def test_a_step_without_jobs_is_a_gap_between_lines() -> None:

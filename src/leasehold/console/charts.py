@@ -139,7 +139,7 @@ def rates(name: str, title: str, layers: Sequence[Layer], points: Sequence[Point
         if (known_of := [value for value in row if value is not None])
     )
     return Chart(
-        *(name, title, "of tries that ended", shapes, f"{top:.0%}", f"{top / 2:.1%}", summary),
+        *(name, title, "of tries that ended", shapes, f"{top:.0%}", f"{top * 50:g}%", summary),
         *([layer.name for layer in layers], _rows(points, texts)),
     )
 
