@@ -156,3 +156,12 @@ async def test_a_definition_shows_who_serves_it(visitors: Visitors) -> None:
     await expect(page.locator("tbody tr", has_text="send_report")).to_contain_text("1 live")
     await page.get_by_role("link", name="send_report", exact=True).click()
     await expect(page.get_by_label("Schema", exact=True)).to_contain_text('"api_key"')
+
+
+async def test_tenants_do_not_see_names_of_administrators(world: World) -> None:
+    pages = []
+    for role in (Role.TENANT_ADMIN, Role.SUPER_ADMIN):
+        async with await world.signed_in(role) as http:
+            pages.append((await http.get(f"/t/acme/definitions/{IMPORT}")).text)
+    assert [">ada<" in page for page in pages] == [False, True]
+    assert ["versions-title" in page for page in pages] == [False, True]

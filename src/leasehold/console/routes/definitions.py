@@ -87,11 +87,12 @@ async def list_definitions(visit: Visit) -> Response:
 @pages.add("GET", "/definitions/{key}", Permission.DEFINITIONS_READ)
 async def show_definition(visit: Visit) -> Response:
     """Shows a definition."""
-    key = key_of(visit)
+    # As in the API, tenants see a definition as it is now, and neither its history nor the names of administrators.
+    key, is_admin = key_of(visit), visit.may(Permission.DEFINITIONS_WRITE)
 
     async def read(store: Store) -> tuple[definitions.Details, list[Version]]:
         details = await definitions.details(store, key)
-        return details, await _versions(store, details.registered)
+        return details, await _versions(store, details.registered) if is_admin else []
 
     details, versions = await visit.context.ask(read)
     workers = await visit.shared("workers", admin.workers)
@@ -112,7 +113,7 @@ async def show_definition(visit: Visit) -> Response:
         "may_see_limits": _sees_limits(visit),
         "schema": document["schema"],
         "may_enqueue": visit.may(Permission.JOBS_ENQUEUE) and details.registered.active,
-        "may_override": visit.may(Permission.DEFINITIONS_WRITE),
+        "may_override": is_admin,
     }
     return await visit.show("definition.html", "definitions", facts)
 
