@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.console.world import World
 
 OWNER = tenant_id("acme")
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 IMPORT = "import-photos"
 EVENT = "provider.folder.updated"
 SCHEMA: dict[str, Any] = {
@@ -90,7 +91,7 @@ async def add_triggers(world: "World") -> None:
         world.triggers[name] = (await triggers.create(OWNER, made, "ada", catalog, actor)).id
     everyone = rule_from_document(
         {
-            "label": "Daily clean-up",
+            "label": f"Daily clean-up {HOSTILE}",
             "cron": "0 4 * * *",
             "zone": "UTC",
             "definition": "render_video",
@@ -101,7 +102,7 @@ async def add_triggers(world: "World") -> None:
     world.triggers["everyone"] = (await triggers.create(ALL, everyone, "ada", catalog, actor)).id
     await store.events(OWNER).emit(NewEvent(EVENT, DATA, created_by="ada"))
     await store.events(OWNER).emit(NewEvent(EVENT, DATA, created_by="ada"))
-    await store.events(OWNER).emit(NewEvent("nobody.listens", {"n": 1}))
+    await store.events(OWNER).emit(NewEvent("nobody.listens", {"n": HOSTILE}))
 
 
 async def make_trigger(world: "World", owner: TenantId = OWNER, **rule: Any) -> TriggerId:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from tests.conftest import eventually
-from tests.console.trigger_world import add_triggers
+from tests.console.trigger_world import HOSTILE, add_triggers
 
 from leasehold import Job, Leasehold, Steps, WorkerSettings
 from leasehold.cli.api_server import address_of, bind, serving
@@ -23,7 +23,6 @@ from leasehold.operations import bulk, sessions, tokens
 from leasehold.store import Filter
 
 ACME, GLOBEX, INITECH = tenant_id("acme"), tenant_id("globex"), tenant_id("initech")
-HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 CANARY = "globex-canary"
 MANY = 60
 

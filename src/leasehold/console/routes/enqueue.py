@@ -232,17 +232,18 @@ async def _show_enqueued(visit: Visit, known: Registered, made: str) -> Response
         "href": href_of_job(visit.area, record),
         "is_new": visit.request.query_params.get("new") != "no",
         "again": f"{href_of(visit, known.definition.key)}/enqueue",
-        "copies": _copies_of_job(visit, record),
+        "copies": _copies_of_job(visit, known, record),
         "back": href_of(visit, known.definition.key),
     }
     return await visit.show("enqueued.html", "definitions", facts)
 
 
-def _copies_of_job(visit: Visit, record: JobRecord) -> dict[str, str] | None:
+def _copies_of_job(visit: Visit, known: Registered, record: JobRecord) -> dict[str, str] | None:
     payload = shown.job(visit.context, record)["payload"]
     if payload is None:
         return None  # the reader may not see it
-    options = {"priority": record.priority, "dedupe_key": record.dedupe_key}
+    is_usual = record.priority == known.definition.priority
+    options = {"priority": None if is_usual else record.priority, "dedupe_key": record.dedupe_key}
     return copies(visit, record.tenant, record.definition, payload, options)
 
 
