@@ -7,7 +7,8 @@ import pytest
 from playwright.async_api import expect
 from tests.conftest import eventually
 from tests.console.browser import Visitors
-from tests.console.world import ACME, HOSTILE, World
+from tests.console.trigger_world import HOSTILE
+from tests.console.world import ACME, World
 
 from leasehold.console.timeline import timeline_of
 from leasehold.model.access import Role
