@@ -1,4 +1,6 @@
-"""The HTTP API as a process: `python -m bench.api_process URL`. It says its address, then serves until SIGTERM.
+"""The HTTP API and the console as a process: `python -m bench.api_process URL`.
+
+It says its address, then serves until SIGTERM.
 
 It is what `leasehold serve` runs, without limits on the rate of requests.
 """
@@ -19,7 +21,7 @@ def main() -> None:
     (url,) = sys.argv[1:]
     with bind("127.0.0.1", 0) as bound:
         say({"address": f"{address_of(bound)}/api/v1"})
-        run_server(Leasehold(url).api(limits=UNLIMITED), bound)
+        run_server(Leasehold(url).console(limits=UNLIMITED), bound)
 
 
 if __name__ == "__main__":

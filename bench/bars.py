@@ -19,6 +19,8 @@ API_BARS = (
     ("lists of all tenants by a filter that few jobs match", 300, re.compile(f"api, ({_LONG}), all tenants, p95")),
     ("summary of a tenant", 300, re.compile("api, summary, .*, p95")),
     ("charts", 500, re.compile("api, series, .*, p95")),
+    ("lists of the console", 300, re.compile("api, console, list, .*, p95")),
+    ("overview of the console", 500, re.compile("api, console, overview, .*, p95")),
 )
 
 

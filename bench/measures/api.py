@@ -1,4 +1,4 @@
-"""How long requests of people take over HTTP, with a million jobs of a thousand tenants."""
+"""How long requests of people and pages of the console take over HTTP, with a million jobs of a thousand tenants."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ from bench.systems.leasehold import app_with_handlers
 from leasehold.engines import engine_for
 from leasehold.model.access import Role
 from leasehold.operations import tokens
+from leasehold.operations.sessions import sign_in
 
 DEFINITIONS = 12
 COMMON, RARE, UNUSED = "bench-1", f"bench-{DEFINITIONS - 2}", f"bench-{DEFINITIONS - 1}"
@@ -70,8 +71,12 @@ class Api:
             command = [sys.executable, "-m", "bench.api_process", place.url]
             async with started(command, stage.folder / "api.log", answers=True) as server:
                 address = (await server.answer(INSTALLING))["address"]
-                headers = {"Authorization": f"Bearer {await token_of_all(place.url)}"}
-                async with httpx.AsyncClient(base_url=address, headers=headers, timeout=stage.sizes.limit) as http:
+                token, session = await token_of_all(place.url)
+                headers = {"Authorization": f"Bearer {token}"}
+                cookies = {f"leasehold-session-{httpx.URL(address).port}": session}
+                async with httpx.AsyncClient(
+                    base_url=address, headers=headers, cookies=cookies, timeout=stage.sizes.limit
+                ) as http:
                     await self._measure(stage, place, http, server.pid)
 
     async def _fill(self, stage: Stage, place: Place) -> None:
@@ -88,7 +93,8 @@ class Api:
             stage.say(f"{self.name}: turn {turn}")
             small = f"tenant-{random.randrange(1, stage.sizes.api_tenants):05d}"
             for whose, tenant in ((LARGE, "tenant-00000"), (SMALL, small), (ALL, None)):
-                for request in requests(tenant, await sample_jobs(place, tenant, stage.sizes.api_tenants)):
+                sample = await sample_jobs(place, tenant, stage.sizes.api_tenants)
+                for request in (*requests(tenant, sample), *pages(str(http.base_url), tenant)):
                     took = await time_of(place, http, pid, request, tenant)
                     if turn:  # the first warms up connections and plans
                         taken.setdefault((request.key, whose), []).append(took)
@@ -121,6 +127,14 @@ def requests(tenant: str | None, sample: Mapping[str, str]) -> Iterator[Request]
     yield Request("explain", f"/jobs/{sample['waiting_id']}/explain", {})
 
 
+def pages(address: str, tenant: str | None) -> Iterator[Request]:
+    """Yields pages of the console, which the server of the API has beside it."""
+    root = address.rstrip("/").removesuffix("/api/v1")
+    base = f"{root}/all" if tenant is None else f"{root}/t/{tenant}"
+    yield Request("console, list", f"{base}/jobs", {})
+    yield Request("console, overview", base, {"window": "1h"})
+
+
 async def time_of(place: Place, http: httpx.AsyncClient, pid: int, request: Request, tenant: str | None) -> Taken:
     asked = {**request.query, **({"tenant": tenant} if tenant else {})}
     before = {each: processor.precisely_used_by(each) for each in (pid, *await sessions(place))}
@@ -141,11 +155,12 @@ async def sessions(place: Place) -> list[int]:
     return [row["pid"] for row in await place.observer.fetch(query("sessions"), place.name)]
 
 
-async def token_of_all(url: str) -> str:
+async def token_of_all(url: str) -> tuple[str, str]:
+    """Returns a token, and the secret of a session with its rights."""
     store = await engine_for(url).open()
     try:
         _, text = await tokens.create(store, "bench", Role.SUPER_ADMIN)
-        return str(text)
+        return str(text), await sign_in(store, str(text))
     finally:
         await store.close()
 

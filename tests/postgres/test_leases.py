@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import Raw
 from tests.postgres.race_tools import Gate, at_once, blocked, task
 from tests.store.bench import LEASE, Bench
+from tests.store.wake_listener import listening
 from tests.tenant_kit import DAY, HOUR
 
 from leasehold.model.outcome import LeaseLost
@@ -30,6 +31,21 @@ async def late(bench: Bench) -> Registration:
 
 async def alive(bench: Bench, registration: Registration) -> bool:
     return registration.worker in {worker.id for worker in await bench.store.workers()}
+
+
+async def test_a_listed_worker_tells_its_oldest_job(bench: Bench) -> None:
+    registration = await bench.join(lease=DAY)
+    (before,) = [each for each in await bench.store.workers() if each.id == registration.worker]
+    await bench.running(registration=registration)
+    await bench.move_clock(HOUR)
+    await bench.running(registration=registration)
+    (after,) = [each for each in await bench.store.workers() if each.id == registration.worker]
+    assert (before.oldest_started_at, before.listens) == (None, False)
+    assert after.oldest_started_at is not None
+    assert after.oldest_started_at - after.started_at < HOUR
+    async with listening(bench.store, registration):
+        (heard_of,) = [each for each in await bench.store.workers() if each.id == registration.worker]
+    assert heard_of.listens
 
 
 async def test_a_heartbeat_that_commits_late_is_not_evicted(

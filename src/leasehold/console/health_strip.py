@@ -26,7 +26,7 @@ class Shared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What is wrong and what to do, with a link to a page of this section."""
+    """A fault and its remedy, with a link to a page of this section."""
 
     text: str
     fix: str

@@ -48,7 +48,7 @@ async def resume_scope(context: Asked, kind: Kind, key: Key) -> Response:
 
 
 @routes.add("GET", "/admin/health", Permission.WORKERS_READ, HealthDocument)
-async def examine(context: Asked) -> Response:
+async def examine_health(context: Asked) -> Response:
     """Examines database, schema, wakes, clock, workers, schedules and figures, as `leasehold doctor` does."""
     findings = [*await context.guard.backend.examine(), await context.ask(health.examine_figures)]
     return answer({"findings": [views.fields_of(each) for each in findings]})

@@ -1,4 +1,4 @@
--- Lists live workers, oldest first, with the number of jobs that each holds, since when, and whether its listener is there.
+-- Lists live workers, oldest first: how many jobs each holds, since when, and whether its listener is there.
 with listener as materialized (
     select l.classid::bigint << 32 | l.objid::bigint as key from pg_locks l
     where l.locktype = 'advisory' and l.granted and l.objsubid = 1
