@@ -30,11 +30,11 @@ LARGEST = 150_000
 SHOPS = {"alpine": 1.0, "harbor": 0.6, "meadow": 0.35}
 # The pages, by the names of their pictures. A path that begins with "link:" is that of the first such link.
 PAGES = {
+    "workers": "/all/workers",
     "overview": "/t/alpine?window=1h",
     "jobs": "/t/meadow/jobs",
     "job": "link:/t/alpine/jobs?q=status:dead-letter",
     "why": "link:/t/harbor/jobs?q=status:ready+definition:frame_picture",
-    "workers": "/all/workers",
     "tenants": "/all/tenants",
     "health": "/all/health",
     "audit": "/all/audit",
@@ -135,7 +135,8 @@ async def main() -> None:
             await page.goto(link)
             await page.locator(".nav").wait_for()
             await page.goto("/all/workers")
-            await page.locator("#silent", has_text="printer-3").wait_for()
+            is_ready = page.locator("#worker-head:has-text('2 live') ~ #silent:has-text('printer-3')")
+            await is_ready.wait_for()
             for name, path in PAGES.items():
                 await take(page, name, path)
 

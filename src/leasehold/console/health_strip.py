@@ -66,8 +66,6 @@ def _silent(fleet: FleetState, href: str) -> list[Line]:
     jobs = format_count(sum(each.running for each in silent), "job")
     left = first.lease_expires_at - fleet.now
     whose = "Its lease" if len(silent) == 1 else f"The lease of {name}"
-    ends = f"ends in {span(left)}" if left.total_seconds() > 0 else "is over"
+    ends = f"ends in {span(left)}; then" if left.total_seconds() > 0 else "is over:"
     text = f"{who} silent for {span(fleet.now - first.last_seen_at)}, with {jobs}."
-    return [
-        Line(text, f"{whose} {ends}; then other workers try again.", Severity.WARNING, "workers", href, "Workers")
-    ]
+    return [Line(text, f"{whose} {ends} other workers try again.", Severity.WARNING, "workers", href, "Workers")]

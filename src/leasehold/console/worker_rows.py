@@ -46,7 +46,7 @@ class WorkerRow:
 
 def rows_of(fleet: FleetState) -> Sequence[WorkerRow]:
     """Returns the workers, the silent ones first, then by host."""
-    versions = Counter(each.facts.version for each in fleet.workers)
+    versions = Counter(each.facts.version for each in fleet.of(WorkerState.LIVE, WorkerState.LATE) or fleet.workers)
     common = versions.most_common(1)[0][0] if versions else ""
     rows = [
         WorkerRow(
