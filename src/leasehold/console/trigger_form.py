@@ -182,7 +182,7 @@ async def _definition(form: TriggerForm, catalog: Catalog) -> Registered | None:
     key = form.texts["definition"]
     try:
         if not key:
-            raise UnknownDefinition("a trigger enqueues jobs of a definition.", fix="Choose one.")
+            raise UnknownDefinition("a trigger enqueues jobs of a definition.", fix="Choose one. Nothing was saved.")
         return await catalog.read_registered(key)
     except UnknownDefinition as error:
         form.problems["definition"] = _short(error)
@@ -220,19 +220,21 @@ async def render_first(
 def _object(text: str) -> dict[str, Any]:
     found = read_json((text or "{}").encode(), DEPTH)
     if not isinstance(found, dict):
-        raise InvalidInput("it is not an object.", fix='Write {"name": "value"}.')
+        raise InvalidInput("it is not an object.", fix='Write {"name": "value"}. Nothing was saved.')
     return found
 
 
 def _label(text: str) -> str:
     if not 1 <= len(text) <= MAX_LABEL:
-        raise InvalidInput(f"a label has 1 to {MAX_LABEL} characters.", fix="Write one, for people.")
+        raise InvalidInput(
+            f"a label has 1 to {MAX_LABEL} characters.", fix="Write one, for people. Nothing was saved."
+        )
     return text
 
 
 def _integer(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidInput(f"{text!r:.40} is not a whole number.", fix="Write one, like 100.")
+        raise InvalidInput(f"{text!r:.40} is not a whole number.", fix="Write one, like 100. Nothing was saved.")
     return int(text)
 
 

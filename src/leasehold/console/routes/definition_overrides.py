@@ -113,7 +113,7 @@ def _value(name: str, text: str) -> Any:
     if name != "max_attempts":
         return text
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidInput(f"{text!r:.40} is not a whole number.", fix="Write one, like 5.")
+        raise InvalidInput(f"{text!r:.40} is not a whole number.", fix="Write one, like 5. Nothing was changed.")
     return int(text)
 
 

@@ -162,13 +162,17 @@ def _when(text: str) -> dict[str, Any]:
     except ValueError:
         return {"delay": read_duration(text.removeprefix("in "))}
     if moment.tzinfo is None:
-        raise InvalidInput(f"{text} has no zone, and so names no moment.", fix=f"Write {text}Z for UTC.")
+        raise InvalidInput(
+            f"{text} has no zone, and so names no moment.", fix=f"Write {text}Z for UTC. Nothing was enqueued."
+        )
     return {"at": moment}
 
 
 def _priority(text: str) -> dict[str, Any]:
     if not (text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 9):
-        raise InvalidInput(f"{text!r:.40} is not a whole number.", fix="Lower runs first.")
+        raise InvalidInput(
+            f"{text!r:.40} is not a whole number.", fix="Write one, like 100; lower runs first. Nothing was enqueued."
+        )
     NewJob(definition="any", priority=int(text))
     return {"priority": int(text)}
 
