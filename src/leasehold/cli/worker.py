@@ -68,6 +68,7 @@ def worker(
     SIGTERM drains: running jobs end within the grace, the rest is given back.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else a worker over HTTP prints a line for each request
     redact_all_logs()
     redact_prints()
     events_log.disabled = json  # stdout has them
