@@ -38,7 +38,8 @@ async def test_a_detached_operation_is_shown_run_and_listed(leasehold: CommandLi
     begun = await leasehold("retry", "--all", "-t", "acme", "--pace", "50/s", "--detach", "--json")
     operation = begun.document["id"]
     assert (begun.document["state"], begun.document["pace"]) == ("planned", 50)
-    assert "planned: 0 of 1 done" in (await leasehold("operations", "show", operation)).out
+    shown = (await leasehold("operations", "show", operation)).out
+    assert "planned: 0 of 1 done, waits for a worker to begin it" in shown
     assert (await leasehold("operations", "run", operation, "--json")).document["state"] == "done"
     assert [each["id"] for each in (await leasehold("operations", "list", "--json")).document] == [operation]
     assert (await leasehold("operations", "list", "-t", OTHER, "--json")).document == []

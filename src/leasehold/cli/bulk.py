@@ -147,6 +147,8 @@ def progress(operation: Operation) -> str:
     total = "" if operation.total is None else f" of {operation.total:,}{'+' if operation.total_is_cap else ''}"
     noun = "rows removed" if operation.kind is OperationKind.DELETE_TENANT else "done"
     parts = [f"{operation.state}: {operation.done:,}{total} {noun}"]
+    if operation.state is OperationState.PLANNED:
+        parts.append("waits for a worker to begin it")
     if operation.skipped:
         parts.append(f"{operation.skipped:,} skipped")
     if operation.refused:
