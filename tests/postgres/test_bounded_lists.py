@@ -9,7 +9,7 @@ from tests.store.bench import Bench, all_jobs
 from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.engines.postgres import all_tenants
-from leasehold.engines.postgres.all_tenants import Looked, shares_of
+from leasehold.engines.postgres.all_tenants import Looked, first_share, shares_of
 from leasehold.model.job import JobRecord, Source
 from leasehold.model.status import Status
 from leasehold.operations.lookup import as_filters, list_matching, read_states
@@ -110,3 +110,20 @@ def test_tenants_that_are_far_ahead_wait_for_the_others() -> None:
     behind = Looked(10, UUID(int=10_100), UUID(int=10_001))
     ahead = Looked(10, UUID(int=10_100), UUID(int=5))
     assert shares_of({"behind": behind, "ahead": ahead}, 100) == {"behind": 101}
+
+
+@pytest.mark.parametrize("tenants", [4_001, 100_000])
+def test_the_first_look_shows_the_density_of_each_tenant(tenants: int) -> None:
+    share = first_share(tenants)
+    assert Looked(share, UUID(int=10_100), UUID(int=10_001)).density is not None
+
+
+def test_tenants_of_unknown_density_share_evenly() -> None:
+    places = {str(number): Looked(1, UUID(int=number), UUID(int=number)) for number in range(1, 5_001)}
+    assert shares_of(places, 16_000) == dict.fromkeys(places, 3)
+
+
+def test_one_job_of_a_tenant_takes_no_share_of_others() -> None:
+    one = Looked(1, UUID(int=20_000), UUID(int=20_000))
+    other = Looked(10, UUID(int=10_100), UUID(int=10_001))
+    assert shares_of({"one": one, "other": other}, 200) == {"one": 100, "other": 101}

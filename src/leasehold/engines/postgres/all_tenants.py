@@ -18,7 +18,8 @@ from leasehold.model.job import JobId, TenantId
 from leasehold.model.status import ACTIVE, Status
 from leasehold.store import Filter, Page
 
-# How many jobs the first look and the second one read, together at most one more of each tenant.
+# How many jobs the first look and the second one read; the first at least two of each tenant, for its density, and the
+# second at most one more of each.
 FIRST, SECOND = 8_000, 16_000
 
 
@@ -56,7 +57,7 @@ async def _look(database: Database, where: Filter, behind: Mapping[str, Any], li
         name: start for name in names if (start := later if name > behind["last_tenant"] else up_to) is not None
     }
     look = _Look(database, where)
-    await look.at(starts, dict.fromkeys(starts, max(1, FIRST // max(1, len(starts)))))
+    await look.at(starts, dict.fromkeys(starts, first_share(len(starts))))
     if look.places and len(look.shown()) <= limit:
         shares = shares_of(look.places, SECOND)
         await look.at({name: look.places[name].after for name in shares}, shares)
@@ -90,9 +91,12 @@ class Looked:
         return pages.before(self.oldest)
 
     @property
-    def density(self) -> float:
-        """Jobs of an id: ids begin with a time, so tenants that enqueue more have more jobs of a range."""
-        return self.looked / (self.newest.int - self.oldest.int + 1)
+    def density(self) -> float | None:
+        """Jobs of an id: ids begin with a time, so tenants that enqueue more have more jobs of a range.
+
+        None, if there is one job: it spans no range.
+        """
+        return None if self.looked < 2 else self.looked / (self.newest.int - self.oldest.int + 1)
 
 
 class _Look:
@@ -138,23 +142,35 @@ class _Look:
         return sorted(found, key=lambda each: each[0], reverse=True)
 
 
+def first_share(tenants: int) -> int:
+    """Returns how many jobs of each tenant to look at first."""
+    return max(2, FIRST // max(1, tenants))
+
+
 def shares_of(places: Mapping[str, Looked], most: int) -> dict[str, int]:
-    """Returns how many jobs of each tenant to look at next, so that all are looked at down to about the same id."""
+    """Returns how many jobs of each tenant to look at next, so that all are looked at down to about the same id.
+
+    A tenant of unknown density gets an even share.
+    """
     by_id = sorted(places.items(), key=lambda each: each[1].oldest, reverse=True)
-    target = _target([place for _, place in by_id], most)
-    return {
-        name: 1 + int(place.density * (place.oldest.int - target))
-        for name, place in by_id
-        if place.oldest.int > target
-    }
+    known = [(name, place, density) for name, place in by_id if (density := place.density) is not None]
+    shares = {name: max(1, most // len(places)) for name, place in by_id if place.density is None}
+    if known:
+        target = _target([(place.oldest.int, density) for _, place, density in known], most - sum(shares.values()))
+        shares |= {
+            name: 1 + int(density * (place.oldest.int - target))
+            for name, place, density in known
+            if place.oldest.int > target
+        }
+    return shares
 
 
-def _target(places: Sequence[Looked], most: int) -> int:
+def _target(places: Sequence[tuple[int, float]], most: int) -> int:
     """Returns the id down to which the tenants have about `most` jobs, if each goes on as densely as before."""
-    expected, density, level = 0.0, 0.0, places[0].oldest.int
-    for place in places:
-        below = density * (level - place.oldest.int)
+    expected, density, level = 0.0, 0.0, places[0][0]
+    for oldest, own_density in places:
+        below = density * (level - oldest)
         if expected + below > most:
             break
-        expected, density, level = expected + below, density + place.density, place.oldest.int
+        expected, density, level = expected + below, density + own_density, oldest
     return max(-1, level - int((most - expected) / density))
