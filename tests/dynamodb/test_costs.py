@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from bench.measures.dynamodb import count_requests, units
 from tests.store.bench import Bench, EngineUnderTest, keyed
-from tests.tenant_kit import HOUR
+from tests.tenant_kit import ACME, HOUR, OTHER
 
+from leasehold.engines.dynamodb import administration
 from leasehold.engines.dynamodb.client import Answer, Send
 from leasehold.engines.dynamodb.clock import SystemClock
 from leasehold.engines.dynamodb.engine import DynamoEngine
 from leasehold.engines.dynamodb.test_kit import DynamoTestKit
 from leasehold.model.dedupe import Dedupe, Within
 from leasehold.model.outcome import Raised
+from leasehold.model.status import Status
 
 
 class Written:
@@ -97,3 +99,15 @@ async def test_the_docs_have_the_counted_requests_of_a_job(database_url: str, ke
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
     told = [float(cell) for cell in row.split("|")[2:-1]]
     assert told == pytest.approx([*counted.values(), units(keyed)], abs=0.2)
+
+
+async def test_error_groups_of_all_read_the_jobs_of_few_tenants(
+    bench: Bench, engine: EngineUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tenant in (ACME, OTHER):
+        await Bench(engine, tenant).ended(Status.DEAD_LETTER)
+    both = await bench.store.error_groups_of_tenants(50, 100)
+    monkeypatch.setattr(administration, "GROUPED_TENANTS", 1)
+    one = await bench.store.error_groups_of_tenants(50, 100)
+    assert [sorted(group.tenant for group in found.groups) for found in (both, one)] == [[ACME, OTHER], [ACME]]
+    assert (both.is_whole, one.is_whole) == (True, False)
