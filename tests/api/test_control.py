@@ -68,6 +68,14 @@ async def test_an_operation_of_another_tenant_is_unknown(client: Client) -> None
     assert (await client.send("GET", "/operations")).json()["operations"] == []
 
 
+async def test_people_of_a_tenant_do_not_abort_its_removal(client: Client) -> None:
+    await client.enqueue()
+    removal = (await admin(client, "DELETE", "/admin/tenants/acme")).json()
+    refused = await client.send("POST", f"/operations/{removal['id']}/abort")
+    assert (refused.status_code, refused.json()["code"]) == (403, "LH-6002")
+    assert (await admin(client, "POST", f"/operations/{removal['id']}/abort")).status_code == 200
+
+
 @pytest.mark.both_engines
 async def test_a_tenant_is_registered_looked_at_and_deleted(client: Client) -> None:
     assert (await admin(client, "POST", "/admin/tenants", {"id": "initech"})).json()["created"] is True

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 
 from leasehold.console.ansi import parts_of
-from leasehold.console.bulk_form import as_body, as_command, kind_of_all, operation_of, read_choice
+from leasehold.console.bulk_form import as_body, as_command, can_be_copied, kind_of_all, operation_of, read_choice
 from leasehold.console.charts import Layer, Part, durations, rates, shares, stacked
 from leasehold.console.job_rows import known_columns, summarize
 from leasehold.console.queries import read_query
@@ -153,8 +153,15 @@ def test_a_choice_becomes_a_command_and_a_body() -> None:
         "leasehold retry --state failed --definition a --correlation-id 'x y' --pace 30/m --canary "
         """--reason 'it'"'"'s back' --tenant 'a b'"""
     )
-    assert '"pace":"30/m"' in as_body(new)
+    assert as_body(new)["pace"] == "30/m"
     assert new.as_of == NOW
+
+
+@pytest.mark.parametrize(("state", "known"), [("queued", True), ("scheduled", False), ("ready", False)])
+def test_a_choice_that_no_command_knows_is_not_copied(state: str, known: bool) -> None:
+    """A command for all queued jobs would cancel more than the plan has."""
+    choice = read_choice(OperationKind.CANCEL, {"q": f"status:{state}"}, [], NOW)
+    assert can_be_copied(operation_of(choice, tenant_id("acme"), {}, NOW, "ada")) is known
 
 
 def test_fields_that_agree_are_first_and_secrets_last() -> None:

@@ -11,7 +11,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model.error_group import GROUPED
 from leasehold.model.job import JobId, TenantId, job_id
 from leasehold.model.operation import OperationKind, Pace, read_pace
-from leasehold.operations import bulk, views
+from leasehold.operations import bulk
 from leasehold.operations.error_groups import require_id
 from leasehold.store import Filter, NewOperation
 from leasehold.store.operations import selection_document
@@ -111,6 +111,11 @@ def operation_of(
     )
 
 
+def can_be_copied(new: NewOperation) -> bool:
+    """Returns whether commands and requests know the filter: they tell no waiting jobs apart."""
+    return new.where.due is None and new.where.tried is None
+
+
 def as_command(new: NewOperation) -> str:
     """Returns the verb of the command line that does the same."""
     return " ".join(["leasehold", new.kind.value, *_options(new), "--tenant", quote(new.tenant)])
@@ -144,7 +149,7 @@ def _options(new: NewOperation) -> Iterator[str]:
         yield from ("--reason", quote(new.reason))
 
 
-def as_body(new: NewOperation) -> str:
+def as_body(new: NewOperation) -> dict[str, Any]:
     """Returns the body of the request that does the same."""
     chosen = {name: value for name, value in selection_document(new).items() if name != "as_of"}
     body = {"kind": new.kind.value, **chosen, **({"canary": True} if new.canary else {})}
@@ -152,4 +157,4 @@ def as_body(new: NewOperation) -> str:
         body["pace"] = f"{new.pace.jobs_per_second * 60:g}/m"
     if new.reason is not None:
         body["reason"] = new.reason
-    return views.as_json(body).decode()
+    return body

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from leasehold.errors import InvalidInput, UnknownOperation, WrongState
+from leasehold.model.access import Permission
 from leasehold.model.audit import Actor
 from leasehold.model.job import JobId, TenantId
 from leasehold.model.operation import COUNTED, SAMPLE, OperationId, OperationKind, Pace
@@ -82,6 +83,12 @@ async def get(store: Store, operation: str, tenant: TenantId | None = None) -> O
 
 async def list_page(store: Store, tenant: TenantId | None, cursor: str | None, limit: int) -> OperationPage:
     return await store.operations.list(tenant, cursor, limit)
+
+
+def permission_to_abort(operation: Operation) -> Permission:
+    """Returns what aborting needs: to stop the removal of a tenant, as much as to begin it."""
+    removes = operation.kind is OperationKind.DELETE_TENANT
+    return Permission.TENANTS_WRITE if removes else Permission.JOBS_CHANGE
 
 
 async def abort(

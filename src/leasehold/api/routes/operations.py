@@ -3,7 +3,7 @@
 from fastapi import Response
 
 from leasehold.api.admin_documents import BeginOperation, OperationDocument, OperationPath, OperationsDocument
-from leasehold.api.context import Asked, Context
+from leasehold.api.context import Asked, Context, require_permission
 from leasehold.api.documents import Cursor, Limit, OfTenant
 from leasehold.api.route import Routes, answer
 from leasehold.model.access import Permission
@@ -46,6 +46,8 @@ async def show_operation(context: Asked, operation: OperationPath, tenant: OfTen
 async def abort_operation(context: Asked, operation: OperationPath, tenant: OfTenant = None) -> Response:
     """Ends an operation before its next batch. Jobs that it has changed stay changed."""
     owner = context.tenant_or_all(tenant)
+    before = await context.ask(lambda store: bulk.get(store, operation, owner))
+    require_permission(context.principal, bulk.permission_to_abort(before))
     return answer(
         views.operation(await context.ask(lambda store: bulk.abort(store, operation, owner, context.actor)))
     )

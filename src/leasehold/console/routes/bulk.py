@@ -2,8 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from shlex import quote
+from datetime import datetime
 from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
@@ -14,9 +13,11 @@ from leasehold.console.bulk_form import (
     BulkChoice,
     as_body,
     as_command,
+    can_be_copied,
     operation_of,
     read_choice,
 )
+from leasehold.console.copies import as_curl
 from leasehold.console.pages import Pages, Visit
 from leasehold.console.rendering import state_title
 from leasehold.errors import InvalidInput, LeaseholdError
@@ -63,8 +64,8 @@ async def plan_change(visit: Visit) -> Response:
     """Shows how many jobs would be changed, and asks how. Nothing that happens from now on is included."""
     owner, kind = _owner(visit), _kind(visit)
     parameters = visit.request.query_params
-    choice = read_choice(kind, dict(parameters), parameters.getlist("job"), datetime.now(UTC))
     as_of = await visit.context.ask(_now)
+    choice = read_choice(kind, dict(parameters), parameters.getlist("job"), as_of)
     form = {"speed": "paced", "pace": USUAL_PACE} if not choice.jobs else {}
     return await _show(visit, owner, choice, form, as_of, None)
 
@@ -73,8 +74,8 @@ async def plan_change(visit: Visit) -> Response:
 async def begin_change(visit: Visit) -> Response:
     """Begins the operation, and goes to its progress."""
     owner, kind = _owner(visit), _kind(visit)
-    choice = read_choice(kind, visit.form, visit.form.get("jobs", "").split(), datetime.now(UTC))
-    as_of = _moment(visit.form.get("as_of", ""))
+    as_of = _moment(visit.form.get("as_of", ""))  # times like 7d count from the plan, which the visitor has seen
+    choice = read_choice(kind, visit.form, visit.form.get("jobs", "").split(), as_of)
     try:
         new = operation_of(choice, owner, visit.form, as_of, visit.principal.name)
         planned = await visit.context.ask(lambda store: bulk.plan(store, new))
@@ -165,12 +166,9 @@ async def _skipped(visit: Visit, owner: TenantId, choice: BulkChoice, planned: P
 
 
 def _copies(visit: Visit, new: NewOperation) -> dict[str, str]:
-    origin = f"{visit.request.url.scheme}://{visit.request.url.netloc}{visit.root}"
-    whose = "" if visit.principal.tenant is not None else f"?{urlencode({'tenant': new.tenant})}"
-    curl = (
-        f"curl {quote(f'{origin}/api/v1/operations{whose}')} "
-        f'-H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" -d {quote(as_body(new))}'
-    )
+    if not can_be_copied(new):
+        return {}
+    curl = as_curl(visit, "POST", "/operations", as_body(new), owner=new.tenant)
     return {"as_command": as_command(new), "as_curl": curl}
 
 

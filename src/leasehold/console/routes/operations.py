@@ -145,7 +145,7 @@ async def list_operations(visit: Visit) -> Response:
 async def show_operation(visit: Visit) -> Response:
     """Shows how far an operation is."""
     row = row_of(visit, await _get(visit))
-    may_abort = visit.may(Permission.JOBS_CHANGE) and row.operation.state in (
+    may_abort = visit.may(bulk.permission_to_abort(row.operation)) and row.operation.state in (
         OperationState.PLANNED,
         OperationState.RUNNING,
     )
@@ -154,13 +154,16 @@ async def show_operation(visit: Visit) -> Response:
 
 @pages.add("GET", "/operations/{operation}/abort", Permission.JOBS_CHANGE)
 async def confirm_abort(visit: Visit) -> Response:
-    return await _confirm(visit, await _get(visit), None)
+    operation = await _get(visit)
+    visit.require(bulk.permission_to_abort(operation))
+    return await _confirm(visit, operation, None)
 
 
 @pages.add("POST", "/operations/{operation}/abort", Permission.JOBS_CHANGE)
 async def abort(visit: Visit) -> Response:
     """Ends an operation before its next batch."""
     before = await _get(visit)
+    visit.require(bulk.permission_to_abort(before))
     try:
         await visit.context.ask(lambda store: bulk.abort(store, before.id, before.tenant, visit.context.actor))
     except WrongState as error:

@@ -2,12 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from shlex import quote
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from leasehold.console import tenant_rows
+from leasehold.console.copies import as_command, as_curl, as_segment
 from leasehold.console.pages import Pages, Visit
 from leasehold.console.segments import name_of, segment_of
 from leasehold.errors import InvalidInput, LeaseholdError
@@ -56,8 +57,8 @@ class Change:
     make: Callable[[Visit, Scope], Awaitable[None]]
     method: str = "POST"
     path: str = ""
-    sent: str = ""
-    words: str = ""
+    sent: Mapping[str, Any] | None = None
+    words: tuple[str, ...] = ()
 
 
 async def _pause(visit: Visit, scope: Scope) -> None:
@@ -94,8 +95,8 @@ CHANGES = (
         "paused",
         _pause,
         path="/pause",
-        sent='{"why": "…"}',
-        words="…",
+        sent={"why": "…"},
+        words=("…",),
     ),
     Change(
         "resume",
@@ -114,8 +115,8 @@ CHANGES = (
         "limited",
         _limit,
         method="PUT",
-        sent='{"max_running": 5}',
-        words="--max-running 5",
+        sent={"max_running": 5},
+        words=("--max-running", "5"),
     ),
 )
 
@@ -158,12 +159,11 @@ async def _show(visit: Visit, change: Change, problem: LeaseholdError | None) ->
 
 def _copies(visit: Visit, change: Change, tenant: TenantId) -> Mapping[str, str]:
     """Returns the same change as a command, and as a request of the API."""
-    url = visit.request.url
-    address = f"{url.scheme}://{url.netloc}{visit.root}/api/v1/admin/limits/tenant/{segment_of(tenant)}{change.path}"
-    sent = f" -H 'Content-Type: application/json' -d {quote(change.sent)}" if change.sent else ""
-    curl = f'curl -X {change.method} {quote(address)} -H "Authorization: Bearer $TOKEN"{sent}'
-    words = f" {change.words}" if change.words else ""
-    return {"as_command": f"leasehold {change.verb} tenant {quote(tenant)}{words}", "as_curl": curl}
+    path = f"/admin/limits/tenant/{as_segment(tenant)}{change.path}"
+    return {
+        "as_command": as_command(change.verb, "tenant", tenant, *change.words),
+        "as_curl": as_curl(visit, change.method, path, change.sent),
+    }
 
 
 for _change in CHANGES:
