@@ -1,12 +1,14 @@
 """Forms of JSON Schemas, without a browser: which widget a part has, and that a form gives back what it shows."""
 
+import json
 from typing import Any
 
 import pytest
 from tests.console.trigger_world import SCHEMA
 
-from leasehold.console.schema_form import Node, Raw, Reading, build, pointer_of, reshape
-from leasehold.console.schema_parts import Kind, part_of
+from leasehold.console.schema_form import Node, Raw, Reading, as_text, build, pointer_of, reshape
+from leasehold.console.schema_parts import MOST_PARTS, Kind, Part, part_of
+from leasehold.model.definition import Definition
 
 FULL = {
     "provider_id": "p_9",
@@ -29,6 +31,11 @@ def reread(schema: dict[str, Any], value: Any) -> Any:
 
 def found(schema: dict[str, Any], value: Any, name: str) -> Node:
     return next(each for each in build(schema, value).walk() if each.name == name)
+
+
+def count_parts(part: Part) -> int:
+    below = [*part.properties.values(), *part.choices, *([part.items] if part.items else [])]
+    return 1 + sum(map(count_parts, below))
 
 
 def of(**parts: Any) -> dict[str, Any]:
@@ -93,6 +100,46 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
     schema = of(child={"$ref": "#"}, name={"type": "string"})
     deep = {"child": {"child": {"child": {"child": {"child": {"child": {"child": {"name": "x"}}}}}}}}
     assert reread(schema, deep) == deep
+
+
+def test_a_schema_with_many_ways_to_itself_is_read() -> None:
+    again = of(**{f"f{number}": {"$ref": "#/$defs/again"} for number in range(20)}, name={"type": "string"})
+    schema = again | {"$defs": {"again": again}}
+    part = part_of(schema, schema)
+    assert count_parts(part) <= MOST_PARTS
+    assert {each.kind for each in part.properties.values()} == {Kind.GROUP, Kind.TEXT}
+    assert reread(schema, {"f3": {"f4": {"name": "x"}}, "name": "y"}) == {"f3": {"f4": {"name": "x"}}, "name": "y"}
+
+
+def test_a_choice_among_too_many_is_json() -> None:
+    assert part_of({"oneOf": [{"type": "string"}] * 1000}, {}).kind is Kind.JSON
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-1e999", "[" * 100_000, "9" * 5000])
+def test_a_text_that_is_no_number_of_json_stays_text(text: str) -> None:
+    assert Reading(SCHEMA, {"/quality": text, "/limit": text}).value() == {"quality": text, "limit": text}
+    assert found(SCHEMA, {"limit": text}, "/limit").text == text
+
+
+@pytest.mark.parametrize("text", ["0000009", "²", "٣", "-1", "9", "99999", "1" * 5000])
+def test_an_index_that_names_nothing_is_left_out(text: str) -> None:
+    sent = {"/mode": text, "/target!choice": text, "/tags!count": "²"}
+    assert Reading(SCHEMA, sent).value() == {}
+    assert build(SCHEMA, {}, sent=sent).kind is Kind.GROUP
+    schema = of(rows={"type": "array", "items": {"type": "array", "items": {"type": "string"}}})
+    for action in (f"add:/rows/{text}", f"remove:/rows/0/{text}"):
+        assert reshape(schema, {"rows": [["a"]]}, action) == {"rows": [["a"]]}
+
+
+def test_an_integer_beyond_64_bits_is_shown() -> None:
+    value = {"limit": 2**70, "options": {"x": -(2**70)}}
+    assert reread(SCHEMA, value) == value
+    assert json.loads(as_text(value)) == value
+
+
+def test_values_that_are_not_json_are_a_problem_of_the_payload() -> None:
+    ((path, text),) = Definition("x", schema=SCHEMA).problems_by_place({"folder": {1, 2}})
+    assert (path, "set" in text) == ((), True)
 
 
 def test_a_number_that_is_none_is_kept_as_it_was_typed() -> None:

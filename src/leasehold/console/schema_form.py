@@ -15,6 +15,7 @@ from leasehold.api.strict_json import read_json
 from leasehold.console.rendering import pretty
 from leasehold.console.schema_parts import Kind, Part, part_of
 from leasehold.errors import LeaseholdError
+from leasehold.operations import views
 
 DEPTH = 50
 DEEPEST = 5
@@ -118,7 +119,7 @@ class Reading:
             case Kind.LIST:
                 return self._list(part, name, required)
             case Kind.CHOICE:
-                return self.read(part.choices[_index(self.form.get(f"{name}!choice"), part.choices)], name, required)
+                return self.read(self._chosen(part, name), name, required)
             case Kind.FLAG if is_flag(part, name, required):
                 return bool(self.form.get(name))
             case Kind.FIXED:
@@ -126,6 +127,9 @@ class Reading:
             case Kind.FLAG | Kind.OPTIONS:
                 return self._option(part, name, required)
         return self._text(part, name, required, is_item)
+
+    def _chosen(self, part: Part, name: str) -> Part:
+        return part.choices[_index(self.form.get(f"{name}!choice"), part.choices) or 0]
 
     def _json(self, name: str, text: str) -> Any:
         if not text.strip():
@@ -145,18 +149,17 @@ class Reading:
         return filled if said or required else ABSENT
 
     def _list(self, part: Part, name: str, required: bool) -> Any:
-        text = self.form.get(f"{name}!count", "0")
-        count = min(int(text), MOST_ITEMS) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+        count = min(_count(self.form.get(f"{name}!count")) or 0, MOST_ITEMS)
         assert part.items is not None
         items = [self.read(part.items, pointer(name, str(number)), True, True) for number in range(count)]
         kept = [value for value in items if value is not ABSENT]
         return kept if kept or required else ABSENT
 
     def _option(self, part: Part, name: str, required: bool = False) -> Any:
-        text = self.form.get(name, "")
-        if not (text.isascii() and text.isdigit() and int(text[:6]) < len(part.options)):
+        number = _index(self.form.get(name), part.options)
+        if number is None:
             return None if required and part.nullable else ABSENT
-        return part.options[int(text)]
+        return part.options[number]
 
     def _text(self, part: Part, name: str, required: bool, is_item: bool) -> Any:
         text = self.form.get(name, "").replace("\r\n", "\n")
@@ -175,15 +178,22 @@ def is_flag(part: Part, name: str, required: bool) -> bool:
 def _number(text: str, kind: Kind) -> Any:
     """Returns the number, or the text itself, which no schema of a number accepts."""
     try:
-        found = json.loads(text.strip())
-    except ValueError:
+        found = read_json(text.strip().encode(), 0)
+    except LeaseholdError:
         return text
     fits = isinstance(found, int) if kind is Kind.INTEGER else isinstance(found, int | float)
     return found if fits and not isinstance(found, bool) else text
 
 
-def _index(text: str | None, choices: Sequence[Any]) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and int(text[:6]) < len(choices) else 0
+def _count(text: str | None) -> int | None:
+    """Returns the number that a control or a button has sent; None for any other text."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else None
+
+
+def _index(text: str | None, among: Sequence[Any]) -> int | None:
+    """Returns the place that a text names among others; None if it names none of them."""
+    number = _count(text)
+    return number if number is not None and number < len(among) else None
 
 
 # ------------------------------------------------------------------------------------------------------------- build
@@ -249,7 +259,7 @@ class _Building:
 
     def _choice(self, node: Node, value: Any) -> Node | None:
         choices = node.part.choices
-        sent = _index(self.sent.get(f"{node.name}!choice"), choices)
+        sent = _index(self.sent.get(f"{node.name}!choice"), choices) or 0
         for number in dict.fromkeys((sent, *range(len(choices)))):
             chosen = self.node(choices[number], node.name, value, node.required, node.is_item)
             if chosen.kind is not Kind.JSON or choices[number].kind is Kind.JSON:
@@ -268,8 +278,16 @@ class _Building:
 
 
 def _as_json(part: Part, name: str, value: Any, required: bool, is_item: bool = False) -> Node:
-    text = "" if value is ABSENT else value.text if isinstance(value, Raw) else pretty(_plain(value))
+    text = "" if value is ABSENT else value.text if isinstance(value, Raw) else as_text(_plain(value))
     return Node(Kind.JSON, name, part, required, text=text, is_item=is_item)
+
+
+def as_text(value: Any) -> str:
+    """Writes a value of a form as JSON, also an integer beyond 64 bits, which only an enqueue refuses."""
+    try:
+        return pretty(value)
+    except TypeError:
+        return views.printable(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:
@@ -336,30 +354,32 @@ def reshape(schema: Mapping[str, Any], value: Any, action: str) -> Any:
     verb, _, name = action.partition(":")
     if verb not in ("add", "remove", "up") or not name.startswith("/"):
         return value
-    place, number = name, 0
+    place, number = name, None
     if verb != "add":
         place, _, text = name.rpartition("/")
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else -1
+        number = _count(text)
     steps = [step.replace("~1", "/").replace("~0", "~") for step in place.split("/")[1:]]
     return _change(part_of(schema, schema), value, steps, verb, number)
 
 
-def _change(part: Part, value: Any, steps: Sequence[str], verb: str, number: int) -> Any:
+def _change(part: Part, value: Any, steps: Sequence[str], verb: str, number: int | None) -> Any:
     if part.kind is Kind.CHOICE:
         part = next((each for each in part.choices if each.kind in (Kind.LIST, Kind.GROUP)), part)
     if not steps:
         items = list(value) if isinstance(value, list) else []
         if verb == "add" and part.items is not None and len(items) < MOST_ITEMS:
             return [*items, _empty(part.items)]
-        if verb == "remove" and 0 <= number < len(items):
+        if number is None or number >= len(items):
+            return items
+        if verb == "remove":
             return [*items[:number], *items[number + 1 :]]
-        if verb == "up" and 0 < number < len(items):
+        if verb == "up" and number > 0:
             return [*items[: number - 1], items[number], items[number - 1], *items[number + 1 :]]
         return items
     first, *rest = steps
     if isinstance(value, list):
-        index = int(first) if first.isdigit() and int(first[:6]) < len(value) else -1
-        if part.items is None or index < 0:
+        index = _index(first, value)
+        if part.items is None or index is None:
             return value
         return [
             _change(part.items, each, rest, verb, number) if at == index else each for at, each in enumerate(value)

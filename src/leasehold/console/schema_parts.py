@@ -10,6 +10,7 @@ from leasehold.model.secret_fields import MARK
 LONG = 200
 MOST_FIELDS = 60
 MOST_OPTIONS = 200
+MOST_PARTS = 500
 _DEEPEST = 8
 _FORMATS = {"date": "date", "email": "email", "uri": "url"}
 # Words of a schema that no widget obeys.
@@ -49,71 +50,99 @@ class Part:
     choices: tuple["Part", ...] = ()
 
 
-def part_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Part:
-    """Reads a part of a schema. Others than those below become JSON."""
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
-        return Part(Kind.JSON)
-    found = _resolved(schema, root)
-    about: dict[str, Any] = {
-        "title": str(found.get("title", "")),
-        "help": str(found.get("description", "")),
-        "placeholder": _placeholder(found),
-    }
-    if any(name in found for name in _UNKNOWN):
-        return Part(Kind.JSON, **about)
-    if "const" in found:
-        return Part(Kind.FIXED, options=(found["const"],), **about)
-    if isinstance(found.get("enum"), list) and 0 < len(found["enum"]) <= MOST_OPTIONS:
-        return Part(Kind.OPTIONS, options=tuple(found["enum"]), **about)
-    for name in ("anyOf", "oneOf"):
-        if isinstance(found.get(name), list):
-            return _alternatives(found, found[name], root, depth, about)
-    kinds = found.get("type")
-    nullable = isinstance(kinds, list) and "null" in kinds
-    names = [each for each in kinds if each != "null"] if isinstance(kinds, list) else [kinds]
-    if len(names) != 1:
-        return Part(Kind.JSON, **about)
-    return _typed(found, names[0], root, depth, about | {"nullable": nullable})
+def part_of(schema: Any, root: Mapping[str, Any]) -> Part:
+    """Reads a schema, as deep as 500 parts allow. Deeper parts, and others than those below, become JSON.
+
+    A schema whose fields refer to it again has millions of parts: all of them are cut at the same depth, so that no
+    field takes the parts of its neighbors.
+    """
+    for deepest in range(_DEEPEST, -1, -1):
+        try:
+            return _Reading(root, deepest).part(schema)
+        except _TooManyParts:
+            continue
+    return Part(Kind.JSON)
 
 
-def _alternatives(
-    found: Mapping[str, Any], given: Sequence[Any], root: Mapping[str, Any], depth: int, about: Mapping[str, Any]
-) -> Part:
-    others = [each for each in given if not (isinstance(each, Mapping) and each.get("type") == "null")]
-    nullable = len(others) < len(given)
-    if len(others) == 1 and isinstance(others[0], Mapping):
-        kept = {name: value for name, value in found.items() if name not in ("anyOf", "oneOf")}
-        one = part_of({**_resolved(others[0], root), **kept}, root, depth + 1)
-        return replace(one, nullable=one.nullable or nullable)
-    choices = tuple(part_of(each, root, depth + 1) for each in others)
-    if nullable or not choices or any(each.kind is Kind.CHOICE for each in choices):
-        return Part(Kind.JSON, **about)
-    return Part(Kind.CHOICE, choices=choices, **about)
+class _TooManyParts(Exception):
+    pass
 
 
-def _typed(
-    found: Mapping[str, Any], name: Any, root: Mapping[str, Any], depth: int, about: Mapping[str, Any]
-) -> Part:
-    if name == "boolean":
-        return Part(Kind.FLAG, options=(True, False), **about)
-    if name in ("integer", "number"):
-        kind = Kind.INTEGER if name == "integer" else Kind.NUMBER
-        bounds = {
-            "min": found.get("minimum"),
-            "max": found.get("maximum"),
-            "step": "1" if name == "integer" else "any",
+@dataclass(slots=True)
+class _Reading:
+    """Reads the parts of a schema. Raises _TooManyParts."""
+
+    root: Mapping[str, Any]
+    deepest: int
+    left: int = MOST_PARTS
+
+    def part(self, schema: Any, depth: int = 0) -> Part:
+        self.left -= 1
+        if self.left < 0:
+            raise _TooManyParts
+        if not isinstance(schema, Mapping) or depth > self.deepest:
+            return Part(Kind.JSON)
+        found = _resolved(schema, self.root)
+        about: dict[str, Any] = {
+            "title": str(found.get("title", "")),
+            "help": str(found.get("description", "")),
+            "placeholder": _placeholder(found),
         }
-        return Part(kind, bounds={key: value for key, value in bounds.items() if value is not None}, **about)
-    if name == "string":
-        return _text(found, about)
-    if name == "array" and isinstance(found.get("items"), Mapping):
-        return Part(Kind.LIST, items=part_of(found["items"], root, depth + 1), **about)
-    properties = found.get("properties")
-    if name == "object" and isinstance(properties, Mapping) and 0 < len(properties) <= MOST_FIELDS:
-        parts = {str(key): part_of(each, root, depth + 1) for key, each in properties.items()}
-        required = frozenset(each for each in found.get("required", ()) if isinstance(each, str))
-        return Part(Kind.GROUP, properties=parts, required=required, **about)
-    return Part(Kind.JSON, **about)
+        if any(name in found for name in _UNKNOWN):
+            return Part(Kind.JSON, **about)
+        if "const" in found:
+            return Part(Kind.FIXED, options=(found["const"],), **about)
+        if isinstance(found.get("enum"), list) and 0 < len(found["enum"]) <= MOST_OPTIONS:
+            return Part(Kind.OPTIONS, options=tuple(found["enum"]), **about)
+        for name in ("anyOf", "oneOf"):
+            if isinstance(found.get(name), list):
+                return self._alternatives(found, found[name], depth, about)
+        kinds = found.get("type")
+        nullable = isinstance(kinds, list) and "null" in kinds
+        names = [each for each in kinds if each != "null"] if isinstance(kinds, list) else [kinds]
+        if len(names) != 1:
+            return Part(Kind.JSON, **about)
+        return self._typed(found, names[0], depth, about | {"nullable": nullable})
+
+    def _alternatives(
+        self, found: Mapping[str, Any], given: Sequence[Any], depth: int, about: Mapping[str, Any]
+    ) -> Part:
+        others = [each for each in given if not (isinstance(each, Mapping) and each.get("type") == "null")]
+        nullable = len(others) < len(given)
+        if len(others) == 1 and isinstance(others[0], Mapping):
+            kept = {name: value for name, value in found.items() if name not in ("anyOf", "oneOf")}
+            one = self.part({**_resolved(others[0], self.root), **kept}, depth + 1)
+            return replace(one, nullable=one.nullable or nullable)
+        choices = tuple(self.part(each, depth + 1) for each in others)
+        if nullable or not choices or any(each.kind is Kind.CHOICE for each in choices):
+            return Part(Kind.JSON, **about)
+        return Part(Kind.CHOICE, choices=choices, **about)
+
+    def _typed(self, found: Mapping[str, Any], name: Any, depth: int, about: Mapping[str, Any]) -> Part:
+        if name == "boolean":
+            return Part(Kind.FLAG, options=(True, False), **about)
+        if name in ("integer", "number"):
+            return _number(found, name, about)
+        if name == "string":
+            return _text(found, about)
+        if name == "array" and isinstance(found.get("items"), Mapping):
+            return Part(Kind.LIST, items=self.part(found["items"], depth + 1), **about)
+        properties = found.get("properties")
+        if name == "object" and isinstance(properties, Mapping) and 0 < len(properties) <= MOST_FIELDS:
+            parts = {str(key): self.part(each, depth + 1) for key, each in properties.items()}
+            required = frozenset(each for each in found.get("required", ()) if isinstance(each, str))
+            return Part(Kind.GROUP, properties=parts, required=required, **about)
+        return Part(Kind.JSON, **about)
+
+
+def _number(found: Mapping[str, Any], name: str, about: Mapping[str, Any]) -> Part:
+    kind = Kind.INTEGER if name == "integer" else Kind.NUMBER
+    bounds = {
+        "min": found.get("minimum"),
+        "max": found.get("maximum"),
+        "step": "1" if name == "integer" else "any",
+    }
+    return Part(kind, bounds={key: value for key, value in bounds.items() if value is not None}, **about)
 
 
 def _text(found: Mapping[str, Any], about: Mapping[str, Any]) -> Part:

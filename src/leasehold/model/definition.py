@@ -199,8 +199,12 @@ class Definition:
         """
         if self.schema is None or self._checker().load.refuses(payload):
             return []
+        try:
+            errors = list(islice(self._checker().errors(payload), SHOWN_PROBLEMS))
+        except ValueError as error:  # not JSON, or nested infinitely
+            return [((), _shorten(str(error)))]
         found = []
-        for error in islice(self._checker().errors(payload), SHOWN_PROBLEMS):
+        for error in errors:
             missing = getattr(error.kind, "property", None)
             path = (*error.instance_path, *((missing,) if missing is not None else ()))
             text = "is required" if missing is not None else error.message
