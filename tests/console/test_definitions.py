@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 from tests.console.browser import Visitors
 from tests.console.test_schema_form import FULL
 from tests.console.trigger_world import IMPORT
@@ -53,6 +53,18 @@ async def test_a_form_makes_a_job_with_its_payload(visitors: Visitors, world: Wo
     await expect(page.get_by_role("heading", name="Enqueued")).to_be_visible()
     wanted = {key: value for key, value in FULL.items() if key != "quality"}
     assert await payload_of(world, page) == wanted | {"tags": ["b", "a"], "target": 7}
+
+
+async def test_a_kind_is_taken_although_the_request_failed(visitors: Visitors) -> None:
+    visitors.expected = ("ERR_FAILED",)
+    page = await visitors.open(PATH, Role.OPERATOR)
+
+    async def fail(route: Route) -> None:
+        await (route.abort() if route.request.resource_type == "xhr" else route.continue_())
+
+    await page.route("**/enqueue", fail)
+    await page.get_by_label("Kind").select_option(label="Number")
+    await expect(page.locator("[name='/target']")).to_be_visible()
 
 
 async def test_a_form_and_its_json_hold_the_same_value(visitors: Visitors) -> None:

@@ -201,8 +201,8 @@ class Definition:
             return []
         try:
             errors = list(islice(self._checker().errors(payload), SHOWN_PROBLEMS))
-        except ValueError as error:  # not JSON, or nested infinitely
-            return [((), _shorten(str(error)))]
+        except ValueError as refused:  # not JSON, or nested infinitely
+            return [((), _shorten(str(refused)))]
         found = []
         for error in errors:
             missing = getattr(error.kind, "property", None)

@@ -7,6 +7,7 @@ from leasehold.config import process_redactor
 from leasehold.errors import LeaseholdError, PayloadInvalid
 from leasehold.model.audit import Actor
 from leasehold.model.job import EnqueueResult, JobRecord
+from leasehold.model.payload import SHOWN_PATH
 from leasehold.model.redaction import REDACTED
 from leasehold.model.secret_fields import SHOWN
 from leasehold.model.secret_forms import SHORTEST_VALUE
@@ -27,7 +28,7 @@ async def enqueue_changed(
 ) -> EnqueueResult:
     """Enqueues a job of the same definition, due now. Fields that a view has redacted keep their values.
 
-    Raises PayloadInvalid, also for an encrypted field that was not given again.
+    Raises PayloadInvalid, also for an encrypted field that was not given again, or a redacted one that was moved.
     """
     if not isinstance(payload, dict):
         raise PayloadInvalid(
@@ -40,6 +41,7 @@ async def enqueue_changed(
             f"{left} is stored encrypted and can't be shown or copied. Nothing was enqueued.",
             fix="Write its value again.",
         )
+    require_restored(restored, before.payload, "Nothing was enqueued.")
     fields = {
         "priority": before.priority,
         "correlation_id": before.correlation_id or before.id,
@@ -73,6 +75,34 @@ def restore_redacted(sent: Any, shown: Any, stored: Any, kept: list[str] | None 
         kept.append(str(stored))
         return stored
     return sent
+
+
+def require_restored(restored: Any, stored: Any, nothing: str) -> None:
+    """Raises PayloadInvalid for a text that still has `[redacted]` in it, unless the stored one has it, too.
+
+    It would replace the value that a view has hidden. `nothing` says what was not done.
+    """
+    if left := next(_redacted_places(restored, stored, "payload"), None):
+        raise PayloadInvalid(
+            f"{left[:SHOWN_PATH]} has {REDACTED}, which stands for a value that is not stored at this place: it was "
+            f"moved or changed. {nothing}",
+            fix="Write the value itself, or leave the field as it was.",
+        )
+
+
+def _redacted_places(value: Any, stored: Any, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        known = stored if isinstance(stored, Mapping) else {}
+        for name, item in value.items():
+            if REDACTED in name and name not in known:
+                yield f"{place}.{name}"
+            yield from _redacted_places(item, known.get(name), f"{place}.{name}")
+    elif isinstance(value, list):
+        items = stored if isinstance(stored, list) and len(stored) == len(value) else [None] * len(value)
+        for number, (item, before) in enumerate(zip(value, items, strict=True)):
+            yield from _redacted_places(item, before, f"{place}[{number}]")
+    elif isinstance(value, str) and REDACTED in value and value != stored:
+        yield place
 
 
 def _without_values(text: str, kept: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """The form that enqueues a job, made of the schema of its definition."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,16 +15,17 @@ from leasehold.console.copies import as_command, as_curl
 from leasehold.console.job_rows import href_of as href_of_job
 from leasehold.console.job_rows import row_of
 from leasehold.console.pages import Pages, Visit
-from leasehold.console.rendering import pretty, written
+from leasehold.console.rendering import written
 from leasehold.console.routes.definitions import href_of, key_of
 from leasehold.console.schema_form import Node, Reading
 from leasehold.console.schema_parts import Kind
-from leasehold.errors import InvalidInput, LeaseholdError, NoTenant
+from leasehold.errors import InvalidInput, LeaseholdError, NoTenant, PayloadInvalid
 from leasehold.model.access import Permission
 from leasehold.model.dedupe import Dedupe, WhileActive
 from leasehold.model.definition import Registered
 from leasehold.model.duration import read_duration
 from leasehold.model.job import JobRecord, NewJob, TenantId, job_id, tenant_id
+from leasehold.model.payload import encode
 from leasehold.model.secret_fields import SHOWN
 from leasehold.operations import admin, jobs, views
 from leasehold.operations.enqueue import Target, enqueue_key
@@ -51,7 +53,7 @@ class _Form:
 
 @pages.add("GET", "/definitions/{key}/enqueue", Permission.JOBS_ENQUEUE)
 async def form(visit: Visit) -> Response:
-    """Shows the form; `job` shows the one that was enqueued by it."""
+    """Shows the form; `job` shows the one that was enqueued by it, to readers of jobs with its state and payload."""
     known = await _known(visit)
     if made := visit.request.query_params.get("job"):
         return await _show_enqueued(visit, known, made)
@@ -135,7 +137,7 @@ def _reshaped(found: _Form, action: str) -> _Form:
     if found.problems and action in ("json", "form"):
         return found  # what can't be read can't be shown in another way
     if action == "json":
-        found.text, found.is_json = pretty(found.payload), True
+        found.text, found.is_json = schema_form.as_text(found.payload), True
     elif action == "form":
         found.is_json = _is_only_json(found.known)
     elif not found.is_json:
@@ -227,18 +229,24 @@ def title_of(node: Node) -> str:
 
 async def _show_enqueued(visit: Visit, known: Registered, made: str) -> Response:
     named = visit.request.query_params.get("tenant")
-    owner = visit.area.tenant or tenant_id(named or "")
-    record = await visit.context.ask(lambda store: jobs.get(store, owner, job_id(made)))
-    facts = {
+    owner, job = visit.area.tenant or tenant_id(named or ""), job_id(made)
+    facts: dict[str, Any] = {
         "known": known,
         "key": known.definition.key,
-        "row": row_of(visit, record),
-        "href": href_of_job(visit.area, record),
+        "job": job,
         "is_new": visit.request.query_params.get("new") != "no",
         "again": f"{href_of(visit, known.definition.key)}/enqueue",
-        "copies": _copies_of_job(visit, known, record),
         "back": href_of(visit, known.definition.key),
+        "row": None,
+        "copies": None,
     }
+    if visit.may(Permission.JOBS_READ):
+        record = await visit.context.ask(lambda store: jobs.get(store, owner, job))
+        facts |= {
+            "row": row_of(visit, record),
+            "href": href_of_job(visit.area, record),
+            "copies": _copies_of_job(visit, known, record),
+        }
     return await visit.show("enqueued.html", "definitions", facts)
 
 
@@ -253,14 +261,23 @@ def _copies_of_job(visit: Visit, known: Registered, record: JobRecord) -> dict[s
 
 def _copies_of(visit: Visit, found: _Form) -> dict[str, str] | None:
     owner = visit.area.tenant or visit.form.get("tenant", "").strip() or "acme"
-    if found.problems or not isinstance(found.payload, dict):
+    if found.problems or not isinstance(found.payload, dict) or not _can_be_stored(found.payload):
         return None
     secret = found.known.definition.secret_fields
     payload = {name: SHOWN if name in secret else value for name, value in found.payload.items()}
     options: dict[str, Any] = {"at": found.sent.get("at"), "dedupe_key": found.sent.get("dedupe_key")}
-    if (text := found.sent.get("priority", "").strip()).isdecimal():
-        options["priority"] = int(text)
+    with suppress(InvalidInput):
+        options |= _priority(found.sent.get("priority", "").strip())
     return copies(visit, TenantId(owner), found.known.definition.key, payload, options)
+
+
+def _can_be_stored(payload: dict[str, Any]) -> bool:
+    """Returns whether an enqueue would accept these values. It says why it does not."""
+    try:
+        encode(payload)
+    except PayloadInvalid:
+        return False
+    return True
 
 
 def copies(

@@ -31,7 +31,7 @@ from leasehold.model.zone import zone_names
 from leasehold.operations import admin, views
 from leasehold.operations import triggers as operations
 from leasehold.operations.catalog import Catalog
-from leasehold.operations.changed_retry import restore_redacted
+from leasehold.operations.changed_retry import require_restored, restore_redacted
 from leasehold.operations.statuses import statuses_of
 
 pages = Pages()
@@ -90,10 +90,10 @@ async def change(visit: Visit) -> Response:
         return await _edit(visit, form, trigger, looked=True)
     if checked.document is None:
         return await _edit(visit, form, trigger, refused=True)
-    document = _restored(trigger, checked)
     seen = visit.form.get("version", "")
     version = int(seen) if seen.isdecimal() and len(seen) < 10 else None
     try:
+        document = _restored(trigger, checked)
         await visit.context.call(
             lambda catalog: operations.update_by_document(
                 trigger.tenant, trigger.id, document, catalog, version=version, actor=visit.context.actor
@@ -131,7 +131,8 @@ def _stored_form(visit: Visit, trigger: Trigger) -> TriggerForm:
 def _restored(trigger: Trigger, checked: Checked) -> dict[str, Any]:
     """Returns the changes, with the stored values of the template where the form had `[redacted]`.
 
-    An interval that stays is left out: the form has no anchor, which a new one would lose.
+    An interval that stays is left out: the form has no anchor, which a new one would lose. Raises PayloadInvalid for
+    a `[redacted]` that stands for no stored value.
     """
     document, before = dict(checked.document or {}), trigger.rule.schedule
     if (
@@ -141,7 +142,9 @@ def _restored(trigger: Trigger, checked: Checked) -> dict[str, Any]:
     ):
         del document["every"]
     seen = views.trigger(trigger)["payload"]
-    return document | {"payload_template": restore_redacted(checked.payload, seen, trigger.rule.payload)}
+    payload = restore_redacted(checked.payload, seen, trigger.rule.payload)
+    require_restored(payload, trigger.rule.payload, "Nothing was saved.")
+    return document | {"payload_template": payload}
 
 
 async def _look(visit: Visit, form: TriggerForm, tenant: str) -> _Shown:

@@ -56,13 +56,14 @@ function keepPreview(form) {
 
 // Buttons that change the shape of a form, like those that add an item to a list.
 function keepShape(form) {
-  const reshape = async (button, extra) => {
-    const page = await send(form, extra).catch(() => null);
+  // `control` is a button or a select, `button` the one that does the same without this module.
+  const reshape = async (control, button) => {
+    const page = await send(form, { do: button.value }).catch(() => null);
     if (!page) {
       form.requestSubmit(button);
       return;
     }
-    const id = button.id;
+    const id = control.id;
     patch(form, page, "[data-shape]");
     const again = document.getElementById(id) ?? form.querySelector("[data-shape] input, [data-shape] textarea");
     again?.focus();
@@ -72,10 +73,11 @@ function keepShape(form) {
     const button = event.target.closest("[data-reshape]");
     if (!button) return;
     event.preventDefault();
-    reshape(button, { do: button.value });
+    reshape(button, button);
   });
   form.addEventListener("change", (event) => {
-    if (event.target.matches("select[data-choice]")) reshape(event.target, { do: "shape" });
+    const select = event.target.closest("select[data-choice]");
+    if (select) reshape(select, select.parentElement.querySelector("button[data-reshape]"));
   });
 }
 
