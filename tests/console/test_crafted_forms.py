@@ -63,8 +63,11 @@ async def test_an_enqueuer_sees_only_the_id_of_a_job(world: World) -> None:
     few = frozenset({Permission.JOBS_ENQUEUE, Permission.PAYLOADS_READ})
     pages = []
     for visitor in (Principal("ada", Role.OPERATOR, ACME, each) for each in (few, few | {Permission.JOBS_READ})):
-        transport = httpx.ASGITransport(world.app.console(partial(named, visitor)))
-        async with httpx.AsyncClient(transport=transport, base_url=world.address) as http:
+        console = world.app.console(partial(named, visitor))
+        async with (
+            console.pages.router.lifespan_context(console.pages),
+            httpx.AsyncClient(transport=httpx.ASGITransport(console), base_url=world.address) as http,
+        ):
             pages.append((await http.get(f"{ENQUEUE}?job={job}&new=no")).text)
     for words in (job, "Nothing was enqueued"):
         assert [words in page for page in pages] == [True, True]
