@@ -17,11 +17,12 @@ from tests.console.world import ACME, INITECH, World, make_app, signed_in
 from leasehold import Leasehold
 from leasehold.cli.api_server import address_of, bind, serving
 from leasehold.engines import engine_for
+from leasehold.errors import Unreachable
 from leasehold.model.access import Role
 from leasehold.model.audit import Actor
 from leasehold.model.job import WorkerId, tenant_id
 from leasehold.model.limits import Scope, ScopeKind
-from leasehold.operations import admin, jobs
+from leasehold.operations import admin, health, jobs
 from leasehold.operations.health import WorkerState, state_of
 from leasehold.store import Registration, Store, Subscription, WorkerFacts, WorkerRecord
 
@@ -100,6 +101,20 @@ async def test_a_strip_says_that_no_worker_lives_while_jobs_wait(database_server
                 return "1 worker can run jobs" in text_of(await http.get("/t/acme/health"))
 
             await eventually(is_well)
+
+
+async def test_a_page_does_not_fail_for_its_strip(
+    database_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> bool:
+        raise Unreachable("the database does not answer", fix="Try again.")
+
+    monkeypatch.setattr(health, "has_ready_jobs", fail)
+    async with (
+        quiet_console(database_server) as (world, _, _),
+        signed_in(world, await world.session(Role.VIEWER)) as http,
+    ):
+        assert (await http.get("/t/acme/jobs")).status_code == 200
 
 
 async def test_a_strip_that_comes_later_moves_nothing(browser: Browser, database_server: DatabaseServer) -> None:

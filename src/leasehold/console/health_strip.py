@@ -40,15 +40,16 @@ async def strip_of(shared: Shared, root: str, base: str, tenant: TenantId | None
     """Returns the lines of a page, the worst first. With `wide`, its visitor may know the workers."""
     fleet = await shared("fleet", health.read_fleet)
     lines = []
-    if not fleet.serving(tenant) and await shared(
-        ("ready", tenant), lambda store: health.has_ready_jobs(store, tenant)
-    ):
+    if not fleet.serving(tenant) and (waits := await _waits(shared, tenant)) is not False:
         fix = "Start one: leasehold worker TARGET." if wide else "The operators of this queue have to start one."
-        text = (
-            "No worker is live, and jobs wait." if tenant is None else "No live worker runs its jobs, and some wait."
-        )
-        lines.append(Line(text, fix, Severity.PROBLEM, "", f"{base}/jobs?q=status:ready", "See them"))
+        which = "No worker is live, and jobs" if tenant is None else "No live worker runs its jobs, and some"
+        text, verdict = ("wait", Severity.PROBLEM) if waits else ("may wait", Severity.WARNING)
+        lines.append(Line(f"{which} {text}.", fix, verdict, "", f"{base}/jobs?q=status:ready", "See them"))
     return [*lines, *(_silent(fleet, f"{root}/all/workers") if wide else ())]
+
+
+async def _waits(shared: Shared, tenant: TenantId | None) -> bool | None:
+    return await shared(("ready", tenant), lambda store: health.has_ready_jobs(store, tenant))
 
 
 def _silent(fleet: FleetState, href: str) -> list[Line]:

@@ -44,7 +44,8 @@ async def _summary(visit: Visit) -> Sequence[Finding]:
         workers = Finding("workers", Severity.OK, f"{format_count(len(serving), 'worker')} can run jobs")
     else:
         verdict = Severity.PROBLEM if waits else Severity.WARNING
-        text = "no live worker can run jobs" + (", and some wait" if waits else "")
+        told = {True: ", and some wait", False: "", None: ", and some may wait"}
+        text = "no live worker can run jobs" + told[waits]
         workers = Finding("workers", verdict, text, fix="The operators of this queue have to start one.")
     database = Finding("database", Severity.OK, "it answers, and its schema fits this server")
     return [database, workers, await visit.shared("figures", _figures)]
