@@ -26,6 +26,7 @@ from leasehold.engines.postgres.store import PostgresStore
 from leasehold.model.audit import Actor, NewEntry
 from leasehold.model.dedupe import Dedupe, Within
 from leasehold.model.definition import Definition
+from leasehold.model.error_group import error_group
 from leasehold.model.event import NewEvent
 from leasehold.model.job import JobId, NewJob, TenantId
 from leasehold.model.operation import OperationKind, OperationState
@@ -311,7 +312,7 @@ async def test_rows_of_others_stay_hidden_from_every_statement(roles: Roles) -> 
     assert [name for name, why in refused.items() if not REFUSALS.search(why)] == []
     assert {name: rows for name, rows in answers.items() if GLOBEX in str(rows) or "secret" in str(rows)} == {}
     found = {name for name, rows in answers.items() if rows}
-    looks = {"operations/look_at_active", "operations/look_at_ended"}
+    looks = {f"operations/look_at_{which}" for which in ("active", "chosen", "ended", "error_group")}
     assert found <= {"tenant/counts", "tenant/wake", "tenant/ensure_tenant", *looks}
     assert all(answers[name][0]["looked"] == 0 for name in looks)
     assert all(row["count"] == 0 for row in answers["tenant/counts"])
@@ -397,6 +398,63 @@ async def test_an_id_of_another_tenant_costs_what_an_unknown_one_does(roles: Rol
                 foreign = await buffers(connection, "tenant/get", tenant=ACME, jobs=[job])
                 unknown = await buffers(connection, "tenant/get", tenant=ACME, jobs=[str(uuid4())])
             assert foreign == unknown
+
+
+FAILED_JOBS = """
+    insert into rented.jobs_done
+    select (jsonb_populate_record(d, jsonb_build_object('id', gen_random_uuid(), 'last_error', error))).*
+    from rented.jobs_done d
+    cross join (select 'e' || chr(97 + n % 26) as error from generate_series(1, 3000) n) made
+    where d.tenant_id = 'acme' and d.status = 'dead_letter'
+"""
+ONE_GROUP = Filter(error_group=error_group("report", None, "ea"), statuses=(Status.DEAD_LETTER,))
+
+
+async def ask_by_group(store: PostgresStore, statement: str) -> int:
+    """Sends a statement by error group. Returns the number of its groups or jobs."""
+    match statement:
+        case "error_groups":
+            return len((await store.tenant(ACME).error_groups(50, 10)).groups)
+        case "find_in_error_group":
+            return len((await store.tenant(ACME).find(ONE_GROUP, None, 100)).jobs)
+        case _:
+            return len(
+                (await store.operations.look(replace(RETRY, tenant=ACME, where=ONE_GROUP), None, 300, 100)).jobs
+            )
+
+
+@pytest.mark.parametrize(
+    ("statement", "answers"), [("error_groups", 27), ("find_in_error_group", 100), ("look_at_error_group", 100)]
+)
+async def test_error_groups_of_a_role_are_found_by_their_index(
+    roles: Roles, statement: str, answers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under policies, the function of the index would be called for each job that failed."""
+    async with opened(roles.url("worker")) as store:
+        await fill(store, ACME)
+    await roles.superuser.execute(FAILED_JOBS + "; analyze rented.jobs_done")
+    plans, send = dict[str, list[str]](), Database.fetch_planned_on
+
+    async def explain_and_send(self: Database, connection: Any, name: str, /, **values: Any) -> list[asyncpg.Record]:
+        sent = self.statement(name)
+        found = await connection.fetch(f"explain {sent.text}", *sent.arguments(values))
+        plans[name.rpartition("/")[2]] = [row[0] for row in found]
+        return await send(self, connection, name, **values)
+
+    async with opened(confined_url(roles.url("server"), roles.names.tenant)) as store:
+        monkeypatch.setattr(Database, "fetch_planned_on", explain_and_send)
+        assert await ask_by_group(store, statement) == answers
+    calls = [line.strip() for line in plans[statement] if ".error_group(" in line]
+    assert calls
+    assert [line for line in calls if not line.startswith("Index Cond:")] == []
+
+
+async def test_a_list_by_error_group_is_refused_for_another_tenant(roles: Roles) -> None:
+    database = Database(roles.url("server"), SCHEMA)
+    confined = ConfinedDatabase(database, roles.names.tenant, ACME)
+    with pytest.raises(InvalidInput, match="names another tenant"):
+        await confined.fetch("tenant/error_groups", tenant=GLOBEX, limit=10, counted=10, only=None)
+    await database.close()
 
 
 # ----------------------------------------------------------------------------------------------------------- policies

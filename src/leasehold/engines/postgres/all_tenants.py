@@ -18,8 +18,8 @@ from leasehold.model.job import JobId, TenantId
 from leasehold.model.status import ACTIVE, Status
 from leasehold.store import Filter, Page
 
-# How many jobs the first look and the second one read; the first at least two of each tenant, for its density, and the
-# second at most one more of each.
+# How many jobs the first look and the second one read: the first one at least two of each tenant, for its density,
+# and the second one at most one more of each.
 FIRST, SECOND = 8_000, 16_000
 
 

@@ -7,7 +7,7 @@ goes back to the pool, or a session behind a pooler, carries neither to the next
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,6 +32,9 @@ _CHECKED = {
     "events/write": "own/write",
     "events/place": "own/place",
 }
+# Statements by error group. Its function is not leakproof, so for a role under policies no index would serve it:
+# these keep the rights of the login, and are refused for another tenant (docs/decisions/0044).
+_OF_THE_LOGIN = ("tenant/error_groups", "tenant/find_in_error_group")
 
 
 class TenantDatabase(Protocol):
@@ -60,10 +63,15 @@ class TenantDatabases:
     def of(self, tenant: str) -> TenantDatabase:
         return self.whole if self._role is None else ConfinedDatabase(self.whole, self._role, tenant)
 
-    def confining(self, tenant: str, connection: "Session") -> AbstractAsyncContextManager[None]:
-        """Confines a connection that was lent elsewhere to a tenant, for the length of an `async with` block."""
+    def confining(
+        self, tenant: str, connection: "Session", *, by_group: bool = False
+    ) -> AbstractAsyncContextManager[None]:
+        """Confines a connection that was lent elsewhere to a tenant, for the length of an `async with` block.
+
+        With `by_group`, for a statement by error group: it keeps the rights of the login.
+        """
         found = self.of(tenant)
-        return found.confine(connection) if isinstance(found, ConfinedDatabase) else nullcontext()
+        return found.confine(connection, by_group) if isinstance(found, ConfinedDatabase) else nullcontext()
 
     def of_one_or_all(self, tenant: str | None) -> TenantDatabase:
         """Returns the database for a call about one tenant, or about all."""
@@ -75,6 +83,8 @@ class ConfinedDatabase:
 
     def __init__(self, database: Database, role: str, tenant: str) -> None:
         self._database = database
+        self._tenant = tenant
+        self._name = database.statement("session/name_tenant").fill_in({"tenant": quote_literal(tenant)})
         enter = database.statement("session/enter_tenant")
         self._enter = enter.fill_in({"role": quote_literal(role), "tenant": quote_literal(tenant)})
 
@@ -93,7 +103,7 @@ class ConfinedDatabase:
     async def fetch(self, name: str, /, **values: Any) -> list[asyncpg.Record]:
         name = _CHECKED.get(name, name)
         with self.translate_errors():
-            async with self.connection() as connection:
+            async with self._lend(self._first_of(name, values)) as connection:
                 return await self._database.fetch_planned_on(connection, name, **values)
 
     async def fetch_on(self, connection: "Connection", name: str, /, **values: Any) -> list[asyncpg.Record]:
@@ -101,23 +111,38 @@ class ConfinedDatabase:
 
     def connection(self) -> "AbstractAsyncContextManager[Session]":
         """Lends a connection in a transaction of the tenant; within `together`, in that transaction."""
+        return self._lend(self._enter)
+
+    def _first_of(self, name: str, values: Mapping[str, Any]) -> str:
+        """Returns the statement that a transaction of this one begins with."""
+        if name not in _OF_THE_LOGIN:
+            return self._enter
+        if values["tenant"] != self._tenant:
+            raise InvalidInput(
+                f"the statement {name} names another tenant than {self._tenant!r}, for which it was asked. "
+                "Nothing was read.",
+                fix="This is a fault of Leasehold: please report it.",
+            )
+        return self._name
+
+    def _lend(self, first: str) -> "AbstractAsyncContextManager[Session]":
         if (shared := self._database.shared_connection()) is not None:
-            return self._within(shared)
-        return ConfinedLoan(self._database.loan(), self._enter)
+            return self._within(shared, first)
+        return ConfinedLoan(self._database.loan(), first)
 
     @asynccontextmanager
-    async def _within(self, connection: "Session") -> "AsyncIterator[Session]":
+    async def _within(self, connection: "Session", first: str) -> "AsyncIterator[Session]":
         """Confines a part of a transaction. An error ends the whole transaction, and with it the role."""
         ((before,),) = await self._database.fetch_on(connection, "session/role")
-        await connection.execute(self._enter)
+        await connection.execute(first)
         yield connection
         await self._database.fetch_on(connection, "session/leave_tenant", role=before)
 
     @asynccontextmanager
-    async def confine(self, connection: "Session") -> "AsyncIterator[None]":
+    async def confine(self, connection: "Session", by_group: bool = False) -> "AsyncIterator[None]":
         """Gives a connection of the caller's a transaction of the tenant."""
         assert isinstance(connection, OwnConnection)
-        async with Transaction(connection, self._enter):
+        async with Transaction(connection, self._name if by_group else self._enter):
             yield
 
     def transaction(self, connection: "Connection") -> AbstractAsyncContextManager[None]:

@@ -129,7 +129,11 @@ class PostgresOperations:
         return operation(aborted[0]) if aborted else await self.get(operation_id, tenant)
 
     async def look(self, new: NewOperation, place: str | None, scan: int, limit: int) -> Looked:
-        async with self._link.session() as connection, self._databases.confining(new.tenant, connection):
+        by_group = _is_by_group(new)
+        async with (
+            self._link.session() as connection,
+            self._databases.confining(new.tenant, connection, by_group=by_group),
+        ):
             looker = _Looker(self._database, connection, new.tenant)
             return await looker.find(new, place, new.as_of, scan, limit)
 
@@ -227,9 +231,13 @@ class _Looker:
         shared = {name: columns[name] for name in pages.SHARED} | behind | {"scan": scan}
         if of.kind is OperationKind.CANCEL:
             return await self._fetch("operations/look_at_active", statuses=statuses, **shared)
-        if group is not None:
+        if _is_by_group(of):
             return await self._fetch("operations/look_at_error_group", statuses=statuses, error_group=group, **shared)
         return await self._fetch("operations/look_at_ended", status=statuses[0], **shared)
+
+
+def _is_by_group(of: NewOperation | Operation) -> bool:
+    return of.where.error_group is not None and not of.jobs and of.kind is not OperationKind.CANCEL
 
 
 class _Batch(_Looker):

@@ -33,13 +33,13 @@ cross join lateral (
     select j.tenant_id, j.id, j.definition, j.last_error_code, j.last_error
     from leasehold.jobs_done j
     where j.tenant_id = wanted.tenant_id and j.status in ('failed', 'dead_letter') and include(error_group) = wanted.id
-    order by j.id desc limit 1
+    order by include(error_group) desc, j.id desc limit 1
 ) newest
 cross join lateral (
     select j.finished_at
     from leasehold.jobs_done j
     where j.tenant_id = wanted.tenant_id and j.status in ('failed', 'dead_letter') and include(error_group) = wanted.id
-    order by j.id limit 1
+    order by include(error_group), j.id limit 1
 ) oldest
 cross join lateral (
     select count(*) as jobs, min(looked.finished_at) as first_at, max(looked.finished_at) as last_at,
@@ -49,6 +49,6 @@ cross join lateral (
         from leasehold.jobs_done j
         where j.tenant_id = wanted.tenant_id and j.status in ('failed', 'dead_letter')
           and include(error_group) = wanted.id
-        order by j.id desc limit :counted
+        order by include(error_group) desc, j.id desc limit :counted
     ) looked
 ) figures

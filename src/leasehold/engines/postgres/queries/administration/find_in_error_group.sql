@@ -12,7 +12,7 @@ from (
         where j.tenant_id = tenant.id and j.status in ('failed', 'dead_letter')
           and include(error_group) = :error_group::bytea and j.id <= tenant.up_to
           and j.status = any (:unusual::text[]) and :due::boolean is not false and include(operation_filter)
-        order by j.id desc limit :limit
+        order by include(error_group) desc, j.id desc limit :limit
     ) found
     order by found.id desc, tenant.id limit :limit
 ) page
