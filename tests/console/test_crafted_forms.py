@@ -14,6 +14,7 @@ from tests.console.world import ACME, World
 from leasehold import PayloadInvalid
 from leasehold.model.access import Permission, Principal, Role
 from leasehold.model.audit import Actor
+from leasehold.operations import definitions
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.changed_retry import enqueue_changed, require_restored
 
@@ -51,11 +52,12 @@ async def test_a_crafted_field_is_answered(world: World, fields: dict[str, str],
 
 
 async def test_an_integer_beyond_64_bits_is_refused_clearly(world: World) -> None:
-    path = "/t/acme/definitions/send_report/enqueue"
-    payload = json.dumps({"name": "june", "more": 2**70})
+    schema = {"type": "object", "properties": {"number": {"type": "integer"}}}
+    await definitions.create(world.app.store, "count-far", {"schema": schema}, Actor("ada"))
     async with await world.signed_in(Role.OPERATOR) as http:
-        answer = await send(world, http, path, {"mode": "json", "payload": payload, "do": "enqueue"})
-    assert (answer.status_code, "Nothing was enqueued" in answer.text) == (422, True)
+        path, fields = "/t/acme/definitions/count-far/enqueue", {"/number": str(2**70), "do": "enqueue"}
+        answer = await send(world, http, path, fields)
+    assert (answer.status_code, "an integer beyond 64 bits" in answer.text) == (422, True)
 
 
 async def test_an_enqueuer_sees_only_the_id_of_a_job(world: World) -> None:
