@@ -415,7 +415,7 @@ async def test_another_process_takes_over_after_kill_9(
     job = await client.app.tenant(ACME).aenqueue_key("wait", processes.payload)
     with served(tmp_path, database_url) as api:
         url = api.removesuffix("/api/v1")
-        options = ("--url", url, "--lease", "3s", "--token-file", str(file))
+        options = ("--url", url, "--lease", "10s", "--token-file", str(file))
         workers = [processes.worker(*options, LEASEHOLD_URL="") for _ in range(2)]
         for worker in workers:
             await worker.says(f"by {url}")

@@ -13,7 +13,7 @@ from tests.operations.conftest import store as store
 from tests.scheduler.timetable import Timetable
 from tests.worker.conftest import processes as processes
 from tests.worker.isolated_kit import IsolatedAt
-from tests.worker.shop import Workplace, heartbeats
+from tests.worker.shop import Workplace, all_heartbeats_end
 
 from leasehold.engine import TestKit
 from leasehold.model.definition import Definition
@@ -28,8 +28,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 async def shop(database_url: str, store: Store, kit: TestKit) -> AsyncIterator[Workplace]:
-    yield Workplace(database_url, store, kit.open)
-    assert not heartbeats(), "a worker was left behind: its heartbeat still beats"
+    with all_heartbeats_end():
+        yield Workplace(database_url, store, kit.open)
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from tests.conftest import Raw
 from tests.tenant_kit import ACME
 from tests.worker.far_worker import TASK, Seen
 from tests.worker.isolated_kit import Isolated
-from tests.worker.shop import Processes, Shop, heartbeats
+from tests.worker.shop import Processes, Shop, all_heartbeats_end
 
 from leasehold.store import Store, TenantJobs
 
 
 @pytest.fixture
 async def shop(database_url: str, store: Store, observer: Raw) -> AsyncIterator[Shop]:
-    yield Shop(database_url, store, observer)
-    assert not heartbeats(), "a worker was left behind: its heartbeat still beats"
+    with all_heartbeats_end():
+        yield Shop(database_url, store, observer)
 
 
 @pytest.fixture

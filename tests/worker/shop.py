@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -227,9 +227,16 @@ def session_of(worker: Worker) -> WorkerSession:
     return worker.session
 
 
-def heartbeats() -> int:
-    """Heartbeats that still beat in this process."""
-    return sum(thread.name == "leasehold-heartbeat" for thread in threading.enumerate())
+@contextmanager
+def all_heartbeats_end() -> Iterator[None]:
+    """Fails if a worker that began in the block still beats after it. Others may: the console's tests share one."""
+    before = _heartbeats()
+    yield
+    assert _heartbeats() <= before, "a worker was left behind: its heartbeat still beats"
+
+
+def _heartbeats() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "leasehold-heartbeat"}
 
 
 # ------------------------------------------------------------------------------------------------ worker processes
