@@ -32,12 +32,7 @@ SHOPS = {"alpine": 1.0, "harbor": 0.6, "meadow": 0.35}
 PAGES = {
     "workers": "/all/workers",
     "overview": "/t/alpine?window=1h",
-    "jobs": "/t/meadow/jobs",
-    "job": "link:/t/alpine/jobs?q=status:dead-letter",
     "why": "link:/t/harbor/jobs?q=status:ready+definition:frame_picture",
-    "tenants": "/all/tenants",
-    "health": "/all/health",
-    "audit": "/all/audit",
 }
 INSERT = """
 insert into leasehold.series_minutes (tenant_id, definition, at, figures)
