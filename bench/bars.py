@@ -12,7 +12,7 @@ from bench.systems import OURS, RAW
 AT_LEAST, AT_MOST = "at least", "at most"
 
 _LONG = "|".join(map(re.escape, LONG))
-# Of each group of requests the slowest counts.
+# The slowest request of each group counts.
 API_BARS = (
     ("lists of a tenant", 300, re.compile("api, list, .* tenant, p95")),
     ("lists of all tenants", 300, re.compile(f"api, (?!({_LONG}),)list, .*, all tenants, p95")),

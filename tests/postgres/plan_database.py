@@ -187,7 +187,7 @@ _AUDIT_LOG = """
            case when n % 1000 = 1 then 'few' else 'big' end, 'me'
     from generate_series(1, $1) n
 """
-# Of all tenants, of the big one and of 18 more, back from now; some may be pruned.
+# Figures of all tenants, of the big one and of 18 more, back from now; some may be pruned.
 _MINUTES = """
     insert into leasehold.series_minutes (tenant_id, definition, at, figures)
     select case tenant when 0 then '' when 1 then 'big' else 't' || lpad(tenant::text, 6, '0') end, '',

@@ -43,7 +43,7 @@ class Timeline:
 def timeline_of(job: JobRecord, attempts: Sequence[Attempt], now: datetime) -> Timeline | None:
     """Returns the time from the first wait to the end, or to now; None for a job that has not begun.
 
-    Of many attempts, it begins with the 100th from the end.
+    If there are many attempts, it begins with the 100th from the end.
     """
     if not attempts:
         return None

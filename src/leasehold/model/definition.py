@@ -35,7 +35,7 @@ MAX_KEY = 100
 DEFAULT_PRIORITY = 100
 SHOWN_PROBLEMS = 20
 SHOWN_PROBLEM = 300
-# Of a payload with more values than this, only the first problem is shown.
+# A payload with more values than this has only its first problem shown.
 ALL_PROBLEMS_SHOWN = 10_000
 SHOWN_VALUE = 120
 

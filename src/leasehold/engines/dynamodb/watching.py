@@ -14,7 +14,7 @@ from leasehold.model.job import JobId, TenantId
 from leasehold.store.changes import Changed, Watched
 
 NEWEST = 25
-# Of a reader of all tenants. Beyond these, each look tells that others may have changed.
+# Limits a reader of all tenants. Beyond it, each look tells that others may have changed.
 MOST_TENANTS = 20
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 8.0
 # Seconds for each tenant: a look costs a request for each status and shard of it.
