@@ -88,21 +88,21 @@ async def test_an_enqueuer_sees_only_the_id_of_a_job(world: World) -> None:
 )
 async def test_a_redacted_value_at_another_place_is_refused(stored: Any, sent: Any, place: str) -> None:
     with pytest.raises(PayloadInvalid, match=r"Nothing was saved\.") as raised:
-        require_restored(sent, stored, "Nothing was saved.")
+        require_restored(sent, stored)
     assert raised.value.happened.startswith(place)
     assert "s3cr3t" not in str(raised.value)
 
 
 async def test_a_stored_text_that_says_redacted_stays() -> None:
     stored = {"note": "it is [redacted]", "all": ["[redacted]"], "[redacted]": 1}
-    require_restored(stored | {"more": 1}, stored, "Nothing was saved.")
+    require_restored(stored | {"more": 1}, stored)
 
 
 async def test_a_changed_copy_with_a_renamed_secret_is_refused(world: World) -> None:
     record = await world.app.store.tenant(ACME).get(world.jobs["succeeded"])
     assert record is not None
     catalog, changed = Catalog(world.app.store, world.app.handlers), {"name": "june", "token": "[redacted]"}
-    with pytest.raises(PayloadInvalid, match=r"payload.token has .*Nothing was enqueued"):
+    with pytest.raises(PayloadInvalid, match=r"payload.token has .*Nothing was saved"):
         await enqueue_changed(catalog, record, changed, Actor("ada"), world.app.definition)
 
 

@@ -41,7 +41,7 @@ async def enqueue_changed(
             f"{left} is stored encrypted and can't be shown or copied. Nothing was enqueued.",
             fix="Write its value again.",
         )
-    require_restored(restored, before.payload, "Nothing was enqueued.")
+    require_restored(restored, before.payload)
     fields = {
         "priority": before.priority,
         "correlation_id": before.correlation_id or before.id,
@@ -77,15 +77,15 @@ def restore_redacted(sent: Any, shown: Any, stored: Any, kept: list[str] | None 
     return sent
 
 
-def require_restored(restored: Any, stored: Any, nothing: str) -> None:
+def require_restored(restored: Any, stored: Any) -> None:
     """Raises PayloadInvalid for a text that still has `[redacted]` in it, unless the stored one has it, too.
 
-    It would replace the value that a view has hidden. `nothing` says what was not done.
+    It would replace the value that a view has hidden.
     """
     if left := next(_redacted_places(restored, stored, "payload"), None):
         raise PayloadInvalid(
             f"{left[:SHOWN_PATH]} has {REDACTED}, which stands for a value that is not stored at this place: it was "
-            f"moved or changed. {nothing}",
+            "moved or changed. Nothing was saved.",
             fix="Write the value itself, or leave the field as it was.",
         )
 

@@ -143,7 +143,7 @@ def _restored(trigger: Trigger, checked: Checked) -> dict[str, Any]:
         del document["every"]
     seen = views.trigger(trigger)["payload"]
     payload = restore_redacted(checked.payload, seen, trigger.rule.payload)
-    require_restored(payload, trigger.rule.payload, "Nothing was saved.")
+    require_restored(payload, trigger.rule.payload)
     return document | {"payload_template": payload}
 
 
