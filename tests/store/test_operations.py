@@ -6,13 +6,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.conftest import eventually
 from tests.store.bench import Bench, EngineUnderTest, keyed
-from tests.tenant_kit import ACME, HOUR
+from tests.tenant_kit import ACME, DAY, HOUR
 
 from leasehold.errors import InvalidInput
+from leasehold.model.dedupe import Within
 from leasehold.model.job import JobId
 from leasehold.model.operation import OperationId, OperationKind, OperationState, Pace
 from leasehold.model.status import Status
+from leasehold.operations import bulk
 from leasehold.store import Filter, NewOperation, Operation, Stepped, Store
 
 RETRY = NewOperation(OperationKind.RETRY, ACME, Filter(statuses=(Status.DEAD_LETTER, Status.FAILED)))
@@ -21,14 +24,30 @@ A_SECOND = timedelta(seconds=1)
 
 
 async def run(bench: Bench, operation: Operation) -> Operation:
-    """Runs the operation to its end, and moves the clock over its waits."""
-    for _ in range(100):
-        stepped = await bench.store.operations.step(operation.id)
-        if stepped.operation is not None and stepped.operation.state.ended:
-            return stepped.operation
-        if stepped.wait is not None and stepped.wait > timedelta():
-            await bench.move_clock(stepped.wait + timedelta(milliseconds=1))
-    raise AssertionError("it does not end")
+    """Runs the operation to its end, and moves the clock over its waits.
+
+    Bounded by time, not by steps: a removal waits for all older transactions of the server, those of other tests too.
+    """
+    ended: Operation | None = None
+
+    async def has_ended() -> bool:
+        nonlocal ended
+        ended = await step(bench, operation)
+        return ended is not None
+
+    await eventually(has_ended, what="the operation ends")
+    assert ended is not None
+    return ended
+
+
+async def step(bench: Bench, operation: Operation) -> Operation | None:
+    """Runs one step, and moves the clock over its wait. Returns the operation if it has ended."""
+    stepped = await bench.store.operations.step(operation.id)
+    if stepped.operation is not None and stepped.operation.state.ended:
+        return stepped.operation
+    if stepped.wait is not None and stepped.wait > timedelta():
+        await bench.move_clock(stepped.wait + timedelta(milliseconds=1))
+    return None
 
 
 async def dead_letters(bench: Bench, number: int) -> list[JobId]:
@@ -199,3 +218,17 @@ async def test_a_heartbeat_tells_of_an_operation(bench: Bench) -> None:
 def test_an_operation_names_only_statuses_that_it_can_change() -> None:
     with pytest.raises(InvalidInput, match="a retry changes no job that is running"):
         NewOperation(OperationKind.RETRY, ACME, Filter(statuses=(Status.RUNNING,)))
+
+
+async def test_a_plan_counts_jobs_whose_key_another_one_holds(bench: Bench) -> None:
+    first, second = await bench.failed(dedupe=keyed()), await bench.failed(dedupe=keyed())
+    window = await bench.failed(dedupe=keyed(Within(DAY), "w"))
+    free = await bench.failed()
+    planned = await bulk.plan(bench.store, bulk.new_operation(OperationKind.RETRY, ACME, Filter()))
+    assert (planned.matching, planned.duplicates) == (4, 1)
+    await bench.enqueue(dedupe=keyed(), delay=HOUR)
+    assert await bench.jobs.taken_keys([first, second, window, free]) == {first, second}
+    planned = await bulk.plan(bench.store, bulk.new_operation(OperationKind.RETRY, ACME, Filter()))
+    assert (planned.matching, planned.duplicates) == (4, 2)
+    ended = await run(bench, await bench.store.operations.begin(planned.operation))
+    assert (ended.done, ended.refused) == (2, 2)
