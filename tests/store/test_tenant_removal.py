@@ -9,14 +9,14 @@ from tests.store.test_operations import run
 from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.errors import TenantDeleted, UnknownTenant
-from leasehold.model.access import Role
+from leasehold.model.access import Principal, Role
 from leasehold.model.job import LogLine, NewJob, tenant_id
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.operation import OperationKind, OperationState
 from leasehold.model.outcome import Canceled
 from leasehold.model.series import window
 from leasehold.model.status import Status
-from leasehold.operations import tokens
+from leasehold.operations import saved_views, tokens
 from leasehold.store import Filter, NewOperation
 
 DELETE = NewOperation(OperationKind.DELETE_TENANT, ACME)
@@ -75,6 +75,16 @@ async def test_a_removal_takes_tokens_with_it(bench: Bench) -> None:
     await run(bench, await bench.store.operations.begin(DELETE))
     assert await bench.store.tokens.get(bound.id) is None
     assert await bench.store.tokens.get(other.id) is not None
+
+
+async def test_a_removal_takes_saved_views_with_it(bench: Bench) -> None:
+    person = Principal("ada", Role.OPERATOR, None)
+    for tenant in (ACME, OTHER):
+        await saved_views.save(bench.store, tenant, person, "mine", "limit=25")
+    await bench.enqueue()
+    await run(bench, await bench.store.operations.begin(DELETE))
+    assert list(await saved_views.read(bench.store, ACME, person)) == []
+    assert len(await saved_views.read(bench.store, OTHER, person)) == 1
 
 
 @pytest.mark.abilities("series")

@@ -1,2 +1,3 @@
--- Notes the first transaction that can only begin after the tenant was closed.
-update leasehold.operations set place = pg_snapshot_xmax(pg_current_snapshot())::text where id = :operation::uuid
+-- Notes a transaction that began after the tenant was closed: this one, whose number is above those of all before it. The
+-- end of a snapshot would not do: it lies behind the last transaction that has ended, and others may be under way above.
+update leasehold.operations set place = pg_current_xact_id()::text where id = :operation::uuid

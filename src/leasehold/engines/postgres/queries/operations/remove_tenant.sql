@@ -12,4 +12,6 @@ where t.id = :tenant and t.deleted_by = o.id and o.id = :operation::uuid
   and not exists (select from leasehold.jobs_done d where d.tenant_id = :tenant)
   and not exists (select from leasehold.series_minutes m where m.tenant_id = :tenant)
   and not exists (select from leasehold.series_hours h where h.tenant_id = :tenant)
+  and not exists (select from leasehold.usage_hours u where u.tenant_id = :tenant)
+  and not exists (select from leasehold.saved_views v where v.tenant_id = :tenant)
 returning t.id
