@@ -313,5 +313,7 @@ async def test_a_huge_typed_result_is_refused_before_all_of_it_is_seen(app: Leas
 
 def test_worker_settings_are_combined_with_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEASEHOLD_NOTIFY", "off")
+    monkeypatch.setenv("LEASEHOLD_LOG_LINES", "50")
     settings = combine_settings(WorkerSettings(slots=2), Leasehold().worker_settings())
-    assert (settings.slots, settings.notify, settings.version) == (2, False, leasehold.__version__)
+    assert (settings.slots, settings.notify, settings.log_lines) == (2, False, 50)
+    assert settings.version == leasehold.__version__

@@ -81,6 +81,22 @@ def end_by(job: Job, how: str) -> Any:
                 raise AssertionError("it can't begin")
 
 
+@app.job(isolation="process", timeout=5, max_attempts=1)
+def burn(job: Job, seconds: float, then: str = "") -> float:
+    """Uses so much processor time, in this process and in a child, and returns both together."""
+    code = f"import time\nwhile time.process_time() < {seconds}: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        continue
+    match then:
+        case "crash":
+            os._exit(3)
+        case "hang":
+            time.sleep(3600)
+    return 2 * seconds
+
+
 @app.job(isolation="process", max_attempts=1)
 def crash(job: Job, how: str) -> None:
     match how:

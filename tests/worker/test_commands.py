@@ -11,7 +11,7 @@ import pytest
 from tests.commands.kit import descriptors, folders, guards, marked, memory, peak_memory
 from tests.conftest import eventually
 from tests.tenant_kit import HOUR
-from tests.worker.shop import AT_ONCE, Processes, Shop, session_of
+from tests.worker.shop import AT_ONCE, Processes, Shop, Workplace, session_of
 
 from leasehold.commands import command_handler
 from leasehold.model.command import Command
@@ -38,7 +38,7 @@ def shell(text: str, of_command: dict[str, Any] | None = None, **of_definition: 
     return commands("/bin/sh", "-c", text, of_command=of_command, **of_definition)
 
 
-async def line_of(shop: Shop, job: JobId, text: str) -> None:
+async def line_of(shop: Workplace, job: JobId, text: str) -> None:
     async def said() -> bool:
         return text in [line.text for line in await shop.lines(job)]
 
@@ -272,6 +272,35 @@ async def test_kill_9_of_a_worker_process_ends_its_commands(shop: Shop, processe
         return not marked(fence)
 
     await eventually(gone, timedelta(seconds=2), "the end of the tree")
+
+
+async def test_a_worker_that_stands_still_loses_its_commands_in_time(
+    shop: Shop, processes: Processes, tmp_path: Path
+) -> None:
+    """Nothing but the guard runs when the lease ends, and another worker may get the job."""
+    program, app = tmp_path / "program.py", tmp_path / "app.py"
+    program.write_text(dedent(PROGRAM))
+    app.write_text(dedent(APP).format(program=program))
+    worker = processes.worker("--lease", "3s", handlers=app, TMPDIR=str(tmp_path))
+    await worker.says("report")
+    job = await shop.enqueue()
+
+    async def runs() -> bool:
+        return bool(await outputs(shop, job))
+
+    await eventually(runs, what="the program")
+    (fence, *_) = await outputs(shop, job)
+    assert marked(fence)
+    worker.send(signal.SIGSTOP)
+
+    async def gone() -> bool:
+        return not marked(fence)
+
+    try:
+        await eventually(gone, what="the end of the tree")
+    finally:
+        worker.send(signal.SIGCONT)
+    assert (await shop.job(job)).tries <= 1
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.faults)])

@@ -14,9 +14,9 @@ from tests.worker.shop import SETTINGS, Shop, only
 from leasehold.engines.postgres import locks
 from leasehold.errors import Unreachable
 from leasehold.model.status import Status
+from leasehold.runtime.outage import Outage
 from leasehold.store import TenantJobs
 from leasehold.worker import Job, Worker
-from leasehold.worker.outage import Outage
 
 
 @pytest.fixture

@@ -61,6 +61,20 @@ async def test_sigterm_lets_a_running_job_end(shop: Shop, processes: Processes) 
     assert (await shop.job(job)).status is Status.SUCCEEDED
 
 
+async def test_a_worker_tells_that_it_drains_while_its_job_ends(shop: Shop, processes: Processes) -> None:
+    worker, _ = await busy_worker(shop, processes, *LONG)
+    (record,) = await shop.store.workers()
+    assert record.drains_since is None
+    worker.send(signal.SIGTERM)
+
+    async def drains() -> bool:
+        return any(each.drains_since is not None for each in await shop.store.workers())
+
+    await eventually(drains, what="a worker that drains")
+    processes.go()
+    assert await worker.code() == 0
+
+
 async def test_an_idle_worker_ends_with_0_and_leaves_its_registration(shop: Shop, processes: Processes) -> None:
     worker = processes.worker()
     await joined(shop, 1)

@@ -17,6 +17,7 @@ from leasehold.errors import BlockingCall, InvalidInput
 from leasehold.model.job import NewJob
 from leasehold.operations.enqueue import PreparedJobs, Target, prepare_known
 from leasehold.store import Caller, Store
+from leasehold.telemetry import Listeners
 from leasehold.worker import Handlers
 
 T = TypeVar("T")
@@ -37,9 +38,10 @@ class EnqueueStrategy(Protocol):
 class AppStore:
     """The open stores of one app: one for each loop of `app.open()`, and one on a thread for all other callers."""
 
-    def __init__(self, settings: DatabaseSettings, registry: Registry) -> None:
+    def __init__(self, settings: DatabaseSettings, registry: Registry, listeners: Listeners | None = None) -> None:
         self.settings = settings
         self.registry = registry
+        self.listeners = Listeners() if listeners is None else listeners
         self.strategy: EnqueueStrategy | None = None
         self.after_call: Callable[[], None] | None = None
         self._open_store = partial(_open_store, settings, ref(registry.handlers))

@@ -29,12 +29,14 @@ from leasehold.app.enqueued import Enqueued
 from leasehold.app.http_verbs import HttpVerbs
 from leasehold.app.in_process_worker import combine_settings, run_in_process
 from leasehold.app.lifespan import require_lifespan
+from leasehold.app.metric_verbs import MetricVerbs
 from leasehold.app.processes import make_processes
 from leasehold.app.registry import Registry, definition_of, isolation_of
+from leasehold.app.service_verbs import ServiceVerbs
 from leasehold.app.tenant import Tenant
 from leasehold.app.trigger_verbs import TriggerVerbs
 from leasehold.app.triggers import TenantTriggers
-from leasehold.config import VERSION, Settings
+from leasehold.config import Settings
 from leasehold.errors import BlockingCall, NoTenant, UnusableHandler
 from leasehold.model.audit import Actor
 from leasehold.model.backoff import Backoff, Preset
@@ -43,9 +45,9 @@ from leasehold.model.duration import Duration, read_duration
 from leasehold.model.event_plan import Emitted
 from leasehold.model.job import TenantId, tenant_id
 from leasehold.model.trigger import ALL, AllTenants
-from leasehold.scheduler import FireLoop, Scheduler, SchedulerSettings, fire_due_schedules
+from leasehold.scheduler import FireLoop, fire_due_schedules
 from leasehold.store import Store
-from leasehold.telemetry import Observer, ignore_events
+from leasehold.telemetry import Listeners, Observer, ignore_events
 from leasehold.worker import Job, Ticked, Worker, WorkerSettings, tick
 from leasehold.worker.handlers import Call
 from leasehold.worker.job import NOT_OPENED
@@ -73,7 +75,7 @@ class Decorator(Protocol):
     def __call__(self, handler: Callable[Concatenate[Job, P], R], /) -> TypedDefinition[P, R]: ...
 
 
-class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs):
+class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs, ServiceVerbs, MetricVerbs):
     """An app: its jobs, its database, its tenants.
 
         app = Leasehold()
@@ -89,6 +91,8 @@ class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs):
 
     `lifespan` is a function of the app that returns an async context manager. Each worker process opens it before its
     first claim and closes it after its last job; its value is `job.state`.
+
+    `observe` gets the events of producers, workers and schedulers of this app; `app.observe(…)` adds more listeners.
     """
 
     # Whether its tenant handles enqueue on connections of a framework, independent of this app's URL.
@@ -104,6 +108,7 @@ class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs):
         tenant: str | None = None,
         home: Path | str | None = None,
         lifespan: "Callable[[Leasehold], AbstractAsyncContextManager[Any]] | None" = None,
+        observe: Observer = ignore_events,
     ) -> None:
         self.lifespan = require_lifespan(lifespan)
         self._state: Any = NOT_OPENED
@@ -112,7 +117,8 @@ class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs):
         self._tenant = None if tenant is None else tenant_id(tenant)
         self._database = DatabaseSettings()
         self._database.configure(url, schema, home)
-        self._store = AppStore(self._database, self._registry)
+        self.listeners = Listeners([observe])
+        self._store = AppStore(self._database, self._registry, self.listeners)
 
     def configure(self, *, url: str | None = None, schema: str | None = None, home: Path | str | None = None) -> None:
         """Sets the database; wins over earlier settings and over the environment. Not while the app is open."""
@@ -296,7 +302,8 @@ class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs):
                             open_again,
                             self.handlers,
                             settings,
-                            make_schedules=FireLoop if scheduler else None,
+                            Listeners(self.listeners),
+                            make_schedules=partial(FireLoop, listeners=self.listeners) if scheduler else None,
                             open_state=self.open_state(),
                             processes=make_processes(self, opened.url, settings),
                         )
@@ -347,16 +354,18 @@ class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs):
         async with self.open():
             opened = self._store.here
             again = partial(self._database.open_at, opened.url)
+            fire = partial(fire_due_schedules, listeners=self.listeners)
             return await tick(
-                *(opened.store, again, self.handlers, settings, max_jobs, seconds, fire_due_schedules),
+                *(opened.store, again, self.handlers, settings, max_jobs, seconds, fire),
                 open_state=self.open_state(),
                 processes=make_processes(self, opened.url, settings),
+                listeners=self.listeners,
             )
 
     def _backend(self, statement: timedelta) -> "Backend":
         from leasehold.app.api_backend import ApiBackend
 
-        return ApiBackend(self._database, self._registry, statement, self.atick)
+        return ApiBackend(self._database, self._registry, statement, self.atick, self.counts(), self.listeners)
 
     @property
     def store(self) -> Store:
@@ -370,29 +379,3 @@ class Leasehold(CommandVerbs, TriggerVerbs, HttpVerbs):
     def close(self) -> None:
         """Closes the store of blocking calls; the next call opens it again. The end of the process closes it, too."""
         self._store.close()
-
-    def worker_settings(self) -> WorkerSettings:
-        settings = self.settings
-        return WorkerSettings(
-            notify=settings.notify, fallback=settings.fallback, log_lines=settings.log_lines, version=VERSION
-        )
-
-    def make_worker(
-        self, url: str, settings: WorkerSettings, observe: Observer = ignore_events, *, scheduler: bool = True
-    ) -> Worker:
-        """Makes a worker for a process of its own, on whose loop the app is open for its handlers."""
-
-        async def open_and_lend() -> Store:
-            store = await self._database.open_at(url)
-            self._store.lend(store, url)
-            return store
-
-        make_schedules = FireLoop if scheduler else None
-        processes = make_processes(self, url, settings)
-        return Worker(open_and_lend, self.handlers, settings, observe, make_schedules, self.open_state(), processes)
-
-    def make_scheduler(self, url: str, observe: Observer = ignore_events) -> Scheduler:
-        """Makes a scheduler for a process of its own: it fires schedules, and runs no jobs."""
-        settings = self.settings
-        own = SchedulerSettings(settings.notify, settings.fallback)
-        return Scheduler(partial(self._database.open_at, url), own, observe)

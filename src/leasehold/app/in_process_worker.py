@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from leasehold.runtime.closing import close_listeners
 from leasehold.runtime.supervise import wait_at_most
 from leasehold.worker import Worker, WorkerSettings
+from leasehold.worker.settings import LOG_LINES
 from leasehold.worker.stuck import TooManyStuck
 
 log = logging.getLogger("leasehold")
@@ -17,10 +19,11 @@ PAUSE = 5.0
 
 @asynccontextmanager
 async def run_in_process(make: Callable[[], Worker]) -> AsyncIterator[None]:
-    """Runs a worker for the length of the block, then drains it. Raises if the first worker can't start.
+    """Runs a worker for the length of the block, then drains it, and closes its listeners.
 
-    No supervisor would start the process again, so a worker that dies is replaced here. A worker that ends because
-    too many of its handlers are stuck is not: a new one would count from 0, while their threads stay in this process.
+    Raises if the first worker can't start. No supervisor would start the process again, so a worker that dies is
+    replaced here. A worker that ends because too many of its handlers are stuck is not: a new one would count from 0,
+    while their threads stay in this process.
     """
     worker = _InProcessWorker(make)
     running = asyncio.create_task(worker.run(), name="leasehold worker")
@@ -36,6 +39,7 @@ async def run_in_process(make: Callable[[], Worker]) -> AsyncIterator[None]:
         await asyncio.wait([running])
         if not running.cancelled() and running.exception() is not None:
             log.debug("the worker ended with %r", running.exception())
+        await close_listeners(worker.listeners)
 
 
 class _InProcessWorker:
@@ -44,6 +48,7 @@ class _InProcessWorker:
         self._worker = make()
         self._stopping = asyncio.Event()
         self.joined = self._worker.joined
+        self.listeners = self._worker.listeners
 
     def stop(self) -> None:
         self._stopping.set()
@@ -73,4 +78,5 @@ def combine_settings(given: bool | WorkerSettings, own: WorkerSettings) -> Worke
     if not isinstance(given, WorkerSettings):
         return own
     notify, fallback = given.notify and own.notify, given.fallback or own.fallback
-    return replace(given, notify=notify, fallback=fallback, version=given.version or own.version)
+    log_lines = own.log_lines if given.log_lines == LOG_LINES else given.log_lines
+    return replace(given, notify=notify, fallback=fallback, log_lines=log_lines, version=given.version or own.version)

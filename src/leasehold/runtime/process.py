@@ -16,7 +16,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Protocol
 
+from leasehold.runtime.closing import close_listeners
 from leasehold.runtime.supervise import RestartPolicy
+from leasehold.telemetry import Listeners
+from leasehold.telemetry.listeners import CLOSE_TIMEOUT
 
 log = logging.getLogger("leasehold.worker")
 
@@ -32,10 +35,13 @@ SAME_KEY = 0.1
 # within this time is the other half of one request. With 1 s, one Ctrl-C was once taken for two, and gave jobs back.
 SAME_REQUEST = 5.0
 LAST_PATIENCE = 10.0
-# After the grace: the margin of canceled handlers, the last claim, finishes and closing. Then the process is killed.
-FORCED_END = 20.0
+# After the grace: 5 s for canceled handlers, 5 s for the last finishes, 8 s for processes of handlers, 1 s for tasks
+# that are left. Listeners get what is left of it, but for a moment at the end. Then the process is killed.
+FORCED_END, LAST_MOMENT = 20.0, 1.0
 LAST_TASKS, LAST_MESSAGE = 1.0, 1.0
 COLLECT_RARELY = (20_000, 20, 20)
+# The environment variable by which a child knows its number among its siblings, from 0. It outlives restarts.
+PROCESS_NUMBER = "LEASEHOLD_PROCESS_NUMBER"
 
 
 class Service(Protocol):
@@ -45,6 +51,8 @@ class Service(Protocol):
     def grace(self) -> timedelta: ...
     @property
     def joined(self) -> asyncio.Event: ...
+    @property
+    def listeners(self) -> Listeners: ...
     async def run(self) -> None: ...
     def stop(self) -> None: ...
     def announce_stop(self, grace: timedelta) -> None: ...
@@ -57,7 +65,8 @@ class ServiceFailed(RuntimeError):
 def serve(make_service: Callable[[], Service], on_joined: Callable[[], None] = lambda: None) -> int:
     """Runs a service until SIGTERM or SIGINT. Returns 0 after a drain, 1 if the service fails.
 
-    `on_joined` is called once, when the service has reached the database.
+    `on_joined` is called once, when the service has reached the database. Listeners of the service are closed at its
+    end, since `leave` calls no exit handlers.
 
     A second signal ends the grace, a third the process. The process is killed, with 1, if it still runs 20 s after
     the grace: a handler may block the loop. Call `leave` with the return value: handlers that can't be stopped may
@@ -110,6 +119,7 @@ async def _serve(make_service: Callable[[], Service], on_joined: Callable[[], No
     finally:
         announcement.cancel()
         await _end_tasks()
+        await close_listeners(service.listeners, stop.limit(CLOSE_TIMEOUT))
         stop.ignore_from_now_on()
 
 
@@ -125,6 +135,12 @@ async def _end_tasks() -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=LAST_TASKS)
+
+
+def process_number() -> int:
+    """Returns the number of this process among the children of its parent; 0 without one."""
+    text = os.environ.get(PROCESS_NUMBER, "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 class StopRequests:
@@ -172,6 +188,12 @@ class _Stop:
         """Ignores signals that come while the process ends: they must not turn its good end into a crash."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+    def limit(self, seconds: float) -> float:
+        """Returns the seconds, or as many as are left before the process would be ended by force."""
+        if self._ends_at is None:
+            return seconds
+        return max(0.0, min(seconds, self._ends_at - LAST_MOMENT - time.monotonic()))
 
     def request_stop(self, number: int) -> None:
         now = time.monotonic()
@@ -306,8 +328,9 @@ class Parent:
     def _begin_missing(self) -> None:
         for place in range(self._count):
             if place not in self._children and not self._stopping and time.monotonic() >= self._begin_at[place]:
+                environment = os.environ | {PROCESS_NUMBER: str(place)}
                 self._children[place] = (
-                    subprocess.Popen(self._command, stdin=subprocess.PIPE),
+                    subprocess.Popen(self._command, stdin=subprocess.PIPE, env=environment),
                     time.monotonic(),
                 )
 

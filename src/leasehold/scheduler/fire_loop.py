@@ -16,9 +16,11 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from random import uniform
+from time import monotonic
 
 from leasehold.scheduler.step import fire_due_schedules, is_due
 from leasehold.store import FireRound, NextFire, TriggerStore
+from leasehold.telemetry import Listeners
 
 # How many seconds after a fire time a deputy looks: late enough for the loop that looks exactly then.
 EARLIEST_DEPUTY, LATEST_DEPUTY = 0.2, 0.9
@@ -40,8 +42,19 @@ class FireLoop:
     when no other loop runs, too.
     """
 
-    def __init__(self, store: TriggerStore, on_fired: Callable[[int], None] = lambda _jobs: None) -> None:
-        """Calls `on_fired` with the number of jobs that a look has made."""
+    def __init__(
+        self,
+        store: TriggerStore,
+        on_fired: Callable[[int], None] = lambda _jobs: None,
+        listeners: Listeners | None = None,
+        on_answer: Callable[[float], None] = lambda _asked: None,
+    ) -> None:
+        """Calls `on_fired` with the number of jobs that a look has made, and listeners with each decision.
+
+        `on_answer` gets the moment at which the database was asked, whenever it has answered.
+        """
+        self._listeners = listeners
+        self._on_answer = on_answer
         self._store = store
         self._on_fired = on_fired
         self._fire_at: float | None = None
@@ -104,11 +117,13 @@ class FireLoop:
     async def _fire(self) -> None:
         """Fires all that is due. Fires that are announced meanwhile may be younger than the answer, and stay."""
         self._fire_at, is_known = None, self._is_known
+        asked = monotonic()
         try:
-            done = await fire_due_schedules(self._store)
+            done = await fire_due_schedules(self._store, listeners=self._listeners)
         except BaseException:
             self._set(self._now())
             raise
+        self._on_answer(asked)
         if self._looks_once_more(done, is_known):
             self._advance(self._now() + ONCE_MORE)
             return

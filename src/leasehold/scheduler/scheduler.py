@@ -6,14 +6,17 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 from leasehold.errors import CannotListen, LeaseholdError, Unreachable
+from leasehold.runtime.outage import Outage
 from leasehold.runtime.supervise import RestartPolicy, cancel_all, keep_running, wait_at_most
 from leasehold.scheduler.fire_loop import FireLoop
 from leasehold.store import Store
 from leasehold.store.operation_batch import run_while_due
-from leasehold.telemetry import Observer, SchedulesFired, ignore_events
+from leasehold.telemetry import Listeners, Observer, SchedulesFired, ignore_events
+from leasehold.telemetry.metrics import ProcessState
 
 log = logging.getLogger("leasehold.scheduler")
 
@@ -41,10 +44,12 @@ class Scheduler:
         settings: SchedulerSettings | None = None,
         observe: Observer = ignore_events,
     ) -> None:
-        """Calls `observe` with an event whenever schedules have made jobs."""
+        """Calls `observe` with an event whenever schedules have made jobs, and for each decision of a trigger."""
         self._open_store = open_store
-        self._observe = observe
+        self.listeners = observe if isinstance(observe, Listeners) else Listeners([observe])
+        self._outage = Outage(self.listeners, "scheduler")
         self._settings = settings or SchedulerSettings()
+        self._store: Store | None = None
         self._stopping = asyncio.Event()
         self._listens = self._settings.notify
         self.joined = asyncio.Event()
@@ -56,6 +61,20 @@ class Scheduler:
     def stop(self) -> None:
         self._stopping.set()
 
+    @property
+    def current_store(self) -> Store | None:
+        """The store, once the database was reached, on the loop of `run`."""
+        return self._store
+
+    def process_state(self) -> ProcessState:
+        """Returns the state for metrics and probes."""
+        problems = ["the scheduler is stopping"] if self._stopping.is_set() else []
+        if (seconds := self._outage.seconds) is not None:
+            problems.append(f"the database has been away for {seconds:.0f} s")
+        elif self._store is None:
+            problems.append("the scheduler has not reached the database yet")
+        return ProcessState(tuple(problems))
+
     def announce_stop(self, grace: timedelta) -> None:
         """Says nothing: a scheduler ends at once, after the transaction that is under way."""
 
@@ -63,7 +82,8 @@ class Scheduler:
         store = await self._open()
         if store is None:
             return
-        loop = FireLoop(store, self._tell)
+        self._store = store
+        loop = FireLoop(store, self._tell, self.listeners, self._outage.end)
         loop.look()
         work: list[tuple[str, Callable[[], Any]]] = [
             ("scheduler", loop.run),
@@ -72,7 +92,8 @@ class Scheduler:
         ]
         if self._listens:
             work.append(("listener of the scheduler", lambda: self._listen(store, loop)))
-        tasks = [keep_running(name, each, lost=_never) for name, each in work]
+        waits = self._outage.loop_waits
+        tasks = [keep_running(name, each, lost=_never, waits=waits) for name, each in work]
         self.joined.set()
         try:
             await self._stopping.wait()
@@ -85,16 +106,20 @@ class Scheduler:
 
     def _tell(self, jobs: int) -> None:
         log.info("schedules have made %d jobs", jobs)
-        self._observe(SchedulesFired(at=datetime.now(UTC), jobs=jobs))
+        if self.listeners.wants(SchedulesFired):
+            self.listeners.tell(SchedulesFired(at=datetime.now(UTC), jobs=jobs))
 
     async def _open(self) -> Store | None:
         """Returns the store as soon as the database can be reached; None if the scheduler is stopped before."""
         policy = RestartPolicy(FIRST_PAUSE, LONGEST_PAUSE)
         while not self._stopping.is_set():
             try:
-                return await self._open_store()
+                began = monotonic()
+                store = await self._open_store()
+                self._outage.end(began)
+                return store
             except Unreachable as error:
-                log.warning("the scheduler waits for the database: %s", error)
+                self._outage.begin(error)
                 await wait_at_most(self._stopping, policy.next_random_pause())
         return None
 
@@ -105,6 +130,7 @@ class Scheduler:
                 async with aclosing(store.schedules.fire_times()) as announcements:
                     async for announced in announcements:
                         self._listens = True
+                        self._outage.end(monotonic())
                         loop.hear(announced)
             except CannotListen as error:
                 log.log(logging.WARNING if self._listens else logging.DEBUG, "%s", error)
@@ -119,7 +145,9 @@ class Scheduler:
 
     async def _run_operations(self, store: Store) -> None:
         while True:
+            asked = monotonic()
             await run_while_due(store.operations, asyncio.sleep)
+            self._outage.end(asked)
             await asyncio.sleep(OPERATIONS_EVERY)
 
 

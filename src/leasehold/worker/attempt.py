@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from types import CoroutineType
@@ -16,6 +16,8 @@ from leasehold.model.isolation import Isolation
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Canceled, Outcome, Raised, Rejected, Succeeded, TimedOut
 from leasehold.runtime.redacted_logs import redact_logs_of_job
+from leasehold.telemetry import Listeners
+from leasehold.telemetry.attempt_context import current_claim
 from leasehold.worker.copies import generation
 from leasehold.worker.handler_transaction import give_up
 from leasehold.worker.handlers import Handler
@@ -40,14 +42,15 @@ class RunContext:
     """Shared by all attempts of a registration.
 
     `may_begin` returns whether the lease holds. `on_end` is called with each attempt that ends, and its outcome.
-    Without `processes`, handlers with isolation="process" run in this one.
+    Without `processes`, handlers with isolation="process" run in this one. `listeners` may act around handlers.
     """
 
     threads: Threads
     stuck: StuckHandlers
-    may_begin: Callable[[Claim], bool]
+    may_begin: Callable[["Attempt"], bool]
     on_end: Callable[["Attempt", Outcome | None], None]
     processes: HandlerProcesses | None = None
+    listeners: Listeners = field(default_factory=Listeners)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     variables: contextvars.Context = field(default_factory=contextvars.copy_context)
     born: int = field(default_factory=generation)
@@ -72,11 +75,14 @@ UNINTERRUPTED = Interruption()
 
 
 class Attempt:
-    """One attempt, from waiting for a slot to its outcome. The outcome None means that the lease is lost."""
+    """One attempt, from waiting for a slot to its outcome. The outcome None means that the lease is lost.
+
+    `began` is when its handler was called, `seconds` how long it ran; both are None if no listener wants to know.
+    """
 
     __slots__ = (
         *("claim", "handler", "job", "since", "begun", "started", "ended", "is_inside", "in_thread_since"),
-        *("_context", "_interruption", "_task"),
+        *("began", "seconds", "_context", "_interruption", "_task"),
     )
 
     def __init__(self, claim: Claim, handler: Handler, job: Job, context: RunContext) -> None:
@@ -89,6 +95,8 @@ class Attempt:
         self.ended = False
         self.is_inside = False
         self.in_thread_since: float | None = None
+        self.began: float | None = None
+        self.seconds: float | None = None
         self._context = context
         self._interruption = UNINTERRUPTED
         self._task: asyncio.Task[None] | None = None
@@ -112,6 +120,12 @@ class Attempt:
         return self._interruption.lost
 
     @property
+    def span(self) -> str | None:
+        """The traceparent of its span, if it is traced."""
+        tracing = self._context.listeners.tracing
+        return None if tracing is None else tracing.span_of(self.claim)
+
+    @property
     def is_written(self) -> bool:
         """Whether the finish was committed in the handler's own transaction."""
         return self.job._transaction is not None and self.job._transaction.committed
@@ -129,9 +143,13 @@ class Attempt:
         """Runs the handler, ends its transaction, and reports an outcome, whatever the handler does."""
         outcome: Outcome | None = None
         try:
-            if self._context.may_begin(self.claim):
+            if self._context.may_begin(self):
                 self.started = True
-                outcome = await self._run_handler()
+                current_claim.set(self.claim)
+                if self._context.listeners.around:
+                    outcome = await self._run_within_listeners()
+                else:
+                    outcome = await self._run_handler()
                 if self.job._transaction is not None:
                     outcome = await self._end_transaction(outcome)
         except asyncio.CancelledError as error:
@@ -146,6 +164,11 @@ class Attempt:
         except BaseException as error:  # from its transaction; an attempt that does not end would keep its slot
             outcome = failure_of(error, self.job._redactor)
         self._end(outcome)
+
+    async def _run_within_listeners(self) -> Outcome:
+        with ExitStack() as around:
+            self._context.listeners.enter(self.claim, around)
+            return await self._run_handler()
 
     async def _run_handler(self) -> Outcome:
         """Checks the payload and calls the runner, within the definition's timeout."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from leasehold.store import Claimed
-from leasehold.worker.claims import ClaimLedger
+from leasehold.worker.claims import Ask, ClaimLedger
 from leasehold.worker.store_calls import StoreCalls
 from leasehold.worker.threads import Threads
 from leasehold.worker.wake import Reason, WakeChain
@@ -52,7 +52,10 @@ class ClaimLoop:
         chain: WakeChain,
         threads: Threads,
         listens: Callable[[], bool],
+        on_poll: Callable[[Reason, int], None] = lambda _reason, _claimed: None,
     ) -> None:
+        """Calls `on_poll` after each look for work: why it looked, and how many jobs it got."""
+        self._on_poll = on_poll
         self._calls = calls
         self._ledger = ledger
         self._budget = budget
@@ -66,12 +69,13 @@ class ClaimLoop:
         The same holds between workers, for a worker that leaves ready jobs behind: see `_wake_another`. It may take
         two claims to fill a worker, since a claim that raced with others brings less than there is.
         """
-        woken, hesitation = False, FIRST_HESITATION
+        woken, hesitation, reason = False, FIRST_HESITATION, Reason.START
         while True:
-            claimed = await self._ledger.claim(self._calls.store.claim, await self._wait_for_room())
+            claimed = await self._look(self._calls.store.claim, reason)
             if not claimed.claims and self._listens():
                 self._chain.may_be_chosen = True
-                claimed = await self._ledger.claim(self._calls.store.prepare_to_sleep, await self._wait_for_room())
+                claimed = await self._look(self._calls.store.prepare_to_sleep, reason)
+            reason = Reason.BUSY
             if claimed.claims:
                 if woken:
                     self._chain.pass_on()
@@ -84,8 +88,13 @@ class ClaimLoop:
                 await self._chain.wait_at_most(hesitation)
                 woken, hesitation = True, min(2 * hesitation, LONGEST_HESITATION)
             else:
-                await self._sleep(claimed)
+                reason = await self._sleep(claimed)
                 woken, hesitation = True, FIRST_HESITATION
+
+    async def _look(self, ask: Ask, reason: Reason) -> Claimed:
+        claimed = await self._ledger.claim(ask, await self._wait_for_room())
+        self._on_poll(reason, len(claimed.claims))
+        return claimed
 
     async def _wait_for_room(self) -> int:
         """Returns how many jobs to claim, as soon as there is room. A wake that comes before that is passed on."""
@@ -103,22 +112,24 @@ class ClaimLoop:
             self._chain.may_be_chosen = False
             await self._calls.in_time(self._calls.store.wake_another(self._calls.registration))
 
-    async def _sleep(self, prepared: Claimed) -> None:
+    async def _sleep(self, prepared: Claimed) -> Reason:
         """Sleeps until a wake or a due time. After a fallback or as a deputy it looks once and sleeps on.
 
+        Returns why the loop has to look again.
         Producers rely on the due time that `prepare_to_sleep` stored: this worker looks then in any case.
         """
         loop = self._calls.loop
         self._chain.arm(prepared.next_due)
         promised = None if prepared.next_due is None else loop.time() + prepared.next_due.total_seconds()
         while (reason := await self._chain.wait()) in (Reason.FALLBACK, Reason.DEPUTY):
-            claimed = await self._ledger.claim(self._calls.store.claim, await self._wait_for_room())
+            claimed = await self._look(self._calls.store.claim, reason)
             if claimed.claims or claimed.more:
-                return
+                return Reason.BUSY
             if reason is Reason.FALLBACK:
                 self._chain.arm(_earlier(claimed.next_due, promised, loop.time()))
             else:
                 self._chain.stand_in(claimed.next_due)
+        return reason
 
 
 def _earlier(next_due: timedelta | None, promised: float | None, now: float) -> timedelta | None:

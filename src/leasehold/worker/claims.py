@@ -43,9 +43,16 @@ class ClaimLedger:
         calls: StoreCalls,
         on_doubt: Callable[[], None] = lambda: None,
         before_claim: Callable[[], None] = lambda: None,
+        on_claims: Callable[[Sequence[Claim]], None] = lambda _claims: None,
+        on_lost: Callable[[Claim], None] = lambda _claim: None,
     ) -> None:
-        """Calls `before_claim` when a claim is about to be sent, `on_doubt` when a claim loop has to reconcile."""
+        """Calls `before_claim` when a claim is about to be sent, `on_doubt` when a claim loop has to reconcile.
+
+        `on_claims` is called with the jobs of each claim, `on_lost` with a claim that is lost while its attempt runs.
+        """
         self._calls = calls
+        self._on_claims = on_claims
+        self._on_lost = on_lost
         self._before_claim = before_claim
         self._on_doubt = on_doubt
         self.held: deque[Claim] = deque()
@@ -95,6 +102,8 @@ class ClaimLedger:
                 self.held.extend(sorted(claimed.claims, key=attrgetter("priority")))
                 self.any_held.set()
             self._unanswered = False
+        if claimed.claims:
+            self._on_claims(claimed.claims)
         return claimed
 
     def remove_held(self, claim: Claim) -> None:
@@ -124,10 +133,13 @@ class ClaimLedger:
 
     def lose(self, claim: Claim) -> None:
         """Stops the attempt of a claim that is lost; nothing of it is written."""
-        if claim in self.attempts:
-            self.attempts[claim].stop(None)
+        if (attempt := self.attempts.get(claim)) is not None:
+            if not attempt.lost:
+                self._on_lost(claim)
+            attempt.stop(None)
 
     def lose_all(self) -> None:
+        """Stops all attempts; nothing of them is written. Reports no lost claim: the session has ended."""
         self.held.clear()
         for attempt in list(self.attempts.values()):
             attempt.stop(None)

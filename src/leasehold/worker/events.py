@@ -1,51 +1,66 @@
-"""Reports what a worker does to its observer, and logs failures and changes."""
+"""Reports what a worker does to its listeners, and logs failures and changes."""
 
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from time import monotonic
 from typing import Any
 
 from leasehold.model.definition import Change, describe_changes
 from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Claim, LogLine
-from leasehold.model.outcome import Outcome, Raised, Released, TimedOut, Verdict
-from leasehold.model.status import Status
+from leasehold.model.outcome import SUCCEEDED, Outcome, Raised, Released, TimedOut, Verdict
+from leasehold.runtime.outage import health_log
 from leasehold.store import Registration, TriggerChange
 from leasehold.telemetry import (
+    AttemptEnd,
     DefinitionChanged,
     DefinitionUnavailable,
-    Event,
+    HeartbeatLate,
+    JobClaimed,
     JobDiscarded,
     JobEnded,
     JobGivenBack,
     JobLogged,
-    JobReclaimed,
     JobStarted,
+    LeaseLost,
+    Listeners,
+    LoopBlocked,
+    LoopLag,
     Observer,
+    Polled,
+    StaleFinishRefused,
+    WakeReceived,
     WorkerJoined,
     WorkerLeft,
     WorkerListening,
     WorkerRegistrationLost,
-    ignore_events,
+)
+from leasehold.telemetry.attempt_events import (
+    events_log,
+    fields_of_job,
+    fields_of_verdict,
+    log_failure,
+    report_reclaim,
 )
 
 log = logging.getLogger("leasehold.worker")
-# A logger of its own, so that a program that shows the events need not show them twice.
-events_log = logging.getLogger("leasehold.worker.events")
-
-SHOWN_ERROR = 500
 
 
 class EventReporter:
-    """Creates events for the observer; without one, creates none. Outlives the worker's sessions."""
+    """Creates the events that listeners want, and no others. Outlives the worker's sessions."""
 
     def __init__(self, observe: Observer) -> None:
-        self._observe = observe
-        self.is_observed = observe is not ignore_events
-        self._began: dict[Claim, float] = {}
-        self._complained = False
+        self.listeners = observe if isinstance(observe, Listeners) else Listeners([observe])
+        self._tell = self.listeners.tell
+        self._wants = self.listeners.wants
+        self._makes_started = self._wants(JobStarted)
+        self._makes_claimed = self._wants(JobClaimed)
+        self._makes_ended = self._wants(JobEnded)
+        self.takes_ends = self._makes_ended or bool(self.listeners.on_ends) or self._wants(JobGivenBack)
+        """Whether a listener takes ends. Only then attempts are timed."""
+
+    # ------------------------------------------------------------------------------------------------------- workers
 
     def report_trigger_sync(self, changes: Sequence[TriggerChange]) -> None:
         for change in changes:
@@ -56,7 +71,7 @@ class EventReporter:
         for change in changes:
             for text in describe_changes([change]):
                 events_log.info("%s", text)
-                if self.is_observed:
+                if self._wants(DefinitionChanged):
                     self._tell(
                         DefinitionChanged(
                             **_of_worker(registration),
@@ -69,12 +84,12 @@ class EventReporter:
 
     def report_problems(self, registration: Registration, problems: Mapping[str, str]) -> None:
         """Reports the definitions that this worker does not serve, each with the reason."""
-        if self.is_observed:
+        if self._wants(DefinitionUnavailable):
             for key, why in problems.items():
                 self._tell(DefinitionUnavailable(**_of_worker(registration), definition=key, why=why))
 
     def report_join(self, registration: Registration, slots: int, listens: bool) -> None:
-        if self.is_observed:
+        if self._wants(WorkerJoined):
             self._tell(
                 WorkerJoined(
                     **_of_worker(registration),
@@ -86,67 +101,116 @@ class EventReporter:
             )
 
     def report_listening(self, registration: Registration, listens: bool) -> None:
-        if self.is_observed:
+        if self._wants(WorkerListening):
             self._tell(WorkerListening(**_of_worker(registration), listens=listens))
 
     def report_leave(self, registration: Registration) -> None:
-        if self.is_observed:
+        if self._wants(WorkerLeft):
             self._tell(WorkerLeft(**_of_worker(registration)))
 
     def report_registration_lost(self, registration: Registration, why: str) -> None:
-        if self.is_observed:
+        if self._wants(WorkerRegistrationLost):
             self._tell(WorkerRegistrationLost(**_of_worker(registration), why=why))
 
-    def report_start(self, claim: Claim) -> None:
-        if self.is_observed:
-            self._began[claim] = monotonic()
-            waited = (claim.started_at - claim.queued_at).total_seconds() if claim.attempt == 1 else None
-            self._tell(JobStarted(**_of_job(claim), queued_at=claim.queued_at, waited=waited))
+    def report_wake(self, registration: Registration, channel: str) -> None:
+        if self._wants(WakeReceived):
+            self._tell(WakeReceived(**_of_worker(registration), channel=channel))
 
-    def report_log(self, claim: Claim, line: LogLine) -> None:
-        if self.is_observed:
-            self._tell(JobLogged(**_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
+    def report_poll(self, registration: Registration, reason: str, claimed: int) -> None:
+        if self._wants(Polled):
+            self._tell(Polled(**_of_worker(registration), reason=reason, claimed=claimed))
 
-    def report_end(self, claim: Claim, outcome: Outcome, verdict: Verdict) -> None:
-        """Reports an end; called only once the verdict is written."""
-        if verdict.error_code is not None:
-            _log_failure(claim, verdict, _where(outcome))
-        if not self.is_observed:
-            return
-        began = self._began.pop(claim, None)
-        if isinstance(outcome, Released):
-            self._tell(JobGivenBack(**_of_job(claim)))
-        else:
-            seconds = None if began is None else monotonic() - began
+    def report_late_heartbeat(self, registration: Registration, late_by: float) -> None:
+        if self._wants(HeartbeatLate):
+            self._tell(HeartbeatLate(**_of_worker(registration), late_by=late_by))
+
+    def report_lag(self, registration: Registration, seconds: float) -> None:
+        """Reports how long the event loop took to answer. May be called by any thread."""
+        if self._wants(LoopLag):
+            self._tell(LoopLag(**_of_worker(registration), seconds=seconds))
+
+    def report_blocked_loop(
+        self, registration: Registration, seconds: float, claim: Claim | None, where: str | None
+    ) -> None:
+        """Warns that code has blocked the event loop. May be called by any thread."""
+        by = "code that is not a handler's" if claim is None else f"{claim.definition.key}, job {claim.job}"
+        health_log.log(
+            logging.INFO if claim is None else logging.WARNING,
+            "the event loop of this worker did not run for %.1f s: it is blocked by %s%s. Nothing else runs "
+            "meanwhile. Await in the handler, or make it a plain function, which runs in a thread",
+            seconds,
+            escape_hidden(by),
+            f" ({where})" if where else "",
+        )
+        if self._wants(LoopBlocked):
             self._tell(
-                JobEnded(
-                    **_of_job(claim),
-                    **_fields_of(verdict),
-                    attempt_status=verdict.attempt,
+                LoopBlocked(
+                    **_of_worker(registration),
                     seconds=seconds,
-                    where=_where(outcome),
+                    definitions=() if claim is None else (claim.definition.key,),
+                    jobs=() if claim is None else (claim.job,),
+                    where=where,
                 )
             )
 
-    def report_reclaim(self, claim: Claim, verdict: Verdict, by: Registration) -> None:
-        _log_failure(claim, verdict, None)
-        if self.is_observed:
-            self._tell(JobReclaimed(**_of_job(claim), **_fields_of(verdict), by=by.worker))
+    # ---------------------------------------------------------------------------------------------------------- jobs
 
-    def forget(self, claims: Iterable[Claim]) -> None:
-        """Reports as discarded each attempt that was started and whose end was not written."""
-        if self.is_observed:
+    def report_claims(self, claims: Sequence[Claim]) -> None:
+        listeners = self.listeners
+        if listeners.on_claims:
+            listeners.tell_batch(listeners.on_claims, claims, "job.claimed")
+        if self._makes_claimed:
             for claim in claims:
-                if self._began.pop(claim, None) is not None:
-                    self._tell(JobDiscarded(**_of_job(claim)))
+                self._tell(JobClaimed(**fields_of_job(claim), queued_at=claim.queued_at, waited=_waited(claim)))
 
-    def _tell(self, event: Event) -> None:
-        try:
-            self._observe(event)
-        except Exception:
-            if not self._complained:
-                log.exception("the observer raised at %s; it is told on, further errors are not logged", event.event)
-            self._complained = True
+    def report_start(self, claim: Claim) -> None:
+        if self._makes_started:
+            self._tell(JobStarted(**fields_of_job(claim), queued_at=claim.queued_at, waited=_waited(claim)))
+
+    def report_log(self, claim: Claim, line: LogLine) -> None:
+        self._tell(JobLogged(**fields_of_job(claim), text=line.text, kind=line.kind, progress=line.progress))
+
+    def report_ends(self, ends: Sequence[AttemptEnd]) -> None:
+        """Reports ends; called only once their verdicts are written, and once for each."""
+        plain = [end for end in ends if end[1] is SUCCEEDED]
+        if len(plain) < len(ends):
+            for claim, verdict, _, outcome in ends:
+                if verdict.error_code is not None:
+                    log_failure(claim, verdict, _where(outcome))
+                elif isinstance(outcome, Released) and self._wants(JobGivenBack):
+                    self._tell(JobGivenBack(**fields_of_job(claim)))
+            ends = [end for end in ends if not isinstance(end[3], Released)]
+        if ends and self.listeners.on_ends:
+            self.listeners.tell_batch(self.listeners.on_ends, ends, "job.ended")
+        if self._makes_ended:
+            for claim, verdict, seconds, outcome in ends:
+                self._tell(
+                    JobEnded(
+                        **fields_of_job(claim),
+                        **fields_of_verdict(verdict),
+                        attempt_status=verdict.attempt,
+                        seconds=seconds,
+                        where=_where(outcome),
+                    )
+                )
+
+    def report_reclaim(self, claim: Claim, verdict: Verdict, by: Registration) -> None:
+        report_reclaim(self.listeners, claim, verdict, by.worker)
+
+    def report_lease_lost(self, claim: Claim) -> None:
+        if self._wants(LeaseLost):
+            self._tell(LeaseLost(**fields_of_job(claim)))
+
+    def report_refusal(self, claim: Claim) -> None:
+        """Reports that the store has refused an end, because the claim was lost meanwhile."""
+        if self._wants(StaleFinishRefused):
+            self._tell(StaleFinishRefused(**fields_of_job(claim)))
+
+    def report_discarded(self, claims: Iterable[Claim]) -> None:
+        """Reports attempts that were started, and whose end is not written."""
+        if self._wants(JobDiscarded):
+            for claim in claims:
+                self._tell(JobDiscarded(**fields_of_job(claim)))
 
 
 def log_problems(problems: Mapping[str, str]) -> None:
@@ -154,57 +218,15 @@ def log_problems(problems: Mapping[str, str]) -> None:
         events_log.error("%s is not served by this worker: %s Its jobs wait for other workers.", key, why)
 
 
-def _log_failure(claim: Claim, verdict: Verdict, where: str | None) -> None:
-    again = verdict.status is Status.QUEUED
-    events_log.log(
-        logging.WARNING if again else logging.ERROR,
-        "job %s of %s, %s: %s at try %d/%d: %s: %s%s%s",
-        claim.job,
-        escape_hidden(claim.tenant),
-        escape_hidden(claim.definition.key),
-        "failed" if again else verdict.status.value.replace("_", " "),
-        claim.tries,
-        claim.max_attempts,
-        verdict.error_code,
-        _on_one_line(verdict.error or ""),
-        f" ({where})" if where else "",
-        f"; again in {verdict.delay.total_seconds():.1f} s" if again else "; not tried again",
-    )
-
-
-def _on_one_line(text: str) -> str:
-    """Returns the text without line breaks and without characters that move a terminal's cursor."""
-    shown = text if len(text) <= SHOWN_ERROR else text[: SHOWN_ERROR - 1] + "…"
-    return "".join(letter if letter.isprintable() else " " for letter in shown)
-
-
 def _of_worker(registration: Registration) -> dict[str, Any]:
     return {"at": datetime.now(UTC), "worker": registration.worker}
 
 
-def _of_job(claim: Claim) -> dict[str, Any]:
-    return {
-        "at": datetime.now(UTC),
-        "worker": claim.worker,
-        "tenant": claim.tenant,
-        "job": claim.job,
-        "definition": claim.definition.key,
-        "attempt": claim.attempt,
-        "tries": claim.tries,
-        "max_attempts": claim.max_attempts,
-    }
+def _waited(claim: Claim) -> float | None:
+    """Returns the seconds from the enqueue to the first claim; None for later claims."""
+    return round(claim.started - claim.queued, 6) if claim.attempt == 1 else None
 
 
 def _where(outcome: Outcome) -> str | None:
     trace = outcome.trace if isinstance(outcome, Raised | TimedOut) else None
     return trace.where if trace else None
-
-
-def _fields_of(verdict: Verdict) -> dict[str, Any]:
-    again = verdict.status is Status.QUEUED
-    return {
-        "status": verdict.status,
-        "error": verdict.error,
-        "error_code": verdict.error_code,
-        "retry_in": verdict.delay.total_seconds() if again else None,
-    }

@@ -1,13 +1,16 @@
 """Writes how attempts ended: flushes their log lines, decides, writes the verdicts, confirms them."""
 
-import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import random
 
 from leasehold.errors import ValueRefused
 from leasehold.faults import reach
 from leasehold.model.job import Claim
-from leasehold.model.outcome import SUCCEEDED, Outcome, Verdict, decide_safely, with_process
+from leasehold.model.outcome import SUCCEEDED, Outcome, Verdict, decide_safely, with_cpu, with_process
+from leasehold.model.status import AttemptStatus
+from leasehold.model.trace_context import with_span
+from leasehold.runtime.outage import health_log
 from leasehold.store.reclaim import finish_refused
 from leasehold.worker.attempt import Attempt
 from leasehold.worker.claims import ClaimLedger
@@ -15,8 +18,6 @@ from leasehold.worker.events import EventReporter
 from leasehold.worker.log_buffer import LogBuffer
 from leasehold.worker.outcomes import NOTHING_RETURNED
 from leasehold.worker.store_calls import StoreCalls, was_written
-
-log = logging.getLogger("leasehold.worker")
 
 Batch = Sequence[tuple[Attempt, Outcome]]
 
@@ -28,8 +29,14 @@ def verdict_on(outcome: Outcome, attempt: Attempt) -> Verdict:
     if outcome is NOTHING_RETURNED:
         return SUCCEEDED
     verdict = decide_safely(outcome, attempt.claim, random())
-    process = attempt.job._process
-    return verdict if process is None else with_process(verdict, process)
+    job = attempt.job
+    if job._process is not None:
+        verdict = with_process(verdict, job._process)
+    elif job._cpu is not None:
+        verdict = with_cpu(verdict, job._cpu)
+    if verdict.attempt is not AttemptStatus.SUCCEEDED and (span := attempt.span) is not None:
+        return replace(verdict, details=with_span(verdict.details, span))
+    return verdict
 
 
 class Finisher:
@@ -58,11 +65,13 @@ class Finisher:
             await self._ledger.any_done.wait()
             batch = self._ledger.take_done()
             try:
-                await self._calls.in_time(self.finish(batch))
+                unwritten = await self._calls.in_time(self.finish(batch))
             except BaseException:
                 self._ledger.put_back(batch)
                 raise
             self.forget([attempt for attempt, _ in batch])
+            if unwritten:
+                self._events.report_discarded(attempt.claim for attempt in unwritten if attempt.started)
 
     async def write_lines(self) -> None:
         """Writes log lines of attempts that have not ended, until it is canceled."""
@@ -71,38 +80,66 @@ class Finisher:
     def forget(self, attempts: Sequence[Attempt]) -> None:
         """Removes attempts that are written or lost, and frees their room."""
         self._ledger.remove(attempts)  # first, or a thread that logs now would leave lines in the buffer for ever
-        claims = [attempt.claim for attempt in attempts]
-        self.log_buffer.forget(claims)
-        self._events.forget(claims)
+        self.log_buffer.forget([attempt.claim for attempt in attempts])
 
-    async def finish(self, batch: Batch) -> None:
+    def discard(self, attempts: Sequence[Attempt]) -> None:
+        """Removes attempts whose end is not written, and reports those that were started."""
+        self.forget(attempts)
+        self._events.report_discarded(attempt.claim for attempt in attempts if attempt.started)
+
+    async def finish(self, batch: Batch) -> Sequence[Attempt]:
         """Writes a batch of outcomes; writes nothing if the lease does not hold any more.
 
         Sends no outcome of a lost claim, but asks the store whether an earlier try, whose answer was lost, wrote it.
+        Returns the attempts whose end is not written.
         """
         if not batch or not self._holds():
-            return
+            return [attempt for attempt, _ in batch]
         await self.log_buffer.write(self._calls.store, [attempt.claim for attempt, _ in batch])
         reach("before_finish")
         done = [(attempt.claim, verdict_on(outcome, attempt)) for attempt, outcome in batch]
         lost = frozenset(attempt.claim for attempt, _ in batch if attempt.lost)
         to_write = [each for each in done if each[0] not in lost] if lost else done
         try:
-            fenced = await self._calls.store.finish(to_write)
+            refused = await self._calls.store.finish(to_write)
         except ValueRefused as error:
-            written, fenced = await finish_refused(self._calls.store.finish, to_write, error)
+            written, refused = await finish_refused(self._calls.store.finish, to_write, error)
             verdicts = dict(written)
             done = [(claim, verdicts.get(claim, verdict)) for claim, verdict in done]
-        fenced |= lost
         reach("after_finish")
-        if fenced or self._events.is_observed or any(verdict is not SUCCEEDED for _, verdict in done):
-            await self._confirm(batch, [verdict for _, verdict in done], fenced)
+        unwritten = await self._unwritten(done, refused | lost) if refused or lost else frozenset[Claim]()
+        if self._events.takes_ends or unwritten or any(verdict is not SUCCEEDED for _, verdict in done):
+            self._report(batch, done, unwritten, refused)
+        return [attempt for attempt, _ in batch if attempt.claim in unwritten] if unwritten else ()
 
-    async def _confirm(self, batch: Batch, verdicts: Sequence[Verdict], fenced: frozenset[Claim]) -> None:
-        """Reports each attempt whose end is written; a claim that was fenced off may have been written before."""
-        for (attempt, outcome), verdict in zip(batch, verdicts, strict=True):
-            claim = attempt.claim
-            if not fenced or claim not in fenced or await was_written(self._calls.store, claim, verdict):
-                self._events.report_end(claim, outcome, verdict)
-            else:
-                log.warning(DISCARDED, claim.job, claim.tries)
+    async def _unwritten(self, done: Sequence[tuple[Claim, Verdict]], fenced: frozenset[Claim]) -> frozenset[Claim]:
+        """Returns the claims whose end is not written; one that was fenced off may have been written before.
+
+        Asks about all of them before anything is reported: if an answer is missing, the whole batch is tried again.
+        """
+        return frozenset(
+            [
+                claim
+                for claim, verdict in done
+                if claim in fenced and not await was_written(self._calls.store, claim, verdict)
+            ]
+        )
+
+    def _report(
+        self,
+        batch: Batch,
+        done: Sequence[tuple[Claim, Verdict]],
+        unwritten: frozenset[Claim],
+        refused: frozenset[Claim],
+    ) -> None:
+        for claim in unwritten:
+            health_log.warning(DISCARDED, claim.job, claim.tries)
+            if claim in refused:
+                self._events.report_refusal(claim)
+        self._events.report_ends(
+            [
+                (claim, verdict, attempt.seconds, outcome)
+                for (attempt, outcome), (claim, verdict) in zip(batch, done, strict=True)
+                if not unwritten or claim not in unwritten
+            ]
+        )

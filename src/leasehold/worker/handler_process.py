@@ -19,10 +19,14 @@ from leasehold.errors import InvalidInput, LifespanFailed
 from leasehold.model.job import Claim, LineKind
 from leasehold.model.outcome import Outcome, Raised, Trace
 from leasehold.model.secret_fields import secret_values
+from leasehold.runtime.attempt_logs import carry_attempts
 from leasehold.runtime.redacted_logs import redact_logs_of_job
+from leasehold.telemetry import Listeners, Tracing
+from leasehold.telemetry.attempt_context import current_claim
 from leasehold.worker.copies import end_a_copy, generation
 from leasehold.worker.handler_transaction import HandlerTransaction
 from leasehold.worker.handlers import Handler, Handlers
+from leasehold.worker.isolated_process import LISTENERS_LIMIT
 from leasehold.worker.job import Job
 from leasehold.worker.lifespan import Lifespan, OpenState
 from leasehold.worker.line_sender import LineSender
@@ -31,7 +35,7 @@ from leasehold.worker.outcomes import failure_of, outcome_of_error, outcome_of_r
 from leasehold.worker.threads import Threads
 from leasehold.worker.tracebacks import message_of, trace_of_stack
 
-Load = Callable[[Mapping[str, Any]], tuple[Handlers, OpenState | None]]
+Load = Callable[[Mapping[str, Any]], tuple[Handlers, OpenState | None, Listeners]]
 
 CHUNK = 2**16
 MOST_FRAMES = 100
@@ -86,11 +90,15 @@ def serve(connected: socket.socket, load: Load) -> None:
     server = _Server(connection)
     threading.Thread(target=server.follow, name="leasehold-calls", daemon=True).start()
     try:
-        handlers, open_state = load(plan)  # on no running loop: a module may use one while it is imported
+        handlers, open_state, listeners = load(plan)  # on no running loop: a module may use one while it is imported
     except BaseException as error:  # SystemExit, too
         connection.send({"failed": f"{type(error).__name__}: {message_of(error)}"})
         return
-    asyncio.run(server.run(handlers, open_state, plan["memory"]))
+    server.tracing = listeners.tracing
+    try:
+        asyncio.run(server.run(handlers, open_state, plan["memory"]))
+    finally:
+        listeners.close(LISTENERS_LIMIT)
 
 
 class _Server:
@@ -107,12 +115,14 @@ class _Server:
         self._canceled = 0
         self._job: IsolatedJob | None = None
         self._task: asyncio.Task[Outcome] | None = None
+        self.tracing: Tracing | None = None
 
     async def run(self, handlers: Handlers, open_state: OpenState | None, memory: int | None) -> None:
         self._loop = asyncio.get_running_loop()
         lifespan = Lifespan(open_state)
         try:
             await lifespan.open()
+            carry_attempts()
         except LifespanFailed as error:
             self._connection.send({"failed": error.happened.removesuffix(" Nothing was claimed.")})
             return
@@ -124,7 +134,7 @@ class _Server:
         await lifespan.close()
 
     async def _answer(self, handlers: Handlers, call: Message, state: Any) -> Message:
-        number, key = call["call"], call["definition"]
+        number, key, cpu = call["call"], call["definition"], 0.0
         if key not in handlers.keys:
             outcome: Outcome = Raised("handler_missing", f"the app that this process has imported has no job {key!r}")
         else:
@@ -137,25 +147,31 @@ class _Server:
             self._lines.begin(number)
             if self._canceled == number:
                 job._request_cancel()
-            self._connection.send({"call": number, "begun": True})
+            cpu_before = _cpu_used()
+            self._connection.send({"call": number, "begun": cpu_before})
+            current_claim.set(claim)
             outcome = await self._run(handler, job, call["payload"])
+            current_claim.set(None)
+            cpu = round(_cpu_used() - cpu_before, 6)
             self._lines.end()
             self._number, self._job = 0, None
         sick = isinstance(outcome, Raised) and outcome.code == MemoryError.__name__
-        return {"call": number, "sick": sick, **outcome_as_message(outcome)}
+        return {"call": number, "sick": sick, "cpu": cpu, **outcome_as_message(outcome)}
 
     async def _run(self, handler: Handler, job: Job, payload: Any) -> Outcome:
         assert self._loop is not None
-        born = generation()
+        born, context = generation(), contextvars.copy_context()
+        if self.tracing is not None:
+            context.run(self.tracing.attach, job._claim.trace_context)
         if handler.is_async:
-            self._task = self._loop.create_task(_await_outcome(handler, job, payload, born))
+            self._task = self._loop.create_task(_await_outcome(handler, job, payload, born), context=context)
             if job.canceled:
                 self._task.cancel()
             await asyncio.wait([self._task])
             task, self._task = self._task, None
             return Raised("CancelledError", "canceled before it began") if task.cancelled() else task.result()
         call = partial(self._call_outcome, handler, job, payload, born)
-        return await self._loop.run_in_executor(self._threads, contextvars.copy_context().run, call)
+        return await self._loop.run_in_executor(self._threads, context.run, call)
 
     def _call_outcome(self, handler: Handler, job: Job, payload: Any, born: int) -> Outcome:
         self._thread = threading.get_ident()
@@ -253,6 +269,14 @@ def _prepare_process(*, memory_is_limited: bool) -> None:
 
         with suppress(AttributeError):  # else each thread would reserve 64 MB of address space
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+
+
+def _cpu_used() -> float:
+    """Returns the seconds of processor time of this process, and of the children that it has waited for."""
+    import resource
+
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _limit_memory(memory: int | None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
+from leasehold.commands.lease import LeaseFile
 from leasehold.errors import InvalidInput, TransactionConflict, Unreachable
 from leasehold.faults import reach
 from leasehold.model.bounds import problems_of_duration
@@ -24,6 +25,8 @@ SHORTEST_TRY = 1.0
 DEATHS_IN_A_ROW = 3
 SHORTEST_LEASE = timedelta(seconds=1)
 LEAST_STANDSTILL = 0.5
+# A heartbeat is due when a third of its lease is over. One that is answered so many seconds later is late.
+LATE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class LeaseClock:
         self._leases = leases
         self.is_busy = False
         self.ends = monotonic() + leases.busy.total_seconds() - leases.margin
+        self._file: LeaseFile | None = None
+        self._lock = threading.Lock()
 
     @property
     def left(self) -> float:
@@ -76,11 +81,30 @@ class LeaseClock:
 
     def renew(self, sent: float, lease: float, *, busy: bool) -> None:
         """Notes the answer to a heartbeat that was sent at `sent`."""
-        self.ends = sent + lease - self._leases.margin
+        self._set(sent + lease - self._leases.margin)
         self.is_busy = busy
 
     def lose(self) -> None:
-        self.ends = float("-inf")
+        self._set(float("-inf"))
+
+    def descriptor(self) -> int:
+        """Returns the descriptor of a file with the end of the lease, for the guards of commands."""
+        with self._lock:
+            if self._file is None:
+                self._file = LeaseFile(self.ends)
+            return self._file.descriptor
+
+    def close(self) -> None:
+        with self._lock:
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()
+
+    def _set(self, ends: float) -> None:
+        with self._lock:
+            self.ends = ends
+            if self._file is not None:
+                self._file.write(ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +113,8 @@ class HeartbeatHooks:
 
     `held` returns the claims to renew, `asks` the options of a renewal. `on_renewal` gets each answer and the time
     when its heartbeat was sent. `on_lost`: the registration is lost. `on_broken`: the heartbeat keeps failing.
-    `on_missed`: the database did not answer a beat, and the lease still holds.
+    `on_missed`: the database did not answer a beat, and the lease still holds. `on_late` gets the seconds by which
+    an answer came late.
     """
 
     held: Callable[[], Sequence[Claim]]
@@ -98,6 +123,7 @@ class HeartbeatHooks:
     on_lost: Callable[[str], None]
     on_broken: Callable[[Exception], None]
     on_missed: Callable[[Exception], None] = lambda _: None
+    on_late: Callable[[float], None] = lambda _: None
 
 
 class Heartbeat:
@@ -115,6 +141,7 @@ class Heartbeat:
         self._leases = leases
         self._hooks = hooks
         self._stood_still = 0.0
+        self._due_at = float("inf")
         self.lease = LeaseClock(leases)
         self._thread = threading.Thread(target=self._run, name="leasehold-heartbeat", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -147,6 +174,7 @@ class Heartbeat:
         self._stopping = True
         self.hurry()
         self._thread.join(timeout=5)
+        self.lease.close()
 
     def _run(self) -> None:
         """Restarts the beat when it dies; tells the worker after three deaths in a row, while the lease holds."""
@@ -211,6 +239,9 @@ class Heartbeat:
         if not held and self._hooks.held():  # a job began during this beat, when the lease still seemed busy
             self.hurry()
         self._deaths = 0
+        if (late_by := monotonic() - self._due_at) > LATE:
+            self._hooks.on_late(late_by)
+        self._due_at = sent + lease / 3
         self._hooks.on_renewal(renewal, sent)
         return lease / 3
 

@@ -18,8 +18,9 @@ from leasehold.worker.messages import Message, MessageReader, encode
 START_LIMIT = 60.0
 # How long a handler may clean up after it was canceled, before its process is killed.
 KILL_GRACE = 2.0
-# How long idle processes may take to close the lifespan of the app.
-CLOSE_LIMIT = 5.0
+# How long idle processes may take to close the lifespan of the app, and then its listeners.
+LIFESPAN_LIMIT, LISTENERS_LIMIT = 5.0, 3.0
+CLOSE_LIMIT = LIFESPAN_LIMIT + LISTENERS_LIMIT
 # A process that ends closes its connection a moment before.
 LAST_BREATH = 0.5
 # How long a handler waits for its next batch of lines to be taken, while its log is full.
@@ -54,6 +55,7 @@ class HandlerProcess(asyncio.Protocol):
         self.ended = asyncio.Event()
         self.code: int | None = None
         self.begun = False
+        self._cpu_before = 0.0
         self._loop = asyncio.get_running_loop()
         self._reader = MessageReader()
         self._transport: asyncio.Transport | None = None
@@ -134,10 +136,20 @@ class HandlerProcess(asyncio.Protocol):
             self.kill()
             await self.ended.wait()
 
+    def cpu_of_call(self, answer: Message | None) -> float | None:
+        """Returns the seconds of processor time that the last call used; None: unknown.
+
+        Without an answer they come from the guard, which has reaped the process and all that it started.
+        """
+        if answer is not None:
+            return cast(float, answer["cpu"])
+        total = self._guarded.cpu
+        return None if total is None or not self.begun else round(max(0.0, total - self._cpu_before), 6)
+
     # ------------------------------------------------------------------------------------------------------ end
 
     def stop(self) -> None:
-        """Makes an idle process close the lifespan of the app and end; kills it if that takes too long."""
+        """Makes an idle process close the app's lifespan and listeners and end; kills it if that takes too long."""
         self._told_to_end = True
         self._send({"stop": True})
         self._loop.call_later(CLOSE_LIMIT, self.kill)
@@ -203,7 +215,7 @@ class HandlerProcess(asyncio.Protocol):
         elif "lines" in message:
             self._take_lines(message["lines"])
         elif "begun" in message:
-            self.begun = True
+            self.begun, self._cpu_before = True, message["begun"]
         elif "place" in message:
             self._place = Trace(*message["place"])
         elif not self._answer.done():

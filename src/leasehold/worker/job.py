@@ -30,7 +30,7 @@ class Job:
     # With slots an instance is made in half the time; a handler may still set attributes of its own.
     __slots__ = (
         *("_canceled", "_claim", "_transaction", "_transactions", "_given_up", "_in_thread", "_append_line"),
-        *("_redactor", "_drop_lines", "_stops_at_once", "_process", "_state"),
+        *("_redactor", "_drop_lines", "_stops_at_once", "_process", "_cpu", "_state", "_lease"),
         *("__dict__", "__weakref__"),
     )
 
@@ -56,6 +56,8 @@ class Job:
         self._in_thread = False
         self._stops_at_once = False
         self._process: ProcessEnd | None = None
+        self._lease: Callable[[], int] | None = None
+        self._cpu: float | None = None
 
     @property
     def id(self) -> JobId:

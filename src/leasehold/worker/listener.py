@@ -8,13 +8,12 @@ from datetime import timedelta
 from time import monotonic
 
 from leasehold.errors import CannotListen
+from leasehold.runtime.outage import health_log
 from leasehold.runtime.supervise import cancel_all, wait_for_first
 from leasehold.store import DueWork, NextFire, Wake
 from leasehold.worker.events import EventReporter
 from leasehold.worker.store_calls import StoreCalls
 from leasehold.worker.wake import WakeChain
-
-log = logging.getLogger("leasehold.worker")
 
 FALLBACK, FALLBACK_WITHOUT_WAKES = timedelta(seconds=60), timedelta(seconds=2)
 LISTEN_AGAIN = 60.0
@@ -58,7 +57,7 @@ class Listener:
             try:
                 await self._listen_until_lost()
             except CannotListen as error:
-                log.log(logging.WARNING if self.listens else logging.DEBUG, "%s", error)
+                health_log.log(logging.WARNING if self.listens else logging.DEBUG, "%s", error)
                 self._change(False)
                 self._chain.wake()
                 await asyncio.sleep(LISTEN_AGAIN)
@@ -82,6 +81,7 @@ class Listener:
                 self.hear(wake)
 
     def hear(self, wake: Wake | DueWork | NextFire) -> None:
+        self._events.report_wake(self._calls.registration, _channel(wake))
         if isinstance(wake, NextFire):
             self._on_next_fire(wake)
         elif isinstance(wake, DueWork):
@@ -107,7 +107,7 @@ class Listener:
 
     def _lose(self, sent: float) -> None:
         if self.listens and self.heard_at < sent:
-            log.warning(
+            health_log.warning(
                 "the listener is lost: a heartbeat's notification did not come back within %g s. No job is lost: "
                 "this worker polls until it can listen again.",
                 PROBE_LIMIT,
@@ -119,7 +119,7 @@ class Listener:
     def _change(self, listens: bool) -> None:
         if listens != self.listens:
             if listens:
-                log.info("the listener is back: this worker hears wakes again")
+                health_log.info("the listener is back: this worker hears wakes again")
             self.set_listening(listens)
             self._events.report_listening(self._calls.registration, listens)
 
@@ -127,3 +127,9 @@ class Listener:
         """Sets how often the worker looks for work without a wake."""
         self.listens = listens
         self._chain.fallback = self._fallback or (FALLBACK if listens else FALLBACK_WITHOUT_WAKES)
+
+
+def _channel(wake: Wake | DueWork | NextFire) -> str:
+    if isinstance(wake, NextFire):
+        return "schedule"
+    return "due" if isinstance(wake, DueWork) else wake.value

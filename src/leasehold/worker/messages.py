@@ -1,7 +1,8 @@
 """Messages between a worker and the processes of its handlers: JSON, each after its length.
 
 To the process: a plan, then calls with their number, cancels, `taken` for each batch of lines, and a stop. From the
-process: ready or failed, then for each call `begun`, batches of log lines, and one outcome.
+process: ready or failed, then for each call `begun` with the processor time before it, batches of log lines, and one
+outcome with the processor time of the call.
 """
 
 import json
@@ -20,7 +21,7 @@ MICROSECOND = timedelta(microseconds=1)
 # The facts of a claim that a job shows. Its definition is known to the process, its payload comes with the call.
 FACTS = (
     *("tenant", "job", "attempt", "worker", "batch", "version", "max_attempts", "free_attempts"),
-    *("queued", "started", "correlation_id", "priority"),
+    *("queued", "started", "correlation_id", "priority", "trace_context"),
 )
 
 

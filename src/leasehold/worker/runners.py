@@ -37,6 +37,9 @@ class Running(Protocol):
     ended: bool
     in_thread_since: float | None
 
+    @property
+    def span(self) -> str | None: ...
+
     def leave_handler(self) -> None: ...
 
 
@@ -164,11 +167,16 @@ async def _call_in_process(attempt: Running, payload: Any, process: HandlerProce
     """
     attempt.in_thread_since = monotonic()
     claim, redactor = attempt.claim, attempt.job._redactor
-    call = {"definition": claim.definition.key, "claim": facts_of(claim), "payload": payload}
+    facts = facts_of(claim)
+    if (span := attempt.span) is not None:
+        facts["trace_context"] = span
+    call = {"definition": claim.definition.key, "claim": facts, "payload": payload}
     try:
         answer = await process.run(call, _IsolatedLog(attempt.job))
+        attempt.job._cpu = process.cpu_of_call(answer)
     except asyncio.CancelledError:
         answer = await process.cancel()
+        attempt.job._cpu = process.cpu_of_call(answer)
         outcome = None if answer is None else redact_outcome(outcome_of_message(answer), redactor)
         if outcome is None or _is_plain_failure(outcome):
             trace = outcome.trace if isinstance(outcome, Raised) else process.place

@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from leasehold.errors import LeaseholdError, RegistrationLost
 from leasehold.model.outcome import Canceled
+from leasehold.runtime.outage import Outage
 from leasehold.runtime.supervise import cancel_all, keep_running, wait_for_first
 from leasehold.store import Registration, Renewal, Store
+from leasehold.telemetry import JobLogged
 from leasehold.worker.attempt import MARGIN
 from leasehold.worker.claim_loop import ClaimLoop
 from leasehold.worker.claims import ClaimLedger
@@ -20,7 +23,7 @@ from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Heartbeat, HeartbeatHooks
 from leasehold.worker.listener import FALLBACK, Listener
 from leasehold.worker.log_buffer import LogBuffer
-from leasehold.worker.outage import Outage
+from leasehold.worker.loop_watch import Blocked, LoopWatch
 from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.schedules import NoSchedules, ScheduleLoop
 from leasehold.worker.settings import WorkerSettings
@@ -62,11 +65,17 @@ class WorkerSession:
         self.schedules = schedules or NoSchedules()
         self._over: asyncio.Future[None] = calls.loop.create_future()
         self.chain = chain = WakeChain(settings.dispatchers, settings.fallback or FALLBACK)
-        self.ledger = ledger = ClaimLedger(calls, on_doubt=chain.wake, before_claim=chain.stand_down)
+        self.ledger = ledger = ClaimLedger(
+            calls,
+            on_doubt=chain.wake,
+            before_claim=chain.stand_down,
+            on_claims=events.report_claims,
+            on_lost=events.report_lease_lost,
+        )
         self.heartbeat = heartbeat = self._make_heartbeat(open_store)
         log_buffer = LogBuffer(
             ledger.lose,
-            events.report_log if events.is_observed else None,
+            events.report_log if events.listeners.wants(JobLogged) else None,
             accepts=ledger.attempts.__contains__,
             most_lines=settings.log_lines,
         )
@@ -81,6 +90,7 @@ class WorkerSession:
         self.starter = AttemptStarter(
             *(ledger, handlers, settings.slots, threads, stuck, heartbeat, log_buffer, transactions, self.finisher),
             *(events, state, processes),
+            on_first=self._note_first_job,
         )
         self.listener = Listener(
             *(calls, chain, events, settings.fallback),
@@ -93,7 +103,15 @@ class WorkerSession:
         # A server whose engine sends no wakes can't pass a probe on from one of its processes to another.
         self.listener.is_probed = store.abilities.wakes or store.abilities.upkeep
         self.claim_loop = ClaimLoop(
-            *(calls, ledger, self.starter.budget, chain, threads), listens=lambda: self.listener.listens
+            *(calls, ledger, self.starter.budget, chain, threads),
+            listens=lambda: self.listener.listens,
+            on_poll=partial(events.report_poll, registration),
+        )
+        self._loop_watch = LoopWatch(
+            calls.loop,
+            has_work=lambda: bool(ledger.attempts),
+            on_lag=partial(events.report_lag, registration),
+            on_blocked=self._report_blocked,
         )
         self.upkeep = WorkerUpkeep(calls, ledger, events, settings.prune_every)
 
@@ -111,6 +129,7 @@ class WorkerSession:
             ),
             on_broken=lambda error: self._post(self.end, error),
             on_missed=lambda error: self._post(self.calls.outage.begin, error, monotonic()),
+            on_late=lambda late_by: self._post(self._note_late_heartbeat, late_by),
         )
         return Heartbeat(open_store, self.calls.registration, self._settings.leases, hooks)
 
@@ -144,6 +163,7 @@ class WorkerSession:
             *(keep(name, loop) for name, loop in self.upkeep.loops().items()),
         ]
         self.heartbeat.start()
+        self._loop_watch.start()
         self._events.report_join(self.calls.registration, self._settings.slots, self.listener.listens)
         try:
             await wait_for_first(stopping.wait(), asyncio.shield(self._over))
@@ -158,7 +178,8 @@ class WorkerSession:
             self.chain.stand_down()
             self.ledger.lose_all()
             await cancel_all([*claiming, *ahead, *others])
-            self.finisher.forget(list(self.ledger.attempts.values()))
+            self.finisher.discard(list(self.ledger.attempts.values()))
+            self._loop_watch.stop()
             await self.stop_heartbeat()
         self.raise_error()
 
@@ -182,6 +203,19 @@ class WorkerSession:
             await asyncio.to_thread(self.heartbeat.stop)
         except RuntimeError:  # the system has refused the thread
             self.heartbeat.stop()
+
+    def _note_late_heartbeat(self, late_by: float) -> None:
+        """Reports it, unless the database was away: then the outage is reported."""
+        if not self.calls.outage.is_on:
+            self._events.report_late_heartbeat(self.calls.registration, late_by)
+
+    def _note_first_job(self) -> None:
+        """Called when an attempt is entered after a rest: the heartbeat then renews what the ledger knows."""
+        self.heartbeat.hurry_after_a_rest()
+        self._loop_watch.note_work()
+
+    def _report_blocked(self, blocked: Blocked) -> None:
+        self._events.report_blocked_loop(self.calls.registration, blocked.seconds, blocked.claim, blocked.where)
 
     # ------------------------------------------------------------------------------------------------- lease state
 
@@ -212,6 +246,8 @@ class WorkerSession:
             if isinstance(reason, RegistrationLost):
                 self._events.report_registration_lost(self.calls.registration, reason.happened)
         if lost:
+            for claim in list(self.ledger.attempts):
+                self.ledger.lose(claim)
             self.ledger.lose_all()
 
     def _registration_is_lost(self) -> bool:
@@ -246,7 +282,7 @@ class WorkerSession:
         self.ledger.release_waiting()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.grace.total_seconds()):
-                await wait_for_first(self.ledger.until_empty(), at_once.wait(), asyncio.shield(self._over))
+                await wait_for_first(self._let_jobs_end(), at_once.wait(), asyncio.shield(self._over))
         self.ledger.release_all()
         with suppress(TimeoutError):
             async with asyncio.timeout(MARGIN):
@@ -263,3 +299,11 @@ class WorkerSession:
                 has_claimed = self.ledger.has_claimed or self.ledger.in_doubt
                 await self.calls.store.leave(self.calls.registration, has_claimed=has_claimed)
                 self._events.report_leave(self.calls.registration)
+
+    async def _let_jobs_end(self) -> None:
+        """Returns when no job runs any more. If one still does, people are told that the worker drains."""
+        if self.ledger.count:
+            with suppress(TimeoutError, LeaseholdError):
+                async with asyncio.timeout(LAST_CLAIM):
+                    await self.calls.store.note_drain(self.calls.registration)
+        await self.ledger.until_empty()

@@ -14,6 +14,7 @@ from leasehold.worker.heartbeat import Leases
 from leasehold.worker.selection import select_definitions
 
 SHORTEST_FALLBACK = timedelta(seconds=0.1)
+LOG_LINES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class WorkerSettings:
     fallback: timedelta | None = None
     grace: timedelta = timedelta(seconds=30)
     prune_every: timedelta = timedelta(hours=1)
-    log_lines: int = 1000
+    log_lines: int = LOG_LINES
     tenants: tuple[TenantId, ...] | None = None
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

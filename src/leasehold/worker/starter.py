@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol
 
 from leasehold.config import process_redactor
-from leasehold.model.job import Claim
 from leasehold.model.outcome import Outcome
 from leasehold.worker.attempt import Attempt, RunContext
 from leasehold.worker.claim_loop import ClaimBudget
@@ -92,12 +92,15 @@ class AttemptStarter:
         events: EventReporter,
         state: Any = None,
         processes: HandlerProcesses | None = None,
+        on_first: Callable[[], None] = lambda: None,
     ) -> None:
+        """Calls `on_first` when an attempt is entered and no other one is there."""
+        self._on_first = on_first
         self._ledger = ledger
         self._state = state
         self._handlers = handlers
         self._slots = Slots(slots)
-        self._context = RunContext(threads, stuck, self._may_begin, self._on_end, processes)
+        self._context = RunContext(threads, stuck, self._may_begin, self._on_end, processes, events.listeners)
         self._heartbeat = heartbeat
         self._log_buffer = log_buffer
         self._transactions = transactions
@@ -136,10 +139,12 @@ class AttemptStarter:
         handler = self._handlers[claim.definition.key]
         lines = self._log_buffer
         job = Job(claim, lines.append, self._transactions, self._redactor, lines.drop, self._state)
+        if handler.cleanup is not None:  # a command, whose guard looks at the lease by itself
+            job._lease = self._heartbeat.lease.descriptor
         attempts = self._ledger.attempts
         attempt = attempts[claim] = Attempt(claim, handler, job, self._context)
-        if len(attempts) == 1:  # after the attempt is entered: the heartbeat renews what the ledger knows
-            self._heartbeat.hurry_after_a_rest()
+        if len(attempts) == 1:
+            self._on_first()
         self._slots.enter(attempt, claim.priority)
 
     def note_cancel(self) -> None:
@@ -147,21 +152,26 @@ class AttemptStarter:
         self._heartbeat.hurry()
         self._cancel_may_be_unseen = self._ledger.is_growing
 
-    def _may_begin(self, claim: Claim) -> bool:
+    def _may_begin(self, attempt: Attempt) -> bool:
         """Returns False if this process stood still past its lease; the heartbeat is about to report it."""
         if holds := self._heartbeat.holds:
-            self._events.report_start(claim)
+            if self._events.takes_ends:
+                attempt.began = monotonic()
+            self._events.report_start(attempt.claim)
         return holds
 
     def _on_end(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self._slots.leave(attempt)
         if attempt.claim not in self._ledger.attempts:  # the registration has ended, and its end was reported then
             return
-        self.budget.note_time(monotonic() - attempt.since)
+        now = monotonic()
+        self.budget.note_time(now - attempt.since)
+        if attempt.began is not None:
+            attempt.seconds = now - attempt.began
         if outcome is None:
-            self._finisher.forget([attempt])
+            self._finisher.discard([attempt])
         elif attempt.is_written:
-            self._events.report_end(attempt.claim, outcome, verdict_on(outcome, attempt))
+            self._events.report_ends([(attempt.claim, verdict_on(outcome, attempt), attempt.seconds, outcome)])
             self._finisher.forget([attempt])
         else:
             self._ledger.done.append((attempt, outcome))

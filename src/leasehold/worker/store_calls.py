@@ -9,9 +9,9 @@ from typing import TypeVar
 from leasehold.errors import Unreachable
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Verdict
+from leasehold.runtime.outage import Outage
 from leasehold.store import Registration, Store
 from leasehold.worker.copies import end_a_copy, generation
-from leasehold.worker.outage import Outage
 
 T = TypeVar("T")
 

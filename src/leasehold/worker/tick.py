@@ -13,17 +13,18 @@ from typing import Any
 from leasehold.errors import InvalidInput, LeaseholdError, RegistrationLost
 from leasehold.model.bounds import problems_of_integer
 from leasehold.model.status import AttemptStatus
+from leasehold.runtime.attempt_logs import carry_attempts
+from leasehold.runtime.outage import Outage
 from leasehold.runtime.redacted_logs import redact_own_logs
 from leasehold.runtime.supervise import cancel_all
 from leasehold.store import Store, Subscription, WorkerFacts
 from leasehold.store.operation_batch import run_while_due
-from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed
+from leasehold.telemetry import Event, JobEnded, JobGivenBack, JobReclaimed, Listeners
 from leasehold.worker.claim_loop import FIRST_HESITATION, LONGEST_HESITATION
 from leasehold.worker.events import EventReporter, log_problems
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.heartbeat import Leases
 from leasehold.worker.lifespan import Lifespan, OpenState
-from leasehold.worker.outage import Outage
 from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.schedules import FireSchedules, fire_nothing
 from leasehold.worker.session import WorkerSession
@@ -65,6 +66,7 @@ async def tick(
     fire: FireSchedules = fire_nothing,
     open_state: OpenState | None = None,
     processes: HandlerProcesses | None = None,
+    listeners: Listeners | None = None,
 ) -> Ticked:
     """Fires schedules, reclaims, then claims and runs up to `max_jobs`, for at most `max_seconds`; then leaves.
 
@@ -82,6 +84,7 @@ async def tick(
     handlers.require_secret_keys()
     until = monotonic() + max_seconds
     count = _Count()
+    events = EventReporter(Listeners([count, *(listeners or ())]))
     settings = replace(settings, leases=LEASE, notify=False, slots=min(settings.slots, max_jobs))
     declared = handlers.keys
     handlers, lacking = handlers.of_this_machine()
@@ -96,8 +99,9 @@ async def tick(
     lifespan = Lifespan(open_state)
     try:
         await lifespan.open()
+        carry_attempts()
         more = await _run_jobs(
-            *(store, open_store, handlers, settings, serves, max_jobs, until, count, lifespan.state, processes)
+            *(store, open_store, handlers, settings, serves, max_jobs, until, events, lifespan.state, processes)
         )
     finally:
         if processes is not None:
@@ -114,7 +118,7 @@ async def _run_jobs(
     serves: Subscription,
     max_jobs: int,
     until: float,
-    count: "_Count",
+    events: EventReporter,
     state: Any,
     processes: HandlerProcesses | None,
 ) -> bool:
@@ -124,7 +128,7 @@ async def _run_jobs(
     threads = Threads(settings.slots + MOST_ABANDONED, "leasehold-handler")
     session = WorkerSession(
         *(store, registration, handlers, threads, settings, open_store),
-        *(EventReporter(count), StuckHandlers(), Outage()),
+        *(events, StuckHandlers(), Outage(events.listeners)),
         state=state,
         processes=processes,
     )
@@ -136,6 +140,8 @@ async def _run_jobs(
 
 class _Count:
     """Counts by events, which come once an end is written: counts nothing that was fenced off."""
+
+    wants = (JobEnded, JobGivenBack, JobReclaimed)
 
     def __init__(self) -> None:
         self.ticked = Ticked()
@@ -179,7 +185,7 @@ class _Tick:
         finally:
             self._ledger.lose_all()
             await cancel_all(writers)
-            session.finisher.forget(list(self._ledger.attempts.values()))
+            session.finisher.discard(list(self._ledger.attempts.values()))
             if self._beats:
                 await session.stop_heartbeat()
             with suppress(LeaseholdError):  # the tick is over, whatever the heartbeat reported

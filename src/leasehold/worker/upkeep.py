@@ -21,6 +21,7 @@ class WorkerUpkeep(Upkeep):
             calls.in_time,
             lambda claim, verdict: events.report_reclaim(claim, verdict, by=calls.registration),
             prune_every,
+            events.listeners.tracing,
         )
         self._calls = calls
         self._ledger = ledger

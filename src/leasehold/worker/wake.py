@@ -15,18 +15,23 @@ loop that looks sees everything.
 import asyncio
 from collections import deque
 from datetime import timedelta
-from enum import Enum, auto
+from enum import StrEnum
 from random import uniform
 
 # How many seconds after a due time a deputy looks: late enough for the worker that looks exactly then.
 EARLIEST_DEPUTY, LATEST_DEPUTY = 0.2, 0.9
 
 
-class Reason(Enum):
-    NEWS = auto()
-    DUE = auto()
-    FALLBACK = auto()
-    DEPUTY = auto()
+class Reason(StrEnum):
+    """Why a dispatcher looks for work."""
+
+    NEWS = "wake"
+    DUE = "due"
+    FALLBACK = "fallback"
+    DEPUTY = "deputy"
+    # Without a token: it found work before, or has just begun.
+    BUSY = "busy"
+    START = "start"
 
 
 class WakeChain:

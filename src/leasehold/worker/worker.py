@@ -4,21 +4,24 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
 
 from leasehold.commands.folders import look_for_leftovers
 from leasehold.errors import LeaseholdError, RegistrationLost, Unreachable
+from leasehold.runtime.attempt_logs import carry_attempts
+from leasehold.runtime.outage import Outage, health_log
 from leasehold.runtime.redacted_logs import redact_own_logs
 from leasehold.runtime.supervise import RestartPolicy, wait_at_most
 from leasehold.store import Store, WorkerFacts
-from leasehold.telemetry import Observer, ignore_events
-from leasehold.worker.events import EventReporter, events_log, log_problems
+from leasehold.telemetry import Listeners, Observer, ignore_events
+from leasehold.telemetry.attempt_events import events_log
+from leasehold.telemetry.metrics import ProcessState
+from leasehold.worker.events import EventReporter, log_problems
 from leasehold.worker.handlers import Handlers
 from leasehold.worker.lifespan import Lifespan, OpenState
-from leasehold.worker.outage import Outage
 from leasehold.worker.processes import HandlerProcesses
 from leasehold.worker.schedules import MakeScheduleLoop
 from leasehold.worker.session import WorkerSession
@@ -46,7 +49,8 @@ class Worker:
     second `stop` ends the grace at once. The worker waits for a database that is away. If it loses its registration,
     it joins again and stops the jobs that ran under the old one, since other workers may have them now. A handler
     that can't be stopped is left behind, with a warning in the log; if more than slots + 100 are, the worker drains
-    and `run` raises TooManyStuck. `observe` is called with each event (leasehold.telemetry), on the loop of `run`.
+    and `run` raises TooManyStuck. `observe` is called with events: a function with each of them, a
+    `Listener` or `Listeners` with those that it wants (leasehold.telemetry).
     `session` has the stages of the current registration; it is None while there is none.
     `make_schedules` returns the loop that fires schedules beside the jobs; None: this worker fires none.
     `open_state` opens the lifespan of the app, for as long as `run` works; its value is `job.state`.
@@ -72,7 +76,7 @@ class Worker:
         self._settings.subscription(handlers.keys)  # raises now, before anything is opened
         self._make_schedules = make_schedules
         self._events = EventReporter(observe)
-        self._outage = Outage()
+        self._outage = Outage(self._events.listeners)
         self._lifespan = Lifespan(open_state)
         self._processes = processes
         self._threads = Threads(self._settings.slots + MOST_ABANDONED, "leasehold-handler")
@@ -115,9 +119,42 @@ class Worker:
         return self._settings.grace
 
     @property
+    def listeners(self) -> Listeners:
+        """The listeners of its events. Its process closes them at the end: another worker may replace this one."""
+        return self._events.listeners
+
+    @property
     def running(self) -> int:
         """How many jobs it has claimed and not finished."""
         return 0 if self.session is None else self.session.ledger.count
+
+    @property
+    def current_store(self) -> Store | None:
+        """The store of the current registration, on the loop of `run`."""
+        return None if self.session is None else self.session.calls.store
+
+    def process_state(self) -> ProcessState:
+        """Returns the state for metrics and probes."""
+        return ProcessState(
+            tuple(self._problems_now()),
+            self._settings.slots,
+            self.running,
+            len(self._stuck),
+            self.session is not None and self.session.listener.listens,
+        )
+
+    def _problems_now(self) -> Iterator[str]:
+        """Yields why the worker can't do its work."""
+        if self._stopping.is_set():
+            yield "the worker is stopping"
+        if (seconds := self._outage.seconds) is not None:
+            yield f"the database has been away for {seconds:.0f} s"
+        elif self.session is None:
+            yield "the worker has no registration" if self.joined.is_set() else "the worker has not joined yet"
+        elif not self.session.heartbeat.holds:
+            yield "the lease of the worker has run out: no heartbeat was answered in time"
+        if len(self._stuck) >= self._settings.slots:
+            yield f"{len(self._stuck)} handlers still run although their attempts are over: {self._stuck}"
 
     async def run(self) -> None:
         """Works until it is stopped. Raises LifespanFailed, TooManyStuck, or the error that it can't go on with."""
@@ -126,6 +163,7 @@ class Worker:
         log_problems(self._problems)
         try:
             if await self._lifespan.open():
+                carry_attempts()  # after the lifespan, which may set up logging
                 await self._serve_sessions()
         finally:
             self._threads.shutdown(cancel_futures=True)
@@ -147,7 +185,7 @@ class Worker:
                 self._outage.begin(error)
                 await wait_at_most(self._stopping, policy.next_random_pause())
             except RegistrationLost as error:
-                log.warning("%s Joining again.", error.happened)
+                health_log.warning("%s Joining again.", error.happened)
                 policy.reset()
 
     def _give_up(self) -> None:
@@ -168,6 +206,7 @@ class Worker:
             triggers = await self._handlers.sync_triggers(store)
             serves = self._settings.subscription(self._declared.keys, self._handlers.keys)
             registration = await store.join(serves, self._facts(), self._settings.leases.busy)
+            self._outage.worker = registration.worker
             self._outage.end(began)
             self._events.report_problems(registration, self._problems)
             self._events.report_sync(registration, changes)
