@@ -4,13 +4,22 @@ import contextvars
 import io
 import logging
 import logging.config
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import leasehold
 from leasehold.config import process_redactor
-from leasehold.runtime.redacted_logs import RedactionFilter, redact_all_logs, redact_logs_of_job, redact_own_logs
+from leasehold.runtime.redacted_logs import (
+    LOGGERS,
+    RedactionFilter,
+    redact_all_logs,
+    redact_logs_of_job,
+    redact_own_logs,
+)
 from leasehold.runtime.redacted_prints import redact_prints
 
 SECRET = "t0k3n-of-the-environment"
@@ -83,6 +92,12 @@ def test_own_loggers_are_redacted_without_a_handler(of_environment: None, caplog
     redact_own_logs()
     logging.getLogger("leasehold.worker").warning("can't reach %s", SECRET)
     assert caplog.messages == ["can't reach [redacted]"]
+
+
+def test_every_logger_of_the_package_is_redacted() -> None:
+    files = Path(leasehold.__file__).parent.rglob("*.py")
+    used = {name for file in files for name in re.findall(r'getLogger\("(leasehold[\w.]*)"\)', file.read_text())}
+    assert used == set(LOGGERS)
 
 
 def test_wrong_arguments_are_redacted_in_the_report_of_them(

@@ -8,7 +8,10 @@ from typing import Any
 from leasehold.config import process_redactor
 from leasehold.model.redaction import Redactor
 
-LOGGERS = ("leasehold", "leasehold.worker", "leasehold.worker.events", "leasehold.scheduler")
+LOGGERS = (
+    *("leasehold", "leasehold.worker", "leasehold.worker.events", "leasehold.worker.health"),
+    *("leasehold.scheduler", "leasehold.operations", "leasehold.api", "leasehold.console"),
+)
 DEEPEST = 10
 _of_this_job: ContextVar[Redactor | None] = ContextVar("leasehold_redactor", default=None)
 _formatter = logging.Formatter()
@@ -59,13 +62,22 @@ def redact_all_logs() -> None:
     make = logging.getLogRecordFactory()
     if not isinstance(make, RedactingFactory):
         logging.setLogRecordFactory(RedactingFactory(make))
-    for handler in _handlers():
+    for handler in all_handlers():
         handler.addFilter(_filter)
 
 
 def redact_logs_of_job(redactor: Redactor) -> None:
     """Redacts by a job's own redactor what is logged in this context: its task, and threads that it starts."""
     _of_this_job.set(redactor)
+
+
+def redact_event(_logger: object, _method: str, event_dict: Any) -> Any:
+    """Redacts all values of a line: a processor of structlog."""
+    redactor = redactor_here()
+    for name, value in event_dict.items():
+        if not name.startswith("_"):
+            event_dict[name] = _redacted(value, redactor)
+    return event_dict
 
 
 def redact_record(record: logging.LogRecord, redactor: Redactor) -> None:
@@ -119,7 +131,8 @@ def _redacted(value: Any, redactor: Redactor, depth: int = 0) -> Any:
     return value if (redacted, redactor.text(texts[1])) == texts else redacted
 
 
-def _handlers() -> Iterator[logging.Handler]:
+def all_handlers() -> Iterator[logging.Handler]:
+    """Yields the handlers of all loggers, as they are set up now."""
     loggers = [logging.getLogger(), *logging.getLogger().manager.loggerDict.values()]
     for logger in loggers:
         if isinstance(logger, logging.Logger):
