@@ -1,0 +1,157 @@
+"""The counts of a process: bounded names, durations in buckets, and the state of the fleet."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from leasehold.app.process_status import FleetFigures, MetricsCollector, render_once
+from leasehold.errors import Unreachable
+from leasehold.model.fleet_snapshot import DatabaseHealth, FleetSnapshot, read_snapshot
+from leasehold.model.job import Source, tenant_id
+from leasehold.telemetry import JobEnqueued, LoopLag
+from leasehold.telemetry.metric_table import METRICS
+from leasehold.telemetry.metrics import BOUNDS, Durations, Metrics, RecentGreatest
+
+NOW = datetime.now(UTC)
+FLEET = FleetSnapshot(
+    2.0,
+    {("acme", "ready"): 5, ("acme", "running"): 1, ("globex", "ready"): 3, (None, "ready"): 2},
+    {("report", "ready"): 9, ("report", "retrying"): 1, ("report", "running"): 1, ("email", "ready"): 1},
+    {"report": 30.0, "email": 90.0},
+    workers=2,
+    slots=20,
+    unserved=["old"],
+    overdue=0.0,
+    database=DatabaseHealth(1.5, {"jobs": 7}, {"jobs": 11}, 0.25, 9, 100),
+)
+
+
+def enqueued(definition: str, count: int = 1, created: int | None = None) -> JobEnqueued:
+    made = count if created is None else created
+    values = {"definition": definition, "count": count, "created": made, "source": Source.MANUAL}
+    return JobEnqueued(at=NOW, tenant=tenant_id("acme"), **values)  # type: ignore[arg-type]
+
+
+def lines(metrics: Metrics, fleet: FleetSnapshot | None = None) -> list[str]:
+    _, text = render_once(MetricsCollector(metrics, FleetFigures(lambda: fleet)), "")
+    return text.decode().splitlines()
+
+
+def test_definitions_beyond_the_bound_are_counted_together() -> None:
+    metrics = Metrics(definitions=2)
+    for definition in ("a", "b", "c", "d", "a"):
+        metrics(enqueued(definition))
+    found = [line for line in lines(metrics) if line.startswith("leasehold_enqueued_total")]
+    assert found == [
+        'leasehold_enqueued_total{job_type="a",source="manual"} 2.0',
+        'leasehold_enqueued_total{job_type="b",source="manual"} 1.0',
+        'leasehold_enqueued_total{job_type="other",source="manual"} 2.0',
+    ]
+
+
+def test_an_enqueue_that_made_no_job_is_a_duplicate() -> None:
+    metrics = Metrics()
+    metrics(enqueued("report", count=5, created=3))
+    assert 'leasehold_enqueued_total{job_type="report",source="manual"} 3.0' in lines(metrics)
+    assert 'leasehold_duplicates_total{job_type="report"} 2.0' in lines(metrics)
+
+
+def test_tenants_with_the_fewest_jobs_are_added_up() -> None:
+    found = [line for line in lines(Metrics(tenants=1), FLEET) if line.startswith("leasehold_queue_depth{")]
+    assert sorted(found) == [
+        'leasehold_queue_depth{status="ready",tenant="acme"} 5.0',
+        'leasehold_queue_depth{status="ready",tenant="other"} 5.0',
+        'leasehold_queue_depth{status="running",tenant="acme"} 1.0',
+    ]
+
+
+def test_the_depth_of_a_definition_has_all_queued_jobs() -> None:
+    found = lines(Metrics(), FLEET)
+    assert 'job_queue_depth{job_type="report"} 10.0' in found
+    assert 'leasehold_oldest_queued_seconds{job_type="email"} 90.0' in found
+    assert "leasehold_database_notification_queue_ratio 0.25" in found
+
+
+def test_the_oldest_wait_of_many_definitions_is_the_longest() -> None:
+    found = [line for line in lines(Metrics(definitions=1), FLEET) if line.startswith("leasehold_oldest")]
+    assert found == [
+        'leasehold_oldest_queued_seconds{job_type="email"} 90.0',
+        'leasehold_oldest_queued_seconds{job_type="other"} 30.0',
+    ]
+
+
+def test_figures_that_were_stored_are_read_as_they_were() -> None:
+    assert read_snapshot(FLEET.as_document(), 2.0) == FLEET
+
+
+@pytest.mark.parametrize("seconds", [0.0, BOUNDS[0], BOUNDS[3] + 1e-9, BOUNDS[-1] + 1])
+def test_a_duration_falls_into_the_first_bucket_that_holds_it(seconds: float) -> None:
+    durations = Durations()
+    durations.add(seconds)
+    bucket = durations.buckets.index(1)
+    assert bucket == len(BOUNDS) or seconds <= BOUNDS[bucket]
+    assert bucket == 0 or seconds > BOUNDS[bucket - 1]
+
+
+def test_the_lag_of_the_loop_is_the_greatest_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("leasehold.telemetry.metrics.monotonic", lambda: now)
+    recent = RecentGreatest()
+    recent.add(2.0)
+    recent.add(0.1)
+    assert recent.greatest() == 2.0
+    now = 31.0
+    recent.add(0.5)
+    assert recent.greatest() == 2.0
+    now = 200.0
+    assert recent.greatest() == 0.0
+
+
+def test_metrics_are_shown_while_the_database_is_away() -> None:
+    def ask() -> FleetSnapshot:
+        raise Unreachable("the database is away.", fix="Wait.")
+
+    metrics = Metrics()
+    metrics(LoopLag(at=NOW, worker="w", seconds=0.5))  # type: ignore[arg-type]
+    _, text = render_once(MetricsCollector(metrics, FleetFigures(ask)), "")
+    assert b"leasehold_event_loop_lag_seconds 0.5" in text
+    assert b"leasehold_fleet_workers" not in text
+
+
+def test_a_registry_reads_no_database_when_the_collector_is_registered() -> None:
+    asked: list[str] = []
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(Metrics(), FleetFigures(lambda: asked.append("asked"))))
+    assert not asked
+    generate_latest(registry)
+    assert asked
+
+
+def test_every_name_is_unique_and_every_counter_ends_with_total() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    assert all(metric.name.endswith("_total") == (metric.kind == "counter") for metric in METRICS)
+
+
+def test_the_documentation_has_the_table_of_all_metrics() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "metrics.md").read_text()
+    shown = re.findall(r"^\| `((?:job|leasehold)_\w+)` \| (\w+) \| (.*?) ?\| (\w+) \| (.*) \|$", page, re.MULTILINE)
+    assert shown == [
+        (
+            metric.name,
+            metric.kind.value,
+            ", ".join(f"`{each}`" for each in metric.labels),
+            metric.about.value,
+            metric.help,
+        )
+        for metric in METRICS
+    ]
+
+
+def test_a_tenant_named_other_is_added_to_the_rest() -> None:
+    fleet = replace(FLEET, by_tenant={("other", "ready"): 5, (None, "ready"): 2})
+    found = [line for line in lines(Metrics(), fleet) if line.startswith("leasehold_queue_depth{")]
+    assert found == ['leasehold_queue_depth{status="ready",tenant="other"} 7.0']
