@@ -84,7 +84,7 @@ async def test_no_function_that_forbids_scans_compiles_its_statements(observer: 
         [
             *SIGNATURES,
             *("finish_within", "wake_held", "write_event", "place_event"),
-            *("roll_up", "figures_of_minutes", "depths"),
+            *("roll_up", "figures_of_minutes", "depths", "usage_between", "dead_letters", "oldest_waits"),
         ],
         True,
     )

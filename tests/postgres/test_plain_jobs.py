@@ -35,6 +35,7 @@ OTHERS: dict[str, Any] = {
     "source_ref": "r",
     "correlation_id": "c",
     "created_by": "b",
+    "trace_context": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
 
 
@@ -82,9 +83,10 @@ def test_a_part_of_pinned_jobs_is_pinned() -> None:
     assert [(job.version, job.payload["number"]) for job in part] == [(3, 1), (3, 2)]
 
 
-@pytest.mark.parametrize("name", [name for name in OTHERS if name not in ("definition", "version", "source")])
+@pytest.mark.parametrize("name", sorted(OTHERS.keys() - {"definition", "version", "source", "trace_context"}))
 def test_one_of_which_more_is_said_does_not_take_the_shortest_way(name: str) -> None:
-    assert has_only_defaults(replace(JOB, payload={"x": 1}, version=3, source=Source.EVENT))
+    traced = {"trace_context": OTHERS["trace_context"]}
+    assert has_only_defaults(replace(JOB, payload={"x": 1}, version=3, source=Source.EVENT, **traced))
     assert not has_only_defaults(replace(JOB, **{name: OTHERS[name]}))
 
 

@@ -1,6 +1,7 @@
 """The answer to a bulk enqueue, in little memory."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -71,6 +72,21 @@ class EnqueuedMany(Sequence[Enqueued[Any]]):
     def duplicates(self) -> int:
         """How many jobs were there before and hold the key or the id."""
         return self._duplicates
+
+    def counted(self) -> Iterator[tuple[str, int, int]]:
+        """Yields each definition, how many of its jobs there are, and how many of them are new."""
+        counts: Counter[str] = Counter()
+        created: Counter[str] = Counter()
+        for written in self._written:
+            if len(written.definitions) == 1:
+                (key,) = written.definitions
+                counts[key] += len(written)
+                created[key] += len(written) - written.duplicates
+            else:
+                counts.update(written.definitions)
+                results = written.results or bytes([CREATED]) * len(written)
+                created.update(key for key, code in zip(written.definitions, results, strict=True) if code == CREATED)
+        return ((key, count, created[key]) for key, count in counts.items())
 
     @property
     def ids(self) -> Iterator[JobId]:

@@ -25,6 +25,7 @@ from leasehold.model.definition import Definition
 from leasehold.model.duration import as_duration
 from leasehold.model.hidden import problem_of_name
 from leasehold.model.status import AttemptStatus, DisplayState, Status, display_state
+from leasehold.model.trace_context import problems_of_trace_context
 
 TenantId = NewType("TenantId", str)
 JobId = NewType("JobId", str)
@@ -97,7 +98,8 @@ class NewJob:
 
     `version` pins a version of the definition, by default the current one. `priority` and `max_attempts` default to
     the definition's. `delay` counts from the database's clock; `at` is absolute and takes precedence. If the caller
-    supplies an `id`, the call is repeatable: the second call creates nothing.
+    supplies an `id`, the call is repeatable: the second call creates nothing. `trace_context` is the text of a
+    `TraceContext`; it is part of no key and no payload.
     """
 
     # Whether the payload was checked against the definition; `of` sets it. It is not a field, because a copy made by
@@ -118,6 +120,7 @@ class NewJob:
     source_ref: str | None = None
     correlation_id: str | None = None
     created_by: str | None = None
+    trace_context: str | None = None
 
     def __post_init__(self) -> None:
         if self.delay is not _AT_ONCE:
@@ -147,6 +150,8 @@ class NewJob:
         for name in ("source_ref", "correlation_id", "created_by"):
             if (text := getattr(self, name)) is not None:
                 yield from problems_of_text(name, text)
+        if self.trace_context is not None:
+            yield from problems_of_trace_context(self.trace_context)
         for name in ("at", "deadline"):
             if (moment := getattr(self, name)) is not None:
                 yield from problems_of_moment(name, moment)
@@ -229,6 +234,7 @@ class Claim:
     cancel_requested: bool = field(default=False, compare=False)
     overdue: bool = field(default=False, compare=False)
     priority: int = field(default=100, compare=False)
+    trace_context: str | None = field(default=None, compare=False)
     unusable: str | None = field(default=None, compare=False)
     """Why this release can't run the job, for example because its version of the definition is gone."""
 

@@ -162,7 +162,10 @@ def _with_versions(
     versions = catalog.versions if known is None else known
     if catalog.schemas:
         _check_overridden(jobs, catalog.schemas)
-    if len(jobs) > 1 and versions.keys() >= (keys := set(map(_definition, jobs))):
+    if len(jobs) == 1:
+        (job,) = jobs
+        return (job.with_fields(job.version or versions[job.definition], target.fields),)
+    if versions.keys() >= (keys := set(map(_definition, jobs))):
         return PinnedJobs(jobs, {key: versions[key] for key in keys}, target.fields)
     return [job.with_fields(job.version or versions[job.definition], target.fields) for job in jobs]
 

@@ -107,6 +107,7 @@ class PostgresEnqueue:
                     version=job.version,
                     payload=payload,
                     source=job.source.value,
+                    trace_context=job.trace_context,
                 ):
                     return [EnqueueResult(new, created=True)]
                 return await self._enqueue_any([job], connection)  # refused: the general way tells why

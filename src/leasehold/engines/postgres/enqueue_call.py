@@ -63,12 +63,15 @@ def _kinds(of: type[LeaseholdError]) -> Iterator[tuple[str, type[LeaseholdError]
 _KINDS: Mapping[str, type[LeaseholdError]] = dict(_kinds(LeaseholdError))
 
 
+_OPTIONAL = ("version", "priority", "max_attempts", "source_ref", "correlation_id", "created_by", "trace_context")
+
+
 def fields_of(job: NewJob, payload: str) -> Iterator[tuple[str, Any]]:
     """Yields the fields that the job sets; the definition has the others."""
     yield "definition", job.definition
     yield "payload", orjson.Fragment(payload)
     yield "source", job.source.value
-    for name in ("version", "priority", "max_attempts", "source_ref", "correlation_id", "created_by"):
+    for name in _OPTIONAL:
         if (value := getattr(job, name)) is not None:
             yield name, value
     if job.id is not None:

@@ -18,11 +18,12 @@ from leasehold.model.pinned_jobs import PinnedJobs
 
 _SHARED = (
     *("definition", "version", "priority", "max_attempts", "delay", "at", "deadline"),
-    *("source", "source_ref", "correlation_id", "created_by"),
+    *("source", "source_ref", "correlation_id", "created_by", "trace_context"),
 )
 _shared = attrgetter(*_SHARED)
 _all_but_payload = attrgetter("id", "dedupe", *_SHARED)
-_options = attrgetter("id", "dedupe", *(name for name in _SHARED if name not in ("definition", "version", "source")))
+_NAMED_BY_ONE = ("definition", "version", "source", "trace_context")
+_options = attrgetter("id", "dedupe", *(name for name in _SHARED if name not in _NAMED_BY_ONE))
 _DEFAULTS = _options(NewJob(definition=""))
 _payload = attrgetter("payload")
 
@@ -47,7 +48,7 @@ def encode_payloads(jobs: Sequence[NewJob]) -> list[str]:
 
 
 def has_only_defaults(job: NewJob) -> bool:
-    """Returns whether the job has a definition, a version, a source and a payload, and defaults for all else."""
+    """Returns whether the job has a definition, version, source, payload and trace, and defaults for all else."""
     options: tuple[Any, ...] = _options(job)
     return options == _DEFAULTS
 

@@ -16,11 +16,11 @@ known as materialized (
 created as (
     insert into leasehold.jobs (
         id, scheduled_for, queued_at, deadline, version, max_attempts, priority, ready, tenant_id, definition, status,
-        payload, source, source_ref, correlation_id, created_by
+        payload, source, source_ref, correlation_id, created_by, trace_context
     )
     select n.id, k.due, k.now, :deadline::timestamptz, k.version, k.max_attempts, k.priority, k.due <= k.now, :tenant,
            k.key, 'queued', n.payload::jsonb, :source::text, :source_ref::text, :correlation_id::text,
-           :created_by::text
+           :created_by::text, :trace_context::text
     from known k
     cross join unnest(string_to_array(:ids, ',')::uuid[], string_to_array(:payloads, chr(10)))
         with ordinality as n (id, payload, number)
