@@ -4,11 +4,14 @@ import pytest
 from tests.conftest import Raw
 from tests.postgres.race_tools import parts_of
 from tests.store.bench import Bench
-from tests.tenant_kit import DAY, HOUR
+from tests.tenant_kit import ACME, DAY, HOUR
 
 from leasehold.engines.postgres import upkeep
 from leasehold.model.dedupe import Dedupe, Within
+from leasehold.model.event import NewEvent
 from leasehold.model.job import LogLine, NewJob
+from leasehold.model.schedule import Every
+from leasehold.model.trigger import NewTrigger
 
 
 async def test_keys_that_are_held_no_longer_all_go_at_once(bench: Bench, observer: Raw) -> None:
@@ -44,6 +47,30 @@ async def test_a_job_stays_while_any_of_its_lines_stays(bench: Bench, observer: 
     ((pruned,),) = await parts_of(bench.store).links.upkeep.fetch("fleet/prune", limit=100)
     assert pruned == 1
     assert await bench.texts(claim) == ["said"]
+
+
+async def test_decisions_and_events_are_kept_for_30_days(bench: Bench, observer: Raw) -> None:
+    trigger = await bench.store.triggers(ACME).add(NewTrigger(label="a", definition="report", event="shop.opened"))
+    tomorrow = Every("3650d", await bench.store.now() + DAY)
+    await bench.store.triggers(ACME).add(NewTrigger(label="b", definition="report", schedule=tomorrow))
+    await bench.store.events(ACME).emit(NewEvent("shop.opened", {}))
+    await observer.execute("select leasehold.emit('acme', 'shop.opened')")  # waits for a scheduler
+    await bench.move_clock(29 * DAY)
+    await bench.store.schedules.fire_due()
+    await bench.store.prune(10)
+    assert await kept(observer) == (2, 3)
+    await observer.execute("select leasehold.emit('acme', 'shop.opened')")
+    await bench.move_clock(2 * DAY)
+    await bench.store.prune(10)
+    assert await kept(observer) == (2, 2)
+    assert [each.kind for each in await bench.store.triggers(ACME).decisions(trigger.id, 10)] == ["fired"]
+
+
+async def kept(observer: Raw) -> tuple[int, int]:
+    """How many events and decisions there are."""
+    count = "select (select count(*) from leasehold.events), (select count(*) from leasehold.trigger_decisions)"
+    ((events, decisions),) = await observer.fetch(count)
+    return events, decisions
 
 
 async def test_names_of_workers_that_have_gone_are_pruned_later(bench: Bench, observer: Raw) -> None:

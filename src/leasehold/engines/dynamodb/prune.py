@@ -8,21 +8,23 @@ from leasehold.engines.dynamodb.enqueue_plan import ACTIVE
 from leasehold.engines.dynamodb.errors import ConditionFailed
 from leasehold.engines.dynamodb.keys import JOB
 from leasehold.engines.dynamodb.table import PRUNE, Delete, Table, gather
+from leasehold.engines.dynamodb.usage import DynamoUsage
 from leasehold.engines.dynamodb.wire import Item
 
 AT_ONCE = 100
 
 
 class Pruning:
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, usage: DynamoUsage) -> None:
         self._table = table
+        self._usage = usage
 
     async def prune(self, limit: int, now: datetime) -> int:
         """Deletes up to `limit` jobs. Expired keys of windows are left to the TTL of the table: no read sees them."""
         pruned = 0
         for shard in range(self._table.shards):
             while pruned < limit:
-                found = await self._over(shard, now, min(AT_ONCE, limit - pruned))
+                found = await self._settled(await self._over(shard, now, min(AT_ONCE, limit - pruned)))
                 gone = sum(await gather(self._prune_one(pk, now) for pk in found))
                 pruned += gone
                 if not gone:
@@ -37,6 +39,14 @@ class Pruning:
             limit=limit,
         )
         return [item["PK"] for item in page.items]
+
+    async def _settled(self, found: Sequence[str]) -> Sequence[str]:
+        """Leaves out jobs whose attempts are not added up. Those of workers elsewhere are pruned another time."""
+        if found and (unsettled := await self._usage.unsettled()).intersection(found):
+            await self._usage.add_up_gone()
+            unsettled = await self._usage.unsettled()
+            return [pk for pk in found if pk not in unsettled]
+        return found
 
     async def _prune_one(self, pk: str, now: datetime) -> bool:
         """Deletes what belongs to the job, and then the job: a crash between leaves a job that is pruned later."""

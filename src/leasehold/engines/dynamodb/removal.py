@@ -10,12 +10,15 @@ from leasehold.engines.dynamodb.errors import ConditionFailed
 from leasehold.engines.dynamodb.events import events_pk
 from leasehold.engines.dynamodb.find import LISTED
 from leasehold.engines.dynamodb.holds import HoldStore
+from leasehold.engines.dynamodb.hours import usage_pk
 from leasehold.engines.dynamodb.keys import CATALOG, JOB, tenant_sk
 from leasehold.engines.dynamodb.limits import RunningLimits
+from leasehold.engines.dynamodb.saved_views import views_pk
 from leasehold.engines.dynamodb.table import LISTING, Delete, Table, gather
 from leasehold.engines.dynamodb.tenant import DynamoTenantJobs
 from leasehold.engines.dynamodb.tenants import REMEMBERED, Tenants
 from leasehold.engines.dynamodb.trigger_items import TRIGGER, decisions_pk, owner_pk
+from leasehold.engines.dynamodb.usage import DynamoUsage
 from leasehold.engines.dynamodb.wire import Item
 from leasehold.model.job import TenantId
 from leasehold.model.limits import Scope, ScopeKind
@@ -26,17 +29,27 @@ from leasehold.store.operations import Operation, Removed
 AT_ONCE = 100
 # A producer knows of the removal after REMEMBERED, and the index lists what it wrote before some time later.
 LAST_WRITES = REMEMBERED * 3
+# Each worker adds up its usage about once a minute, and drops that of removed tenants.
+LAST_USAGE = timedelta(minutes=3)
 
 
 class Removal:
     def __init__(
-        self, table: Table, clock: Clock, tenants: Tenants, holds: HoldStore, limits: RunningLimits, skew: timedelta
+        self,
+        table: Table,
+        clock: Clock,
+        tenants: Tenants,
+        holds: HoldStore,
+        limits: RunningLimits,
+        usage: DynamoUsage,
+        skew: timedelta,
     ) -> None:
         self._table = table
         self._clock = clock
         self._tenants = tenants
         self._holds = holds
         self._limits = limits
+        self._usage = usage
         self._skew = skew
 
     async def remove(self, operation: Operation, jobs: DynamoTenantJobs) -> Removed:
@@ -46,6 +59,8 @@ class Removal:
         removed += await self._remove_tokens(tenant)
         removed += await self._remove_triggers(tenant)
         removed += await self._remove_partition("events", events_pk(tenant))
+        removed += await self._remove_partition("views", views_pk(tenant))
+        removed += await self._remove_partition("usage", usage_pk(tenant))
         running, gone = await self._remove_jobs(tenant, jobs, now)
         removed += gone
         if removed:
@@ -54,6 +69,8 @@ class Removal:
             return Removed({}, over=False, waits=f"{running} running jobs were asked to stop")
         if operation.started_at is None or now < operation.started_at + LAST_WRITES:
             return Removed({}, over=False, waits="producers may still write for it, until they have heard of this")
+        if now < operation.started_at + LAST_USAGE and await self._is_used(tenant):
+            return Removed({}, over=False, waits="workers have not added up yet what it has used")
         scope = Scope.of_row(ScopeKind.TENANT, tenant)
         await self._holds.remove(scope)
         await self._limits.remove(scope)
@@ -64,6 +81,11 @@ class Removal:
             pass  # deleted by a turn that did not get to its end
         self._tenants.forget(tenant)
         return Removed({"tenant": 1}, over=True)
+
+    async def _is_used(self, tenant: TenantId) -> bool:
+        """Returns whether a worker may still add up usage: that of a removed tenant must not go to a later one."""
+        await self._usage.add_up_gone()
+        return await self._usage.mentions(tenant)
 
     async def _remove_tokens(self, tenant: TenantId) -> Counter[str]:
         """Removes the tokens that are bound to the tenant. All tokens are one partition, since there are few."""

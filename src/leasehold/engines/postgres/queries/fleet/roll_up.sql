@@ -1,2 +1,2 @@
--- Adds up figures of the minutes that have ended. Returns up to when; null if there was nothing to do.
-select leasehold.roll_up() as till
+-- Adds up figures of the minutes that have ended; if there are none, usage. Returns whether there may be more to do.
+select case when leasehold.roll_up() is not null then true else leasehold.add_up_usage() end as more
