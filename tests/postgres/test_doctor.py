@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.conftest import Clock, Raw
+from tests.conftest import Clock, Raw, eventually
 from tests.lossy_proxies import through_a_pooler, without_notifications
 from tests.postgres.race_tools import Connections
 from tests.store.bench import LEASE, Bench
@@ -54,7 +54,12 @@ async def test_every_check_is_made_in_this_order(database_url: str) -> None:
         "clock",
         "workers",
         "schedules",
+        "scheduler",
+        "leases",
+        "bloat",
         "snapshots",
+        "connections",
+        "notifications",
     ]
 
 
@@ -305,6 +310,69 @@ async def test_some_of_many_definitions_are_named(find: Find, bench: Bench, stor
         await bench.enqueue(f"kind_{number}")
     text = (await find("workers")).text
     assert "kind_0, kind_1, kind_2, kind_3, kind_4 and 2 more" in text
+
+
+# -------------------------------------------------------------------------------------------------- scheduler, leases
+
+
+async def test_a_schedule_that_no_scheduler_fires_is_a_problem(find: Find, bench: Bench) -> None:
+    assert (await find("scheduler")).text == "no schedule waits for one"
+    await bench.store.triggers(ACME).add(NewTrigger(label="hourly", definition="report", schedule=Every("1h")))
+    assert (await find("scheduler")).verdict is Severity.OK
+    await bench.move_clock(3 * HOUR)
+    finding = await find("scheduler")
+    assert finding.verdict is Severity.PROBLEM
+    assert "leasehold scheduler" in (finding.fix or "")
+
+
+async def test_jobs_of_a_worker_that_is_gone_are_counted(find: Find, bench: Bench) -> None:
+    assert (await find("leases")).verdict is Severity.OK
+    await bench.running(registration=await bench.join(lease=LEASE))
+    assert (await find("leases")).verdict is Severity.OK
+    await bench.move_clock(2 * LEASE)
+    finding = await find("leases")
+    assert (finding.verdict, finding.text) == (
+        Severity.WARNING,
+        "1 worker has not renewed a lease in time; 1 running job has no live worker",
+    )
+    assert "Start a worker" in (finding.fix or "")
+    await bench.join()
+    assert "next heartbeat" in ((await find("leases")).fix or "")
+
+
+# --------------------------------------------------------------------------------------------------------------- load
+
+
+async def test_dead_rows_that_vacuum_leaves_are_warned_of(
+    find: Find, bench: Bench, observer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "TOLERATED_DEAD_ROWS", 10)
+    assert (await find("bloat")).verdict is Severity.OK
+    await observer.execute("alter table leasehold.jobs set (autovacuum_enabled = off)")
+    await bench.enqueue_many(100)
+    await observer.execute("delete from leasehold.jobs")
+    await observer.execute("select pg_stat_force_next_flush()")
+
+    async def is_seen() -> bool:
+        return (await find("bloat")).verdict is Severity.WARNING
+
+    await eventually(is_seen, what="dead rows in the statistics")
+
+
+async def test_few_connections_that_are_left_are_warned_of(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (await find("connections")).verdict is Severity.OK
+    monkeypatch.setattr(doctor, "MANY_CONNECTIONS", 0.0)
+    assert (await find("connections")).verdict is Severity.WARNING
+    monkeypatch.setattr(doctor, "TOO_MANY_CONNECTIONS", 0.0)
+    finding = await find("connections")
+    assert finding.verdict is Severity.PROBLEM
+    assert "max_connections" in (finding.fix or "")
+
+
+async def test_a_queue_of_notifications_that_fills_is_a_problem(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (await find("notifications")).verdict is Severity.OK
+    monkeypatch.setattr(doctor, "FULL_QUEUE", 0.0)
+    assert (await find("notifications")).verdict is Severity.PROBLEM
 
 
 # ---------------------------------------------------------------------------------------------------------- snapshots

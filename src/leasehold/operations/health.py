@@ -20,9 +20,13 @@ LOOKED_AT = 20
 
 
 class WorkerState(StrEnum):
-    """How long a worker has been silent, by its lease: half of it, two thirds, all of it."""
+    """How long a worker has been silent, by its lease: half of it, two thirds, all of it.
+
+    One that drains starts no job, and leaves when those that it runs have ended.
+    """
 
     LIVE = "live"
+    DRAINING = "draining"
     LATE = "late"
     STALE = "stale"
     GONE = "gone"
@@ -35,6 +39,8 @@ def state_of(worker: WorkerRecord, now: datetime) -> WorkerState:
         return WorkerState.GONE
     if silent > STALE * lease:
         return WorkerState.STALE
+    if worker.drains_since is not None:
+        return WorkerState.DRAINING
     return WorkerState.LATE if silent > LATE * lease else WorkerState.LIVE
 
 
@@ -49,11 +55,12 @@ class FleetState:
         return [each for each in self.workers if state_of(each, self.now) in states]
 
     def serving(self, tenant: TenantId | None) -> list[WorkerRecord]:
-        """Returns the workers that hold a lease and run jobs of a tenant, or any jobs for None."""
+        """Returns the workers that hold a lease and start jobs of a tenant, or any jobs for None."""
         return [
             each
             for each in self.workers
             if state_of(each, self.now) is not WorkerState.GONE
+            and each.drains_since is None
             and (tenant is None or each.serves.tenants is None or tenant in each.serves.tenants)
         ]
 

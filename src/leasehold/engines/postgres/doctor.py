@@ -1,7 +1,7 @@
 """Examines a database for `leasehold doctor`: does the promise hold there, and do workers serve all definitions?"""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -11,6 +11,7 @@ from uuid import uuid4
 from asyncpg import Record
 
 from leasehold.engine import Finding, SchemaStatus, Severity
+from leasehold.engines.findings import examine_fires, examine_leases, list_names
 from leasehold.engines.postgres.connections import close_connection
 from leasehold.engines.postgres.database import Database
 from leasehold.engines.postgres.listen import PROBE_LIMIT
@@ -20,15 +21,18 @@ from leasehold.errors import CannotListen, SchemaMismatch
 OLDEST_SERVER = 14
 TOLERATED_SKEW = timedelta(seconds=1)
 TOLERATED_TRANSACTION = timedelta(minutes=10)
+# Dead rows of past jobs: so many, and so many times as many as there are jobs.
+TOLERATED_DEAD_ROWS, TOLERATED_DEAD_SHARE = 50_000, 2
+# Shares of the connections that the server accepts, and of its queue of notifications.
+MANY_CONNECTIONS, TOO_MANY_CONNECTIONS, FULL_QUEUE = 0.8, 0.95, 0.5
 COUNTED_RUNNING = 10_000
 COUNTED_SCHEDULES = 10_000
-SHOWN_DEFINITIONS = 5
 
 
 async def examine(url: str, schema: str, listen_url: str | None = None) -> AsyncIterator[Finding]:
     """Yields one finding for each check. Changes nothing. Raises Unreachable: then no finding is possible.
 
-    Without a schema that this code can use, clock, workers, schedules and snapshots are left out.
+    Without a schema that this code can use, checks that read its tables are left out.
     """
     database = Database(url, schema, listen_url=listen_url)
     try:
@@ -42,7 +46,14 @@ async def examine(url: str, schema: str, listen_url: str | None = None) -> Async
             yield await _clock(database)
             yield await _workers(database)
             yield await _schedules(database)
+            (leases,) = await database.fetch("doctor/leases", most=COUNTED_RUNNING)
+            yield examine_fires(leases["overdue"])
+            yield examine_leases(leases["workers"], leases["jobs"], leases["living"])
+            (load,) = await database.fetch("doctor/load")
+            yield _bloat(load)
             yield await _snapshots(database)
+            yield _connections(load["connections"], load["most_connections"])
+            yield _notifications(load["notification_queue"])
     finally:
         await database.close()
 
@@ -146,7 +157,7 @@ async def _clock(database: Database) -> Finding:
 
 async def _workers(database: Database) -> Finding:
     (fleet,) = await database.fetch("doctor/workers", most=COUNTED_RUNNING)
-    waiting = f"ready jobs of {_list_names(fleet['waiting'])}" if fleet["waiting"] else ""
+    waiting = f"ready jobs of {list_names(fleet['waiting'])}" if fleet["waiting"] else ""
     start = "Start one: leasehold worker TARGET"
     if not fleet["workers"]:
         text = f"none lives, and {waiting} wait" if waiting else "none lives"
@@ -154,7 +165,7 @@ async def _workers(database: Database) -> Finding:
     slots = "1 slot" if fleet["slots"] == 1 else f"{fleet['slots']} slots"
     text = f"{fleet['workers']} live, {slots}, {fleet['running']} running"
     if fleet["unserved"]:
-        text += f"; none of them serves {_list_names(fleet['unserved'])}" + (f"; {waiting} wait" if waiting else "")
+        text += f"; none of them serves {list_names(fleet['unserved'])}" + (f"; {waiting} wait" if waiting else "")
         fix = f"{start}, with handlers for them. Unused ones: leasehold definitions deactivate KEY."
     else:
         fix = f"{start}, for these tenants or without --tenants."
@@ -162,7 +173,7 @@ async def _workers(database: Database) -> Finding:
         lanes = [
             f"{key} for {tenant}" for key, tenant in zip(fleet["left_out"], fleet["left_out_tenants"], strict=True)
         ]
-        text += f"; ready jobs wait that none of them serves: {_list_names(lanes)}"
+        text += f"; ready jobs wait that none of them serves: {list_names(lanes)}"
     elif not fleet["unserved"]:
         return Finding("workers", Severity.OK, text)
     return Finding("workers", Severity.WARNING, text, fix=fix)
@@ -177,9 +188,52 @@ async def _schedules(database: Database) -> Finding:
         "schedules",
         Severity.WARNING,
         f"{of_all}, {found['without_worker']:,} of them for jobs that no live worker serves: "
-        f"{_list_names(found['unserved'])}",
+        f"{list_names(found['unserved'])}",
         fix="Start a worker with handlers for them, or remove what is not needed: leasehold triggers ls, then "
         "leasehold triggers rm ID; with --force for one of code that is gone.",
+    )
+
+
+def _bloat(load: Record) -> Finding:
+    dead, live = load["dead_rows"], load["live_rows"]
+    if not load["vacuums"]:
+        return Finding(
+            "bloat",
+            Severity.PROBLEM,
+            "autovacuum is off: rows of past jobs are never removed, and every claim reads over them",
+            fix="Switch autovacuum on in postgresql.conf, and reload it.",
+        )
+    if dead <= TOLERATED_DEAD_ROWS or dead <= TOLERATED_DEAD_SHARE * live:
+        return Finding("bloat", Severity.OK, f"{dead:,} dead rows beside {live:,} jobs that are not over")
+    return Finding(
+        "bloat",
+        Severity.WARNING,
+        f"{dead:,} dead rows beside {live:,} jobs that are not over: vacuum does not keep up",
+        fix="Look for old transactions below, and for a replication slot that is not read; then: VACUUM jobs.",
+    )
+
+
+def _connections(used: int, most: int) -> Finding:
+    text = f"{used} of {most} that the server accepts"
+    if used < MANY_CONNECTIONS * most:
+        return Finding("connections", Severity.OK, text)
+    return Finding(
+        "connections",
+        Severity.PROBLEM if used >= TOO_MANY_CONNECTIONS * most else Severity.WARNING,
+        f"{text}: a new worker, or one that connects again, may be refused",
+        fix="Raise max_connections, run fewer worker processes, or let them share connections by a pooler.",
+    )
+
+
+def _notifications(used: float) -> Finding:
+    text = f"{100 * used:.0f} % of the server's queue of notifications are used"
+    if used < FULL_QUEUE:
+        return Finding("notifications", Severity.OK, text)
+    return Finding(
+        "notifications",
+        Severity.PROBLEM,
+        f"{text}: a session that listens is in a transaction for long. When the queue is full, every enqueue fails",
+        fix="End that session: it is among those of pg_stat_activity that are idle in transaction.",
     )
 
 
@@ -196,9 +250,3 @@ async def _snapshots(database: Database) -> Finding:
         "can't be removed meanwhile, and claims of idle workers read over them",
         fix="End that transaction. Set idle_in_transaction_session_timeout for roles that leave transactions open.",
     )
-
-
-def _list_names(definitions: Sequence[str]) -> str:
-    more = len(definitions) - SHOWN_DEFINITIONS
-    shown = ", ".join(definitions[:SHOWN_DEFINITIONS])
-    return f"{shown} and {more} more" if more > 0 else shown
