@@ -8,12 +8,13 @@ from tests.postgres_parts import engine_on
 from tests.store.bench import Bench, all_jobs
 from tests.tenant_kit import ACME, HOUR, OTHER
 
-from leasehold.engines.postgres import all_tenants
+from leasehold.engines.postgres import all_tenants, looks
 from leasehold.engines.postgres.all_tenants import Looked, first_share, shares_of
+from leasehold.errors import InvalidInput
 from leasehold.model.job import JobRecord, Source
 from leasehold.model.status import Status
 from leasehold.operations.lookup import as_filters, list_matching, read_states
-from leasehold.store import Filter, Page, Store
+from leasehold.store import Filter, Page, Store, Traits
 
 FILTERS = (
     Filter(definitions=("email",)),
@@ -30,6 +31,7 @@ FILTERS = (
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(all_tenants, "FIRST", 2)
     monkeypatch.setattr(all_tenants, "SECOND", 3)
+    monkeypatch.setattr(looks, "LOOKED_AT", 3)
 
 
 @pytest.fixture
@@ -71,6 +73,41 @@ async def test_a_walk_by_short_looks_finds_each_job_once(
     await _fill(bench, other)
     walked = [job for page in await _walk(bench.store, where, limit) for job in page.jobs]
     assert walked == await _of_each(bench.store, where)
+
+
+@pytest.mark.usefixtures("_few")
+@pytest.mark.parametrize("limit", [1, 50])
+@pytest.mark.parametrize("statuses", [(), (Status.RUNNING,), (Status.DEAD_LETTER, Status.QUEUED)], ids=str)
+async def test_walks_by_traits_find_each_job_once(
+    bench: Bench, other: Bench, statuses: tuple[Status, ...], limit: int
+) -> None:
+    await _fill(bench, other)
+    for kit in (bench, other):
+        await kit.ended(Status.DEAD_LETTER, priority=-9)
+        await kit.enqueue_many(4, delay=HOUR)
+        await kit.running("email", priority=-9)
+    where = Filter(statuses=statuses, traits=Traits(highest_priority=-9))
+    matching = [job for job in await _of_each(bench.store, Filter(statuses=statuses)) if job.priority == -9]
+    walked = [job for page in await _walk(bench.store, where, limit) for job in page.jobs]
+    assert walked == matching
+    assert await _of_each(bench.store, where) == matching
+
+
+@pytest.mark.usefixtures("_few")
+async def test_a_tenants_page_by_traits_looks_at_a_part(bench: Bench) -> None:
+    wanted = await bench.enqueue(priority=-9)
+    await bench.enqueue_many(4)
+    where = Filter(traits=Traits(highest_priority=-9))
+    first = await bench.jobs.find(where, None, 50)
+    assert (first.jobs, first.next, first.down_to) == ([], first.down_to, first.next)
+    second = await bench.jobs.find(where, first.next, 50)
+    assert [job.id for job in second.jobs] == [wanted]
+    assert second.next is None
+
+
+async def test_an_error_group_of_all_tenants_has_no_traits(bench: Bench) -> None:
+    with pytest.raises(InvalidInput, match="Choose a tenant"):
+        await bench.store.find_all_tenants(Filter(error_group="0" * 16, traits=Traits(highest_priority=1)), None, 5)
 
 
 @pytest.mark.usefixtures("_few")

@@ -49,11 +49,18 @@ def jobs(
         list[str] | None, typer.Option("--definition", "-d", help="Of this definition; may be repeated.")
     ] = None,
     correlation_id: Annotated[str | None, typer.Option(help="With this correlation id.")] = None,
-    source: Annotated[Source | None, typer.Option(help="From this source.", show_default=False)] = None,
+    source: Annotated[
+        Source | None, typer.Option(help="manual, event, schedule or system.", metavar="S", show_default=False)
+    ] = None,
     after: Annotated[str | None, typer.Option(help="Enqueued at or after a time, as 2030-01-31T09:00Z.")] = None,
     before: Annotated[str | None, typer.Option(help="Enqueued before a time.")] = None,
     error: Annotated[str | None, typer.Option(help="Of this error group, as in leasehold errors.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=1000)] = 20,
+    worker: Annotated[str | None, typer.Option(help="Run by the worker with this id.")] = None,
+    dedupe_key: Annotated[str | None, typer.Option(help="With this dedupe key.")] = None,
+    priority: Annotated[str | None, typer.Option(help="5, '<50', '>10' or 1..9.")] = None,
+    duration: Annotated[str | None, typer.Option(help="'>5m', '<10s' or 1m..5m.")] = None,
+    payload: Annotated[str | None, typer.Option(help="With a field, as in provider.id=p_9.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", metavar="N", min=1, max=1000)] = 20,
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended; it says so below.")] = None,
     url: Url = None,
     schema: Schema = None,
@@ -62,7 +69,16 @@ def jobs(
     """List jobs, newest first: of one tenant, or of all."""
     with explain_errors(json):
         between = _moment("--after", after), _moment("--before", before)
-        query = JobQuery(read_states(state or []), tuple(definition or ()), correlation_id, source, *between, error)
+        texts = {
+            "worker": worker,
+            "dedupe_key": dedupe_key,
+            "priority": priority,
+            "duration": duration,
+            "payload": payload,
+        }
+        traits = {name: text for name, text in texts.items() if text is not None}
+        states, definitions = read_states(state or []), tuple(definition or ())
+        query = JobQuery(states, definitions, correlation_id, source, *between, error, traits)
         owner = None if all_tenants else read_tenant(tenant)
         page, reasons = ask(url, schema, lambda control: control.jobs.list(owner, query, cursor, limit))
         if json:

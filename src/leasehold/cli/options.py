@@ -1,5 +1,6 @@
 """Options that several commands share, and their meaning."""
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +14,14 @@ from leasehold.cli.actor import cli_actor
 from leasehold.cli.interrupts import run
 from leasehold.cli.output import stderr
 from leasehold.cli.server_choice import given_options, server_of
-from leasehold.config import Settings
+from leasehold.config import LogFormat, Settings, read_log_format
 from leasehold.control import Control, DatabaseControl, ServerControl
 from leasehold.engine import migrate_command
 from leasehold.engines import client_for
 from leasehold.errors import EmbeddedError, InvalidInput, NoTenant
 from leasehold.model.job import TenantId, tenant_id
+from leasehold.runtime.log_format import begin_logs
+from leasehold.telemetry import Observer
 
 T = TypeVar("T")
 
@@ -51,6 +54,10 @@ OfTenant = Annotated[
 Commands = Annotated[
     Path | None, typer.Option("--commands", metavar="FILE", help="Commands, in TOML.", show_default=False)
 ]
+LogLines = Annotated[
+    LogFormat | None,
+    typer.Option("--log-format", metavar="FORMAT", help="Log jobs: json or text.", show_default=False),
+]
 Only = Annotated[list[str] | None, typer.Option(help="Only these jobs: 'sync-*,report'.", metavar="KEYS")]
 Except = Annotated[list[str] | None, typer.Option("--except", help="All jobs but these.", metavar="KEYS")]
 Tenants = Annotated[list[str] | None, typer.Option(help="Only these tenants: acme,globex.", metavar="NAMES")]
@@ -59,6 +66,16 @@ SomeJobIds = Annotated[
 ]
 JobIds = Annotated[list[str], typer.Argument(metavar="ID…", help="Whole ids, or their last 4 or more characters.")]
 TheJob = Annotated[str, typer.Argument(metavar="ID", help="The whole id, or its last 4 or more characters.")]
+
+
+def begin_logs_of_service(chosen: LogFormat | None) -> Observer:
+    """Sets up the logs of a service, by its option or LEASEHOLD_LOG_FORMAT. Returns the listener that logs events.
+
+    The variable also tells the processes of handlers.
+    """
+    if chosen is not None:
+        os.environ["LEASEHOLD_LOG_FORMAT"] = chosen.value
+    return begin_logs(read_log_format())
 
 
 def read_selection(

@@ -1,6 +1,6 @@
 """Listings of jobs, newest first, from the index by tenant and status. The jobs themselves decide, not the index."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -23,6 +23,8 @@ LISTED = tuple(status for status in Status if status is not Status.BLOCKED)
 MOST_AT_ONCE = 200
 # Jobs that are read to find their error groups.
 GROUPED_AT_ONCE = 1000
+# Looks of a page by traits, at up to MOST_AT_ONCE jobs each; a page of all tenants shares them out.
+MOST_LOOKS = 10
 
 
 class Listing:
@@ -34,11 +36,11 @@ class Listing:
     ) -> list[JobRecord]:
         """Returns up to `limit` jobs of a tenant with lower ids than `before`, the greatest first."""
         found: list[JobRecord] = []
-        statuses = [status for status in LISTED if not where.statuses or status in where.statuses]
+        statuses = _statuses(where)
         size = min(limit, MOST_AT_ONCE)
         while len(found) < limit:
             ids, before = await self._ids(tenant, statuses, before or _BEYOND_ALL, size)
-            found += [job for job in await self._records(tenant, ids, now) if _matches(job, where, statuses)]
+            found += [job for job in await self._records(tenant, ids, now) if _matches(job, where, now)]
             if before is None:
                 break
         return found[:limit]
@@ -47,9 +49,23 @@ class Listing:
         self, tenant: TenantId, where: Filter, before: str | None, size: int, now: datetime
     ) -> tuple[list[JobRecord], str | None]:
         """Returns the matching ones of the next jobs, and below which the following ones are; None: that was all."""
-        statuses = [status for status in LISTED if not where.statuses or status in where.statuses]
-        ids, lowest = await self._ids(tenant, statuses, before or _BEYOND_ALL, size)
-        found = [job for job in await self._records(tenant, ids, now) if _matches(job, where, statuses)]
+        ids, lowest = await self._ids(tenant, _statuses(where), before or _BEYOND_ALL, size)
+        found = [job for job in await self._records(tenant, ids, now) if _matches(job, where, now)]
+        return found, lowest
+
+    async def find_by_traits(
+        self, tenant: TenantId, where: Filter, before: str | None, limit: int, now: datetime, looks: int = MOST_LOOKS
+    ) -> tuple[list[JobRecord], str | None]:
+        """Returns matching jobs after a bounded number of looks, more than `limit` if there are so many.
+
+        Returns also the id down to which it has looked; None: that was all.
+        """
+        found, lowest = await self.look(tenant, where, before, MOST_AT_ONCE, now)
+        for _ in range(looks - 1):
+            if lowest is None or len(found) > limit:
+                break
+            more, lowest = await self.look(tenant, where, lowest, MOST_AT_ONCE, now)
+            found += more
         return found, lowest
 
     async def look_at_chosen(
@@ -57,8 +73,7 @@ class Listing:
     ) -> tuple[list[JobRecord], str | None]:
         """As `look`, among the jobs that are named."""
         ids = sorted((job for job in jobs if before is None or job < before), reverse=True)
-        statuses = [status for status in LISTED if not where.statuses or status in where.statuses]
-        found = [job for job in await self._records(tenant, ids[:size], now) if _matches(job, where, statuses)]
+        found = [job for job in await self._records(tenant, ids[:size], now) if _matches(job, where, now)]
         return found, ids[size - 1] if len(ids) > size else None
 
     async def error_groups(self, tenant: TenantId, limit: int, only: str | None, now: datetime) -> ErrorGroups:
@@ -135,18 +150,41 @@ class Listing:
     ) -> Page:
         """Finds jobs of all tenants. Asks each tenant's partitions: many tenants make many requests."""
         job, last_tenant = _read_cursor(cursor)
+        if where.traits is not None:
+            starts = {tenant: _behind(tenant, job, last_tenant) for tenant in tenants}
+            return await self._look_at_tenants(starts, where, limit, now)
         found = await gather(
             self.find(tenant, where, _behind(tenant, job, last_tenant), limit + 1, now) for tenant in tenants
         )
-        jobs = [record for records in found for record in records]
-        jobs.sort(key=lambda record: record.tenant)
-        jobs.sort(key=lambda record: record.id, reverse=True)
+        jobs = _newest_first(record for records in found for record in records)
         return page(jobs, limit, lambda record: f"{record.id}/{record.tenant}")
 
+    async def _look_at_tenants(
+        self, starts: Mapping[TenantId, str | None], where: Filter, limit: int, now: datetime
+    ) -> Page:
+        """Looks at all tenants, and shows the matching jobs down to the id that each of them was looked at."""
+        looks = max(1, MOST_LOOKS // max(1, len(starts)))
+        looked = await gather(
+            self.find_by_traits(tenant, where, before, limit, now, looks) for tenant, before in starts.items()
+        )
+        floor = max((lowest for _, lowest in looked if lowest is not None), default=None)
+        found = _newest_first(job for jobs, _ in looked for job in jobs if floor is None or job.id >= floor)
+        if len(found) > limit or floor is None:
+            return page(found, limit, lambda record: f"{record.id}/{record.tenant}")
+        return Page(found, f"{floor}/{max(starts)}", down_to=JobId(floor))
 
-def _matches(job: JobRecord, where: Filter, statuses: Sequence[Status]) -> bool:
+
+def _newest_first(jobs: Iterable[JobRecord]) -> list[JobRecord]:
+    return sorted(sorted(jobs, key=lambda job: job.tenant), key=lambda job: job.id, reverse=True)
+
+
+def _statuses(where: Filter) -> list[Status]:
+    return [status for status in LISTED if not where.statuses or status in where.statuses]
+
+
+def _matches(job: JobRecord, where: Filter, now: datetime) -> bool:
     return (
-        job.status in statuses
+        job.status in _statuses(where)
         and (not where.definitions or job.definition in where.definitions)
         and where.source in (None, job.source)
         and where.correlation_id in (None, job.correlation_id)
@@ -155,6 +193,7 @@ def _matches(job: JobRecord, where: Filter, statuses: Sequence[Status]) -> bool:
         and where.tried in (None, job.attempt > 0)
         and (where.created_after is None or job.queued_at >= where.created_after)
         and (where.created_before is None or job.queued_at < where.created_before)
+        and (where.traits is None or where.traits.match(job, now))
     )
 
 
@@ -162,6 +201,13 @@ def _group_of(job: JobRecord) -> str | None:
     if job.status not in GROUPED:
         return None
     return error_group(job.definition, job.last_error_code, job.last_error)
+
+
+def page_of_look(found: Sequence[JobRecord], lowest: str | None, limit: int) -> Page:
+    """Makes a page of a tenant's jobs that were found by looks down to the id `lowest`; None: that was all."""
+    if len(found) > limit or lowest is None:
+        return page(found, limit, lambda job: job.id)
+    return Page(found, lowest, down_to=JobId(lowest))
 
 
 def page(jobs: Sequence[JobRecord], limit: int, cursor: Callable[[JobRecord], str]) -> Page:

@@ -1,8 +1,8 @@
 """Pages of all tenants' jobs: by indexes where they serve the filter, else by looks at a bounded number of jobs.
 
-No index lists the jobs of all tenants by a definition, a source or a time. A page by such a filter looks at the
-newest jobs of each tenant, a few of each, and then once more, at more jobs of those tenants that have many. It shows
-the matching jobs down to the id that all tenants have been looked at; the next page goes on from there.
+No index lists the jobs of all tenants by a definition, a source, a time or traits. A page by such a filter looks at
+the newest jobs of each tenant, a few of each, and then once more, at more jobs of those tenants that have many. It
+shows the matching jobs down to the id that all tenants have been looked at; the next page goes on from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from asyncpg import Record
 
 from leasehold.engines.postgres import pages, rows
 from leasehold.engines.postgres.database import Database
+from leasehold.errors import InvalidInput
 from leasehold.model.job import JobId, TenantId
 from leasehold.model.status import ACTIVE, Status
 from leasehold.store import Filter, Page
@@ -25,14 +26,22 @@ FIRST, SECOND = 8_000, 16_000
 
 def is_served(where: Filter) -> bool:
     """Returns whether indexes find the jobs of a filter: by status, by correlation, or among the few that run."""
+    if where.traits is not None:
+        return False
     others = (where.source, where.due, where.tried, where.created_after, where.created_before)
     unfiltered = not where.definitions and all(each is None for each in others)
-    return unfiltered or where.correlation_id is not None or set(where.statuses) == {Status.RUNNING}
+    return unfiltered or where.correlation_id is not None or _is_running_only(where)
 
 
 async def find(database: Database, where: Filter, cursor: str | None, limit: int) -> Page:
     """Returns a page of matching jobs, newest first; with fewer of them and a cursor, if it has looked at enough."""
     wanted, behind = pages.one_more_than(limit), pages.behind_everywhere(cursor)
+    if where.error_group is not None and where.traits is not None:
+        raise InvalidInput(
+            "Jobs of all tenants can't be listed by an error group and by a worker, a dedupe key, a priority, a "
+            "duration or a payload at once.",
+            fix="Nothing was read. Choose a tenant, or leave one of the two out.",
+        )
     if where.error_group is not None:
         found = await database.fetch(
             "administration/find_in_error_group", limit=wanted, **behind, **pages.columns_of_group(where)
@@ -42,7 +51,7 @@ async def find(database: Database, where: Filter, cursor: str | None, limit: int
         found = await database.fetch(
             "administration/find_all_tenants",
             limit=wanted,
-            only_running=set(where.statuses) == {Status.RUNNING},
+            only_running=_is_running_only(where),
             **behind,
             **pages.filter_columns(where),
         )
@@ -51,7 +60,7 @@ async def find(database: Database, where: Filter, cursor: str | None, limit: int
 
 
 async def _look(database: Database, where: Filter, behind: Mapping[str, Any], limit: int) -> Page:
-    names = [row["id"] for row in await database.fetch("administration/tenants", after="", limit=None)]
+    names = await _names(database, only_running=_is_running_only(where))
     later, up_to = behind["up_to_later"], behind["up_to"]
     starts = {
         name: start for name in names if (start := later if name > behind["last_tenant"] else up_to) is not None
@@ -62,6 +71,16 @@ async def _look(database: Database, where: Filter, behind: Mapping[str, Any], li
         shares = shares_of(look.places, SECOND)
         await look.at({name: look.places[name].after for name in shares}, shares)
     return await _page(database, look, names, limit)
+
+
+async def _names(database: Database, *, only_running: bool) -> Sequence[str]:
+    if only_running:
+        return [row["id"] for row in await database.fetch("administration/tenants_that_run")]
+    return [row["id"] for row in await database.fetch("administration/tenants", after="", limit=None)]
+
+
+def _is_running_only(where: Filter) -> bool:
+    return set(where.statuses) == {Status.RUNNING}
 
 
 async def _page(database: Database, look: "_Look", names: Sequence[str], limit: int) -> Page:
@@ -107,8 +126,10 @@ class _Look:
         self._database = database
         self._matching: list[tuple[UUID, TenantId]] = []
         statuses = where.statuses or tuple(Status)
-        self._columns = pages.filter_columns(where) | {"active": [each.value for each in statuses if each in ACTIVE]}
-        del self._columns["running"], self._columns["correlation_id"]
+        self._columns = pages.filter_columns(where) | pages.trait_columns(where)
+        if not _is_running_only(where):
+            active = [each.value for each in statuses if each in ACTIVE]
+            self._columns |= {"active": active, "running": False}
 
     async def at(self, starts: Mapping[str, UUID | None], shares: Mapping[str, int]) -> None:
         """Looks at so many jobs of each tenant, from an id on; None if a tenant has no lower id."""

@@ -11,7 +11,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model.bounds import storable
 from leasehold.model.job import JobRecord
 from leasehold.model.status import ACTIVE, FINAL, Status
-from leasehold.store import Filter, Page
+from leasehold.store import Filter, Page, Traits
 
 GREATEST_ID = UUID(int=2**128 - 1)
 # The columns of a filter that are the same for jobs in every state.
@@ -35,6 +35,21 @@ def filter_columns(where: Filter) -> dict[str, Any]:
         "tried": where.tried,
         "created_after": where.created_after,
         "created_before": where.created_before,
+    }
+
+
+def trait_columns(where: Filter) -> dict[str, Any]:
+    """Returns the traits of a filter; a column that is null matches any job."""
+    traits = where.traits or Traits()
+    return {
+        "worker": traits.worker,
+        "dedupe_key": traits.dedupe_key,
+        "lowest_priority": traits.lowest_priority,
+        "highest_priority": traits.highest_priority,
+        "shortest": traits.shortest,
+        "longest": traits.longest,
+        "payload_path": traits.payload_path or None,
+        "payload_value": traits.payload_value,
     }
 
 
