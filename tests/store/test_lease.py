@@ -316,3 +316,31 @@ async def test_workers_that_left_or_died_are_not_listed(bench: Bench) -> None:
 async def worker(store: Store, registration: Registration) -> WorkerRecord:
     (found,) = (worker for worker in await store.workers() if worker.id == registration.worker)
     return found
+
+
+async def test_a_worker_that_drains_is_listed_so_until_it_leaves(bench: Bench) -> None:
+    registration, other = await bench.join(lease=LEASE), await bench.join(lease=LEASE)
+    claim = await bench.running(registration=registration)
+    await bench.store.note_drain(registration)
+    listed = {each.id: each.drains_since for each in await bench.store.workers()}
+    since = listed[registration.worker]
+    assert since is not None
+    assert listed[other.worker] is None
+    await bench.move_clock(SECOND)
+    assert (await bench.store.renew(registration, [claim], LEASE)).alive
+    await bench.succeed(claim)
+    assert {each.id: each.drains_since for each in await bench.store.workers()}[registration.worker] == since
+    await bench.store.leave(registration)
+    assert registration.worker not in {each.id for each in await bench.store.workers()}
+
+
+async def test_a_job_is_not_said_to_be_served_by_a_worker_that_drains(bench: Bench) -> None:
+    registration = await bench.join("email", lease=HOUR)
+    job = await bench.enqueue("email")
+    facts = await bench.jobs.facts(job)
+    assert facts is not None
+    assert facts.lane.workers == 1
+    await bench.store.note_drain(registration)
+    facts = await bench.jobs.facts(job)
+    assert facts is not None
+    assert facts.lane.workers == 0

@@ -37,9 +37,15 @@ def _worker(record: WorkerRecord, now: datetime) -> list[Cell]:
         record.facts.version or "–",
         str(record.facts.slots),
         str(record.running),
-        Text(ago(record.last_seen_at, now) + (", lease over" if lost else ""), style="red" if lost else ""),
+        Text(ago(record.last_seen_at, now) + _remark(record, lost), style="red" if lost else ""),
         describe_subscription(record.serves),
     ]
+
+
+def _remark(record: WorkerRecord, lost: bool) -> str:
+    if lost:
+        return ", lease over"
+    return "" if record.drains_since is None else ", draining"
 
 
 def prune(

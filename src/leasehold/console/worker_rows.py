@@ -12,6 +12,7 @@ from leasehold.store import WorkerRecord
 SHOWN_DEFINITIONS = 3
 _TINTS = {
     WorkerState.LIVE: "succeeded",
+    WorkerState.DRAINING: "canceled",
     WorkerState.LATE: "retrying",
     WorkerState.STALE: "dead-letter",
     WorkerState.GONE: "scheduled",
@@ -38,15 +39,19 @@ class WorkerRow:
 
     @property
     def wakes(self) -> str:
-        """How it learns of new jobs; empty for a silent worker, and if this engine can't tell."""
-        if self.worker.listens is None or self.state in (WorkerState.STALE, WorkerState.GONE):
+        """How it learns of new jobs; empty for one that is silent or drains, and if this engine can't tell."""
+        quiet = (WorkerState.STALE, WorkerState.GONE, WorkerState.DRAINING)
+        if self.worker.listens is None or self.state in quiet:
             return ""
         return "listens" if self.worker.listens else "polls"
 
 
 def rows_of(fleet: FleetState) -> Sequence[WorkerRow]:
     """Returns the workers, the silent ones first, then by host."""
-    versions = Counter(each.facts.version for each in fleet.of(WorkerState.LIVE, WorkerState.LATE) or fleet.workers)
+    heard = fleet.of(WorkerState.LIVE, WorkerState.LATE, WorkerState.DRAINING)
+    # If two are as common, the one that was started last is the rule, as after a deployment.
+    latest = sorted(heard or fleet.workers, key=lambda each: each.started_at, reverse=True)
+    versions = Counter(each.facts.version for each in latest)
     common = versions.most_common(1)[0][0] if versions else ""
     rows = [
         WorkerRow(
@@ -58,5 +63,5 @@ def rows_of(fleet: FleetState) -> Sequence[WorkerRow]:
         )
         for each in fleet.workers
     ]
-    order = (WorkerState.STALE, WorkerState.GONE, WorkerState.LATE, WorkerState.LIVE)
+    order = (WorkerState.STALE, WorkerState.GONE, WorkerState.LATE, WorkerState.DRAINING, WorkerState.LIVE)
     return sorted(rows, key=lambda row: (order.index(row.state), row.worker.facts.host, row.worker.started_at))

@@ -43,7 +43,7 @@ class Registration:
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
     """A registration. `oldest_started_at` is the start of the job that it holds longest; `listens` tells whether
-    notifications wake it. None: this engine can't tell, or there is none.
+    notifications wake it. None: this engine can't tell, or there is none. From `drains_since` on, it starts no job.
     """
 
     id: WorkerId
@@ -55,6 +55,7 @@ class WorkerRecord:
     lease_expires_at: datetime
     oldest_started_at: datetime | None = None
     listens: bool | None = None
+    drains_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,9 @@ class Fleet(Protocol):
 
         `has_claimed`: False if it never claimed a job, so that no attempt needs its name.
         """
+
+    async def note_drain(self, registration: Registration) -> None:
+        """Notes, for people, that this registration claims nothing more and lets its jobs end."""
 
     async def claim(self, registration: Registration, limit: int) -> Claimed:
         """Claims up to `limit` due jobs: tenants in turn, within a tenant by priority and then age.

@@ -61,7 +61,7 @@ class Lanes:
     ) -> list[LaneState]:
         held = await self._holds.read()
         current = await self._definitions.current(definition for definition, _ in lanes)
-        living = [worker for worker in workers if worker.lease_expires_at > now]
+        living = [worker for worker in workers if _starts_jobs(worker, now)]
         found = []
         for definition, tenant in lanes:
             serving = [worker.serves for worker in living if definition in worker.serves.definitions]
@@ -103,8 +103,12 @@ def _worker_state(worker: WorkerRecord, job: JobRecord, now: datetime) -> Worker
         definitions=serves.definitions,
         serves_definition=job.definition in serves.definitions,
         serves_tenant=serves.tenants is None or job.tenant in serves.tenants,
-        alive=worker.lease_expires_at > now,
+        alive=_starts_jobs(worker, now),
         last_seen_at=worker.last_seen_at,
         lease_expires_at=worker.lease_expires_at,
         running=worker.running,
     )
+
+
+def _starts_jobs(worker: WorkerRecord, now: datetime) -> bool:
+    return worker.lease_expires_at > now and worker.drains_since is None

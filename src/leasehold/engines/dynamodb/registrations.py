@@ -1,6 +1,8 @@
 """Registrations of workers: join, heartbeats, leave, and the claims of workers that are gone."""
 
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -11,10 +13,14 @@ from leasehold.engines.dynamodb.clock import Clock
 from leasehold.engines.dynamodb.errors import ConditionFailed
 from leasehold.engines.dynamodb.keys import FLEET, Key, job_key, job_pk, read_timestamp, timestamp, worker_sk
 from leasehold.engines.dynamodb.ledger import ALIVE, Ledgers, ledger_key, lost, new_ledger
+from leasehold.engines.dynamodb.settle import Settling
 from leasehold.engines.dynamodb.table import Delete, Put, Table, Update, gather
 from leasehold.engines.dynamodb.wire import Item
+from leasehold.errors import LeaseholdError
 from leasehold.model.job import Claim, TenantId, WorkerId
 from leasehold.store import Registration, Subscription, WorkerFacts, WorkerRecord
+
+log = logging.getLogger("leasehold.worker")
 
 # Workers that are gone and whose ledgers are read at once.
 GONE_AT_ONCE = 16
@@ -25,11 +31,12 @@ def _key(worker: WorkerId) -> Key:
 
 
 class Registrations:
-    def __init__(self, table: Table, clock: Clock, skew: timedelta, ledgers: Ledgers) -> None:
+    def __init__(self, table: Table, clock: Clock, skew: timedelta, ledgers: Ledgers, settling: Settling) -> None:
         self._table = table
         self._clock = clock
         self._skew = skew
         self._ledgers = ledgers
+        self._settling = settling
         self._leases: dict[WorkerId, Item] = {}
         """The registrations of this process's workers as they were last written."""
 
@@ -57,6 +64,7 @@ class Registrations:
         return registration
 
     async def leave(self, registration: Registration) -> None:
+        """Marks the worker as gone first. If its usage can't be added up in time, another worker does it."""
         worker = registration.worker
         self._leases.pop(worker, None)
         self._ledgers.forget(worker)
@@ -64,7 +72,14 @@ class Registrations:
             await self._table.update(Update(_key(worker), {"gone": True}, ALIVE))
         except ConditionFailed:
             return
-        await self._ledgers.close_for(worker)
+        await self.settle([worker])
+
+    async def note_drain(self, worker: WorkerId) -> None:
+        """Notes since when a worker drains. One that is gone stays gone."""
+        with suppress(ConditionFailed):
+            await self._table.update(
+                Update(_key(worker), {"drains_since": timestamp(await self._clock.now())}, ALIVE)
+            )
 
     async def lease_of(self, worker: WorkerId, now: datetime) -> Item:
         """Returns the registration of a worker that claims. Raises RegistrationLost if it is gone.
@@ -170,7 +185,7 @@ class Registrations:
         return True
 
     async def orphans(self, gone: Sequence[WorkerId], limit: int) -> list[Item]:
-        """Returns jobs that these workers hold. Forgets a worker that holds none any more."""
+        """Returns jobs that these workers hold. They claim nothing from now on."""
         found: list[Item] = []
         for begin in range(0, len(gone), GONE_AT_ONCE):
             for held in await gather(self._orphans_of(worker) for worker in gone[begin : begin + GONE_AT_ONCE]):
@@ -180,11 +195,21 @@ class Registrations:
         return found[:limit]
 
     async def _orphans_of(self, worker: WorkerId) -> list[Item]:
-        held = await self._ledgers.held(worker, await self._ledgers.close_for(worker))
-        if not held:
-            await self._table.delete(Delete(_key(worker)))
-            await self._ledgers.delete(worker)
-        return held
+        ledger = await self._ledgers.close_for(worker)
+        return await self._ledgers.held(worker, {pk for pk, _ in ledger.entries}) if ledger else []
+
+    async def settle(self, gone: Sequence[WorkerId]) -> None:
+        """Adds up the usage of these workers, and forgets those that hold no job. None of them stops the others."""
+        for begin in range(0, len(gone), GONE_AT_ONCE):
+            await gather(self._settle_one(worker) for worker in gone[begin : begin + GONE_AT_ONCE])
+
+    async def _settle_one(self, worker: WorkerId) -> None:
+        """Deletes the ledger of a worker before the registration, by which it is found."""
+        try:
+            if await self._settling.close(worker):
+                await self._table.delete(Delete(_key(worker)))
+        except LeaseholdError as error:
+            log.warning("the usage of worker %s, which is gone, is added up later: %s", worker, error)
 
     async def held(self, worker: WorkerId, *, only: Sequence[str] = ()) -> list[Item]:
         return await self._ledgers.held(worker, await self._ledgers.read(worker), only=only)
@@ -222,4 +247,5 @@ def _record(item: Item, running: int) -> WorkerRecord:
         started_at=read_timestamp(item["started_at"]),
         last_seen_at=read_timestamp(item["last_seen_at"]),
         lease_expires_at=read_timestamp(item["lease_expires_at"]),
+        drains_since=read_timestamp(item["drains_since"]) if item.get("drains_since") else None,
     )

@@ -1,5 +1,5 @@
 -- Shows lanes as a claim sees them: active or not, paused, their limits with the jobs that run under them, and the number
--- of live workers that serve them.
+-- of live workers that serve them and do not drain.
 with moment as materialized (
     select leasehold.clock() as now
 )
@@ -27,7 +27,7 @@ cross join lateral (
     select count(*) filter (where here) as workers, count(*) filter (where not here) as elsewhere
     from (
         select w.tenants is null or lane.tenant_id = any (w.tenants) as here from leasehold.workers w
-        where w.lease_expires_at > moment.now and lane.definition = any (w.definitions)
+        where w.lease_expires_at > moment.now and w.drains_since is null and lane.definition = any (w.definitions)
     ) serving
 ) living
 left join leasehold.definitions d on d.key = lane.definition

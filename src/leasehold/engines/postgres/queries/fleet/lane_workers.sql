@@ -26,7 +26,7 @@ from leasehold.workers w
 cross join lateral (
     select :definition::text = any (w.definitions) as definition,
            w.tenants is null or :tenant::text = any (w.tenants) as tenant,
-           w.lease_expires_at > (select now from moment) as alive
+           w.lease_expires_at > (select now from moment) and w.drains_since is null as alive
 ) serves
 order by serves.alive and serves.definition and serves.tenant desc, serves.definition desc, serves.alive desc,
          w.last_seen_at desc, w.id

@@ -7,7 +7,7 @@ with listener as materialized (
 select w.id, w.host, w.pid, w.version, w.slots, w.definitions, w.tenants, w.metadata,
        leasehold.shown(w.started_at) as started_at, leasehold.shown(w.last_seen_at) as last_seen_at,
        leasehold.shown(w.lease_expires_at) as lease_expires_at, coalesce(held.running, 0) as running,
-       leasehold.shown(held.oldest_started_at) as oldest_started_at,
+       leasehold.shown(held.oldest_started_at) as oldest_started_at, leasehold.shown(w.drains_since) as drains_since,
        exists (select from listener where listener.key = leasehold.listener_key(w.id)) as listens
 from leasehold.workers w
 left join (
