@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.api.conftest import Client
+from tests.api.conftest import ACME, Client
 
-from leasehold.model.access import Role
+from leasehold.model.access import Permission, Role
+from leasehold.operations import tokens
 
 SCHEDULE: dict[str, Any] = {
     "label": "Nightly",
@@ -80,6 +81,23 @@ async def test_a_trigger_is_paused_and_resumed(client: Client) -> None:
 
 
 @pytest.mark.both_engines
+async def test_a_deleted_trigger_is_restored_once(client: Client) -> None:
+    trigger = await save(client, SCHEDULE)
+    path = f"/jobs/triggers/{trigger}"
+    assert (await client.send("POST", f"{path}/restore")).json()["code"] == "LH-1030"
+    await client.send("POST", f"{path}/pause", {"why": "holidays"})
+    await client.send("DELETE", path)
+    assert (await client.send("POST", f"{path}/restore", role=Role.OPERATOR)).status_code == 403
+    back = (await client.send("POST", f"{path}/restore")).json()
+    assert {name: back[name] for name in SCHEDULE} == SCHEDULE
+    assert back["paused"]["why"] == "holidays"
+    assert (await client.send("GET", path)).json() == back
+    assert (await client.send("POST", f"{path}/restore")).json()["code"] == "LH-1030"
+    entries = (await client.send("GET", "/audit?action=trigger.restore")).json()["entries"]
+    assert [each["subject"] for each in entries] == [f"trigger {trigger}"]
+
+
+@pytest.mark.both_engines
 async def test_runs_are_previewed_before_and_after_saving(client: Client) -> None:
     sent = {"cron_expr": "0 2 * * *", "timezone": "America/New_York", "count": 3}
     before = (await client.send("POST", "/jobs/triggers/preview", sent)).json()
@@ -137,3 +155,28 @@ async def test_triggers_for_all_tenants_are_for_tokens_of_all_tenants(client: Cl
         assert (await client.send(method, asked, body)).status_code == 403
     assert (await client.send("GET", one + "&tenant=acme", role=Role.SUPER_ADMIN)).status_code == 422
     assert (await client.send("DELETE", one, role=Role.SUPER_ADMIN)).status_code == 204
+
+
+async def test_the_audit_log_shows_templates_to_readers_of_payloads_only(client: Client) -> None:
+    await save(client, EVENT)
+    few = frozenset({Permission.JOBS_READ, Permission.AUDIT_READ})
+    _, text = await tokens.create(client.app.store, "few", Role.TENANT_ADMIN, tenant=ACME, permissions=few)
+    headers = {"Authorization": f"Bearer {text}"}
+    hidden = await client.http.get("/api/v1/audit?action=trigger.create", headers=headers)
+    assert "folder_path" not in hidden.text
+    (entry,) = hidden.json()["entries"]
+    assert (entry["hidden"], entry["after"]["label"]) == (["payload", "filter"], EVENT["label"])
+    shown = await client.send("GET", "/audit?action=trigger.create")
+    assert shown.json()["entries"][0]["after"]["payload"] == EVENT["payload_template"]
+
+
+async def test_events_are_listed_with_what_was_decided(client: Client) -> None:
+    trigger = await save(client, EVENT)
+    sent = {"name": "provider.folder.updated", "data": {"folder_path": "/a"}}
+    job = (await client.send("POST", "/events", sent)).json()["jobs"][0]
+    await client.send("POST", "/events", {"name": "unheard.of", "data": {}})
+    unheard, heard = (await client.send("GET", "/events?decisions=true")).json()["events"]
+    assert unheard["decisions"] == []
+    (decision,) = heard["decisions"]
+    assert (decision["trigger"], decision["kind"], decision["job"]) == (trigger, "fired", job)
+    assert "decisions" not in (await client.send("GET", "/events")).json()["events"][0]

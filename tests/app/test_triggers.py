@@ -69,6 +69,8 @@ def test_blocking_verbs_do_the_same(triggers: TenantTriggers, sync: Sync) -> Non
     assert triggers.decisions(saved.id) == []
     assert len(triggers.preview(saved.id, 3).runs) == 3
     triggers.delete(saved.id)
+    assert triggers.restore(saved.id).id == saved.id
+    triggers.delete(saved.id)
     assert triggers.list() == []
 
 
@@ -88,6 +90,9 @@ async def test_a_trigger_of_another_tenant_is_unknown(app: Leasehold, triggers: 
         with pytest.raises(UnknownTrigger):
             await others.aupdate(saved.id, enabled=False)
         assert await triggers.aget(saved.id) == saved
+        await triggers.adelete(saved.id)
+        with pytest.raises(UnknownTrigger, match=f"no trigger {saved.id} of other is deleted"):
+            await others.arestore(saved.id)
 
 
 async def test_a_trigger_for_all_tenants_is_not_a_tenants(app: Leasehold, sync: Sync) -> None:

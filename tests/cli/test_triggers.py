@@ -9,6 +9,9 @@ from tests.conftest import Raw
 from tests.store.bench import Bench
 from tests.tenant_kit import HOUR
 
+from leasehold.model.definition import Definition
+from leasehold.store import Store
+
 APP = """
 from leasehold import Job, Leasehold
 
@@ -163,6 +166,27 @@ async def test_a_removed_trigger_is_gone(leasehold: CommandLine) -> None:
     assert said(await leasehold("triggers", "rm", "report")).startswith("✓ trigger report of acme is removed")
     answer = await leasehold("triggers", "show", "report", "--json")
     assert (answer.code, answer.error["code"]) == (3, "LH-1030")
+
+
+async def test_a_removed_trigger_is_restored(leasehold: CommandLine) -> None:
+    await added(leasehold, "--cron", "@daily")
+    gone = (await leasehold("triggers", "rm", "report", "--json")).document
+    back = await leasehold("triggers", "restore", gone["id"], "--tenant", "acme")
+    assert said(back).startswith("✓ trigger report of acme is back, next at")
+    assert (await leasehold("triggers", "show", "report", "--json")).document["id"] == gone["id"]
+    again = await leasehold("triggers", "restore", gone["id"], "--tenant", "acme", "--json")
+    assert (again.code, again.error["code"]) == (3, "LH-1030")
+
+
+async def test_a_trigger_that_fits_no_more_is_not_restored(leasehold: CommandLine, store: Store) -> None:
+    words = ("triggers", "add", "order", "--cron", "@daily", "--payload", '{"sku": "a"}', "-t", "acme", "--json")
+    trigger = (await leasehold(*words)).document["id"]
+    await leasehold("triggers", "rm", trigger)
+    narrow = {"type": "object", "properties": {"sku": {"type": "integer"}}}
+    await store.sync_definitions([Definition("order", schema=narrow)])
+    refused = await leasehold("triggers", "restore", trigger, "-t", "acme")
+    assert (refused.code, "sku" in refused.err) == (2, True)
+    assert (await leasehold("triggers", "ls", "--json")).document == []
 
 
 async def test_decisions_are_listed_with_their_jobs(leasehold: CommandLine, bench: Bench) -> None:

@@ -27,6 +27,7 @@ from leasehold.model.definition import Definition, Registered
 from leasehold.model.event import Event, EventId, read_filter
 from leasehold.model.job import JobId, TenantId
 from leasehold.model.limits import Pause
+from leasehold.model.redaction import Redactor
 from leasehold.model.schedule import CatchUp, every
 from leasehold.model.trigger import (
     ALL,
@@ -370,7 +371,17 @@ def test_a_reason_of_a_newer_release_is_shown() -> None:
 
 
 def test_a_long_reason_is_shortened() -> None:
-    assert len(decision_without_job(ID, ACME, Skip(Reason.PAUSED, "x\0" * 5000), EVENT).why) == 1000
+    decision = decision_without_job(ID, ACME, Skip(Reason.PAUSED, "x\0" * 50_000), EVENT)
+    assert len(decision.why) == 10_000
+    assert len(decision.recorded_why(str)) == 1000
+
+
+def test_a_reason_is_redacted_before_it_is_shortened() -> None:
+    redactor = Redactor(["s3cret-of-the-shop"])
+    for before in range(975, 1001):
+        why = "x" * before + "s3cret-of-the-shop"
+        decision = decision_without_job(ID, ACME, Skip(Reason.PAUSED, why), EVENT)
+        assert "s3" not in decision.recorded_why(redactor.text)
 
 
 def test_a_decision_has_one_cause() -> None:

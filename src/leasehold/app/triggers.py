@@ -19,7 +19,7 @@ from leasehold.model.job import TenantId, tenant_id
 from leasehold.model.preview import Preview
 from leasehold.model.schedule import DEFAULT_CAP, CatchUp, Schedule
 from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Trigger, trigger_id
-from leasehold.operations import events
+from leasehold.operations import deleted_triggers, events
 from leasehold.operations import triggers as operations
 from leasehold.operations.events import TriggerTest
 from leasehold.operations.triggers import Owner, read_schedule
@@ -127,6 +127,15 @@ class TenantTriggers:
         await self._store.acall(
             lambda opened: operations.delete(opened.store, self.owner, known, force=force, actor=self._actor)
         )
+
+    def restore(self, trigger: str | UUID) -> Trigger:
+        """Brings a deleted trigger back as it was. A schedule begins at this moment, and catches up nothing."""
+        known = trigger_id(trigger)
+        return self._store.call(partial(deleted_triggers.restore, self.owner, known, actor=self._actor), "arestore")
+
+    async def arestore(self, trigger: str | UUID) -> Trigger:
+        known = trigger_id(trigger)
+        return await self._store.acall(partial(deleted_triggers.restore, self.owner, known, actor=self._actor))
 
     def decisions(self, trigger: str | UUID, limit: int = 100) -> Sequence[Decision]:
         """Returns its latest decisions, the newest first: fired, skipped, missed, error, each with its reason."""

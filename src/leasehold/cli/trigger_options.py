@@ -46,7 +46,7 @@ def read_owner(tenant: str | None, all_tenants: bool) -> Owner | None:
 
 
 def no_owner() -> NoTenant:
-    return NoTenant("a trigger needs a tenant. Nothing was added.", fix="Write --tenant acme, or --all-tenants.")
+    return NoTenant("a trigger needs a tenant. Nothing was changed.", fix="Write --tenant acme, or --all-tenants.")
 
 
 def read_when(

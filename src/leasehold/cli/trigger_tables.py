@@ -70,7 +70,7 @@ def decision_row(decision: Decision) -> list[Cell]:
         Text(decision.kind.value, style=decision_style(decision.kind)),
         cause or "–",
         "–" if decision.job is None else short(decision.job),
-        decision.why or "–",
+        views.decision_reason(decision) or "–",
     ]
 
 

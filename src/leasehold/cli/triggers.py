@@ -1,4 +1,4 @@
-"""`leasehold triggers`: lists, adds, shows, edits, removes, pauses and previews triggers."""
+"""`leasehold triggers`: lists, adds, shows, edits, removes, restores, pauses and previews triggers."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -45,7 +45,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model.decision import Decision
 from leasehold.model.duration import read_duration
 from leasehold.model.preview import Preview
-from leasehold.model.trigger import ALL, Origin, Trigger
+from leasehold.model.trigger import ALL, Origin, Trigger, trigger_id
 from leasehold.operations import triggers as operations
 from leasehold.operations import views
 from leasehold.operations.triggers import Owner, in_words
@@ -197,7 +197,7 @@ def rm(
     schema: Schema = None,
     json: Json = False,
 ) -> None:
-    """Remove a trigger. Jobs that it has made stay."""
+    """Remove a trigger. Jobs that it has made stay, and it can be restored."""
     with explain_errors(json):
 
         async def removed(control: Control) -> Trigger:
@@ -209,6 +209,27 @@ def rm(
         confirm(replace(gone, next_at=None), json, "is removed")
         if gone.origin is Origin.CODE:
             stderr.print("If code still declares it, the next sync brings it back.")
+
+
+@commands.command(cls=Command)
+def restore(
+    trigger: Annotated[str, typer.Argument(metavar="ID", help="The whole id, as rm and the audit log tell it.")],
+    tenant: Tenant = None,
+    all_tenants: OfAll = False,
+    url: Url = None,
+    schema: Schema = None,
+    json: Json = False,
+) -> None:
+    """Bring a removed trigger back as it was. A schedule begins now."""
+    with explain_errors(json):
+        known, missing = trigger_id(trigger), no_owner()
+        owner = ALL if all_tenants else require_tenant(url, tenant, missing)
+
+        async def restored(control: Control) -> Trigger:
+            whose = ALL if owner is ALL else await control.tenant(owner, missing)
+            return await control.triggers.restore(whose, known)
+
+        confirm(ask(url, schema, restored), json, "is back")
 
 
 @commands.command(cls=Command)

@@ -114,7 +114,7 @@ def form_of_rule(rule: NewTrigger, payload: Any, only_if: Any) -> TriggerForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FormCheck:
     """A form that was read. `document` is None if a field has a problem."""
 
     document: dict[str, Any] | None
@@ -123,7 +123,7 @@ class Checked:
     payload: Any
 
 
-async def check_form(form: TriggerForm, catalog: Catalog) -> Checked:
+async def check_form(form: TriggerForm, catalog: Catalog) -> FormCheck:
     """Reads a form, and checks each field by itself, so that a problem is bound to its field."""
     texts = form.texts
     schedule = form.schedule() if form.is_schedule else None
@@ -154,7 +154,7 @@ async def check_form(form: TriggerForm, catalog: Catalog) -> Checked:
     if rule is not None and known is not None and "payload" not in form.problems:
         form.read("payload", lambda _: rule.check_fits(known.definition))
     words = in_words(schedule) if schedule is not None else ""
-    return Checked(None if form.problems else document, schedule, words, payload)
+    return FormCheck(None if form.problems else document, schedule, words, payload)
 
 
 def _schedule_fields(form: TriggerForm, schedule: Schedule | None) -> dict[str, Any]:
@@ -190,7 +190,7 @@ async def _definition(form: TriggerForm, catalog: Catalog) -> Registered | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class PayloadPreview:
     """The payload of the first run. `problem` says why it is not valid."""
 
     payload: Any
@@ -198,8 +198,8 @@ class Rendered:
 
 
 async def render_first(
-    form: TriggerForm, checked: Checked, first: Any, tenant: str, catalog: Catalog
-) -> Rendered | None:
+    form: TriggerForm, checked: FormCheck, first: Any, tenant: str, catalog: Catalog
+) -> PayloadPreview | None:
     """Renders the template of a schedule for its first run; None if the form has no valid template."""
     if checked.schedule is None or checked.payload is None or "definition" in form.problems or first is None:
         return None
@@ -209,12 +209,12 @@ async def render_first(
         return None
     payload = template.render(values_of_fire(first, fire_before(checked.schedule, first), tenant))
     if isinstance(payload, TemplateProblem):
-        return Rendered(None, payload.why)
+        return PayloadPreview(None, payload.why)
     try:
         (await catalog.read_registered(form.texts["definition"])).definition.check(payload)
     except PayloadInvalid as error:
-        return Rendered(payload, error.happened)
-    return Rendered(payload, "")
+        return PayloadPreview(payload, error.happened)
+    return PayloadPreview(payload, "")
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from leasehold.model.event_plan import Emitted
 from leasehold.model.job import TenantId
 from leasehold.model.preview import Preview
 from leasehold.model.schedule import Schedule, schedule_as_json
-from leasehold.model.trigger import ALL, NewTrigger, Trigger
+from leasehold.model.trigger import ALL, NewTrigger, Trigger, TriggerId
 from leasehold.model.trigger_document import rule_as_document
 from leasehold.operations.triggers import Owner
 
@@ -42,7 +42,7 @@ class ServerTriggers(Topic):
         refuse_author(created_by)
         rule.check_tenant(owner)
         return self._trigger(
-            await self.requests.post("/jobs/triggers", _renamed(rule_as_document(rule)), _params(owner))
+            await self.requests.post("/jobs/triggers", _rename(rule_as_document(rule)), _params(owner))
         )
 
     async def change(self, trigger: Trigger, changes: Mapping[str, Any]) -> Trigger:
@@ -50,11 +50,15 @@ class ServerTriggers(Topic):
         if (schedule := changes.get("schedule")) is not None:
             sent |= schedule_as_json(schedule)
         path, params = _path(trigger), _params(trigger.tenant)
-        return self._trigger(await self.requests.post(path, _renamed(sent), params, method="PATCH"))
+        return self._trigger(await self.requests.post(path, _rename(sent), params, method="PATCH"))
 
     async def delete(self, trigger: Trigger, *, force: bool) -> None:
         params = {**_params(trigger.tenant), **({"force": "true"} if force else {})}
         await self.requests.post(_path(trigger), None, params, method="DELETE")
+
+    async def restore(self, owner: Owner, trigger: TriggerId) -> Trigger:
+        path = f"/jobs/triggers/{trigger}/restore"
+        return self._trigger(await self.requests.post(path, None, _params(owner)))
 
     async def pause(self, trigger: Trigger, why: str, end: timedelta | datetime | None) -> Trigger:
         sent: dict[str, Any] = {"why": why}
@@ -76,7 +80,7 @@ class ServerTriggers(Topic):
         return records.preview(found, "UTC" if schedule is None else schedule.zone, viewer_zone)
 
     async def preview_schedule(self, schedule: Schedule, count: int, viewer_zone: str) -> Preview:
-        sent = {**_renamed(schedule_as_json(schedule)), "count": count, "viewer_timezone": viewer_zone}
+        sent = {**_rename(schedule_as_json(schedule)), "count": count, "viewer_timezone": viewer_zone}
         return records.preview(await self.requests.post("/jobs/triggers/preview", sent), schedule.zone, viewer_zone)
 
     async def decisions(self, trigger: Trigger, limit: int) -> Sequence[Decision]:
@@ -130,7 +134,7 @@ def _path(trigger: Trigger) -> str:
     return f"/jobs/triggers/{trigger.id}"
 
 
-def _renamed(document: Mapping[str, Any]) -> dict[str, Any]:
+def _rename(document: Mapping[str, Any]) -> dict[str, Any]:
     return {_NAMES.get(name, name): value for name, value in document.items()}
 
 

@@ -71,7 +71,7 @@ async def get(store: TriggerStore, owner: Owner, trigger: TriggerId) -> Trigger:
     found = await store.triggers(owner).get(trigger)
     if found is None:
         raise UnknownTrigger(
-            f"{_named(owner)} no trigger {trigger}. Nothing was changed.",
+            f"{_describe_owner(owner)} no trigger {trigger}. Nothing was changed.",
             fix="Check the id and the tenant: leasehold triggers ls",
         )
     return found
@@ -181,14 +181,14 @@ async def create(
 
     With an actor, here and below, the audit log names who did it.
     """
-    await _check(owner, rule, catalog)
+    await check_rule(owner, rule, catalog)
     store = catalog.store
 
     def add() -> Awaitable[Trigger]:
         return store.triggers(owner).add(rule, created_by)
 
     subject = f"trigger {rule.label}"
-    return await audited(store, actor, "trigger.create", subject, add, shows=views.trigger, tenant=_tenant_of(owner))
+    return await audited(store, actor, "trigger.create", subject, add, shows=views.trigger, tenant=tenant_of(owner))
 
 
 async def update_by_document(
@@ -221,7 +221,7 @@ async def update(
     Raises WrongState for one of the code, or if it was changed meanwhile; ChangedMeanwhile if it is not in the
     `version` that the caller has seen.
     """
-    return await _noted(
+    return await _change(
         catalog.store, owner, trigger, "change", actor, lambda: _update(owner, trigger, changes, catalog, version)
     )
 
@@ -245,7 +245,7 @@ async def _update(
             fix="Change it with a newer release, or pass a new value for it as well.",
         )
     rule = replace(seen.rule, **changes)
-    await _check(owner, rule, catalog)
+    await check_rule(owner, rule, catalog)
     changed = await catalog.store.triggers(owner).change(seen, rule)
     if changed is None:
         raise WrongState(
@@ -275,13 +275,13 @@ async def pause(
     """Pauses a trigger for so long by the engine's clock, until that moment, or until it is resumed."""
     until = lasting if lasting is None or isinstance(lasting, datetime) else await store.now() + _length(lasting)
     pause = Pause(why, until)
-    return await _noted(store, owner, trigger, "pause", actor, lambda: _set_pause(store, owner, trigger, pause))
+    return await _change(store, owner, trigger, "pause", actor, lambda: _set_pause(store, owner, trigger, pause))
 
 
 async def resume(store: Store, owner: Owner, trigger: TriggerId, actor: Actor | None = None) -> Trigger:
     """Ends the pause of a trigger. Fires that it has missed are caught up by its policy."""
     # The store may keep the pause, as one that is over, until the missed fires are decided.
-    resumed = await _noted(store, owner, trigger, "resume", actor, lambda: _set_pause(store, owner, trigger, None))
+    resumed = await _change(store, owner, trigger, "resume", actor, lambda: _set_pause(store, owner, trigger, None))
     return replace(resumed, pause=None)
 
 
@@ -296,7 +296,7 @@ async def delete(
 ) -> None:
     """Deletes a trigger; its jobs stay. Raises WrongState for one of the code, unless forced: its code may be gone.
 
-    The next sync of code that still declares the trigger brings it back.
+    The next sync of code that still declares the trigger brings it back; so does `restore`.
     """
     found = await get(store, owner, trigger)
     _require_version(found, version)
@@ -307,10 +307,10 @@ async def delete(
         await store.triggers(owner).delete(trigger)
         return None
 
-    await _noted(store, owner, trigger, "delete", actor, remove)
+    await _change(store, owner, trigger, "delete", actor, remove)
 
 
-async def _noted(
+async def _change(
     store: Store, owner: Owner, trigger: TriggerId, verb: str, actor: Actor | None, change: Callable[[], Awaitable[T]]
 ) -> T:
     async def read() -> dict[str, Any]:
@@ -327,11 +327,11 @@ async def _noted(
         change,
         read=read,
         shows=shown,
-        tenant=_tenant_of(owner),
+        tenant=tenant_of(owner),
     )
 
 
-def _tenant_of(owner: Owner) -> TenantId | None:
+def tenant_of(owner: Owner) -> TenantId | None:
     return None if owner is ALL else TenantId(str(owner))
 
 
@@ -340,7 +340,8 @@ async def _set_pause(store: TriggerStore, owner: Owner, trigger: TriggerId, paus
     return changed if changed is not None else await get(store, owner, trigger)
 
 
-async def _check(owner: Owner, rule: NewTrigger, catalog: Catalog) -> None:
+async def check_rule(owner: Owner, rule: NewTrigger, catalog: Catalog) -> None:
+    """Raises UnknownDefinition, or InvalidInput for a rule that does not fit its owner or its definition."""
     rule.check_tenant(owner)
     rule.check_fits((await _definition(rule.definition, catalog)).definition)
 
@@ -386,7 +387,7 @@ def described_owner(owner: Owner) -> str:
     return "all tenants" if owner is ALL else visible(str(owner))
 
 
-def _named(owner: Owner) -> str:
+def _describe_owner(owner: Owner) -> str:
     return "there is, for all tenants," if owner is ALL else f'tenant "{owner}" has'
 
 

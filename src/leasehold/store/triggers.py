@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from leasehold.model.decision import Decision
-from leasehold.model.job import TenantId
+from leasehold.model.decision import Decision, DecisionKind
+from leasehold.model.job import JobId, Source, TenantId
 from leasehold.model.limits import Pause
 from leasehold.model.trigger import ALL, AllTenants, NewTrigger, Trigger, TriggerId, TriggerKind, declared_id
 from leasehold.store.events import TenantEvents
@@ -58,11 +58,30 @@ class TriggerChange:
         return f"{name}: saved" if self.created else f"{name}: changed ({', '.join(self.fields)})"
 
 
+class Decided(NamedTuple):
+    """A decision that a scheduler has just written. `lag`: seconds from its fire time; None for an event.
+
+    `definition` is that of the job, if the decision has made one.
+    """
+
+    trigger: TriggerId
+    tenant: TenantId
+    kind: DecisionKind
+    job: JobId | None = None
+    lag: float | None = None
+    definition: str | None = None
+
+    @property
+    def source(self) -> Source:
+        return Source.EVENT if self.lag is None else Source.SCHEDULE
+
+
 @dataclass(frozen=True, slots=True)
 class FireRound:
     """One round of a scheduler: how many jobs it made, and how long until the next fire. `more`: look again now.
 
     `expanded` is the number of events that were expanded, with or without jobs; `events_wait`: there are others.
+    `decided` has what triggers decided in this round.
     """
 
     fired: int
@@ -70,12 +89,13 @@ class FireRound:
     next_fire: timedelta | None
     events_wait: bool = False
     expanded: int = 0
+    decided: Sequence[Decided] = field(default=(), compare=False, repr=False)
 
 
 class Triggers(Protocol):
     """The triggers of one tenant, or those for all tenants. No verb reaches a trigger of another tenant.
 
-    A deleted trigger is kept, and none of these verbs finds it.
+    A deleted trigger is kept. `get` finds it if asked for deleted ones, and `change` can restore it.
     """
 
     async def add(self, rule: NewTrigger, created_by: str | None = None) -> Trigger:
@@ -84,15 +104,17 @@ class Triggers(Protocol):
         Raises UnknownTenant if strict tenants are on, and this one was never registered.
         """
 
-    async def get(self, trigger: TriggerId) -> Trigger | None: ...
+    async def get(self, trigger: TriggerId, *, deleted: bool = False) -> Trigger | None:
+        """Returns a trigger that is there or, with `deleted`, one that is deleted."""
 
     async def list(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
         """Returns triggers after that one, the oldest first."""
 
-    async def change(self, seen: Trigger, rule: NewTrigger) -> Trigger | None:
+    async def change(self, seen: Trigger, rule: NewTrigger, *, restore: bool = False) -> Trigger | None:
         """Replaces the rule of a trigger; None if it was changed or deleted since it was read.
 
-        A schedule that is changed or enabled begins at this moment. Other changes keep its place.
+        With `restore`, one that was read as deleted is there again. A schedule that is changed, enabled or restored
+        begins at this moment. Other changes keep its place.
         """
 
     async def pause(self, trigger: TriggerId, pause: Pause | None) -> Trigger | None:

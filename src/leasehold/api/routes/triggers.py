@@ -30,8 +30,8 @@ from leasehold.model.cron import Cron
 from leasehold.model.schedule import EPOCH, Every, Schedule
 from leasehold.model.trigger import Trigger, trigger_id
 from leasehold.model.trigger_document import rule_from_document
+from leasehold.operations import deleted_triggers, views
 from leasehold.operations import triggers as operations
-from leasehold.operations import views
 
 routes = Routes("triggers")
 Count = Annotated[int, Query(ge=1, le=50)]
@@ -61,7 +61,7 @@ async def save_trigger(
     context: Asked, sent: SaveTrigger, tenant: OfTenant = None, everyone: OfEveryone = False
 ) -> Response:
     """Saves a trigger. A schedule fires after this moment."""
-    owner, rule = context.owner(tenant, everyone), rule_from_document(_given(sent))
+    owner, rule = context.owner(tenant, everyone), rule_from_document(_given_fields(sent))
     actor = context.actor
     saved = await context.call(lambda catalog: operations.create(owner, rule, actor.name, catalog, actor))
     return _answer(context, saved, 201)
@@ -127,12 +127,22 @@ async def delete_trigger(
     tenant: OfTenant = None,
     everyone: OfEveryone = False,
 ) -> Response:
-    """Deletes a trigger; its jobs stay."""
+    """Deletes a trigger; its jobs stay. It can be restored."""
     owner, seen = context.owner(tenant, everyone), read_version(if_match)
     await context.ask(
         lambda store: operations.delete(store, owner, trigger, force=force, version=seen, actor=context.actor)
     )
     return Response(status_code=204)
+
+
+@routes.add("POST", "/jobs/triggers/{trigger_id}/restore", Permission.TRIGGERS_WRITE, TriggerDocument)
+async def restore_trigger(
+    context: Asked, trigger: TriggerIdPath, tenant: OfTenant = None, everyone: OfEveryone = False
+) -> Response:
+    """Brings a deleted trigger back as it was. A schedule begins at this moment, and catches up nothing."""
+    owner = context.owner(tenant, everyone)
+    restored = await context.call(lambda catalog: deleted_triggers.restore(owner, trigger, catalog, context.actor))
+    return _answer(context, restored)
 
 
 @routes.add("POST", "/jobs/triggers/{trigger_id}/pause", Permission.TRIGGERS_WRITE, TriggerDocument)
@@ -190,7 +200,7 @@ async def list_decisions(
     return answer({"decisions": [views.decision(each) for each in found]})
 
 
-def _given(sent: BaseModel) -> dict[str, Any]:
+def _given_fields(sent: BaseModel) -> dict[str, Any]:
     """Returns the fields that say something: null stands for the default."""
     return {name: value for name, value in sent.model_dump(exclude_unset=True).items() if value is not None}
 

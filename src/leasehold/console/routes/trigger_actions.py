@@ -1,21 +1,23 @@
-"""The actions on a trigger: pause, resume, enable, disable, delete. Each has a page that explains it."""
+"""The actions on a trigger: pause, resume, enable, disable, delete, restore. Each has a page that explains it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from leasehold.console.copies import as_command, as_curl
 from leasehold.console.pages import Pages, Visit
-from leasehold.console.routes.triggers import read_trigger
+from leasehold.console.routes.triggers import owner_of, read_trigger, trigger_of
 from leasehold.console.trigger_rows import row_of
 from leasehold.errors import InvalidInput, LeaseholdError
 from leasehold.model.access import Permission
 from leasehold.model.duration import read_duration
 from leasehold.model.job import TenantId
 from leasehold.model.trigger import ALL, Trigger
+from leasehold.operations import deleted_triggers
 from leasehold.operations import triggers as operations
 from leasehold.operations.statuses import statuses_of
 
@@ -34,18 +36,19 @@ class TriggerAction:
     request: Callable[[Visit], tuple[str, str, dict[str, Any] | None]]
     words: Callable[[Visit], tuple[str, ...]]
     is_destructive: bool = False
+    of_deleted: bool = False
 
 
 def _why(visit: Visit) -> str:
     return visit.form.get("why", "").strip()
 
 
-def _lasting(visit: Visit) -> str | None:
+def _length(visit: Visit) -> str | None:
     return visit.form.get("lasting", "").strip() or None
 
 
 async def _pause(visit: Visit, trigger: Trigger) -> None:
-    why, lasting = _why(visit), _lasting(visit)
+    why, lasting = _why(visit), _length(visit)
     if not why:
         raise InvalidInput("a pause needs a reason. Nothing was changed.", fix="Write why, for those who find it.")
     length = None if lasting is None else read_duration(lasting)
@@ -64,6 +67,12 @@ async def _delete(visit: Visit, trigger: Trigger) -> None:
     )
 
 
+async def _restore(visit: Visit, trigger: Trigger) -> None:
+    await visit.context.call(
+        lambda catalog: deleted_triggers.restore(trigger.tenant, trigger.id, catalog, visit.context.actor)
+    )
+
+
 def _set_enabled(enabled: bool) -> Callable[[Visit, Trigger], Awaitable[Any]]:
     async def change(visit: Visit, trigger: Trigger) -> None:
         await visit.context.call(
@@ -77,13 +86,13 @@ def _set_enabled(enabled: bool) -> Callable[[Visit, Trigger], Awaitable[Any]]:
 
 def _pause_body(visit: Visit) -> tuple[str, str, dict[str, Any] | None]:
     body: dict[str, Any] = {"why": _why(visit) or "the reason"}
-    if (lasting := _lasting(visit)) is not None:
+    if (lasting := _length(visit)) is not None:
         body["seconds"] = int(read_duration(lasting).total_seconds())
     return "POST", "/pause", body
 
 
 def _pause_words(visit: Visit) -> tuple[str, ...]:
-    lasting = _lasting(visit)
+    lasting = _length(visit)
     return (_why(visit) or "the reason", *(("--for", lasting) if lasting else ()))
 
 
@@ -132,34 +141,54 @@ ACTIONS = (
         "delete",
         "Delete this trigger?",
         "Delete the trigger",
-        "It fires no more, and is not shown any more. Jobs that it has made stay.",
+        "It fires no more, and is not shown any more. Jobs that it has made stay. It can be restored.",
         _delete,
         lambda _: ("DELETE", "", None),
         _none,
         is_destructive=True,
     ),
+    TriggerAction(
+        "restore",
+        "Restore this trigger?",
+        "Restore",
+        "It comes back as it was when it was deleted. A schedule begins at this moment, and catches up nothing.",
+        _restore,
+        lambda _: ("POST", "/restore", None),
+        _none,
+        of_deleted=True,
+    ),
 )
-_COMMANDS = {"pause": "pause", "resume": "resume", "enable": "edit", "disable": "edit", "delete": "rm"}
+_COMMANDS = {"enable": "edit", "disable": "edit", "delete": "rm"}
 
 
 def _declare(action: TriggerAction) -> None:
     @pages.add("GET", f"/triggers/{{trigger}}/{action.verb}", Permission.TRIGGERS_WRITE)
     async def confirm(visit: Visit) -> Response:
-        return await _show(visit, action, await _read(visit), None)
+        return await _show(visit, action, await _read(visit, action), None)
 
     @pages.add("POST", f"/triggers/{{trigger}}/{action.verb}", Permission.TRIGGERS_WRITE)
     async def change(visit: Visit) -> Response:
-        trigger = await _read(visit)
+        trigger = await _read(visit, action)
         try:
             await action.change(visit, trigger)
         except LeaseholdError as error:
             return await _show(visit, action, trigger, error)
-        path = "/triggers" if action.verb == "delete" else f"/triggers/{trigger.id}"
-        return visit.go(path, done=f"trigger-{action.verb}")
+        done = f"trigger-{action.verb}"
+        if action.verb == "delete":
+            return visit.go("/triggers", done=done, trigger=trigger.id, **_whose(visit, trigger))
+        return visit.go(f"/triggers/{trigger.id}", done=done)
 
 
-async def _read(visit: Visit) -> Trigger:
-    return await visit.context.ask(lambda store: read_trigger(visit, store))
+async def _read(visit: Visit, action: TriggerAction) -> Trigger:
+    if not action.of_deleted:
+        return await visit.context.ask(lambda store: read_trigger(visit, store))
+    owner, wanted = owner_of(visit), trigger_of(visit)
+    return await visit.context.ask(lambda store: deleted_triggers.get_deleted(store, owner, wanted))
+
+
+def _whose(visit: Visit, trigger: Trigger) -> dict[str, str]:
+    """Returns the owner of a trigger as an address names it, where its scope does not."""
+    return {} if visit.area.tenant is not None or trigger.tenant is ALL else {"tenant": str(trigger.tenant)}
 
 
 async def _show(visit: Visit, action: TriggerAction, trigger: Trigger, problem: LeaseholdError | None) -> Response:
@@ -169,13 +198,14 @@ async def _show(visit: Visit, action: TriggerAction, trigger: Trigger, problem: 
         words = action.words(visit)
     except LeaseholdError:  # the form has a duration that can't be read; the problem says so
         method, path, body, words = "POST", "/pause", {"why": _why(visit)}, (_why(visit),)
-    command = as_command("triggers", _COMMANDS[action.verb], trigger.id, *words, owner=owner)
+    command = as_command("triggers", _COMMANDS.get(action.verb, action.verb), trigger.id, *words, owner=owner)
     facts = {
         "action": action,
         "row": row_of(visit, trigger, datetime.now(UTC)),
+        "whose": f"?{urlencode(_whose(visit, trigger))}" if action.of_deleted and _whose(visit, trigger) else "",
         "problem": problem,
         "why": _why(visit),
-        "lasting": _lasting(visit) or "",
+        "lasting": _length(visit) or "",
         "as_command": command if owner is not None else f"{command} --all-tenants",
         "as_curl": None
         if owner is None

@@ -11,8 +11,8 @@ from leasehold.console.pages import Pages, Visit
 from leasehold.console.routes.triggers import read_trigger
 from leasehold.console.trigger_form import (
     TITLES,
-    Checked,
-    Rendered,
+    FormCheck,
+    PayloadPreview,
     TriggerForm,
     check_form,
     form_of,
@@ -42,9 +42,9 @@ PREVIEWED = 5
 class _Shown:
     """The preview beside the fields of the editor."""
 
-    checked: Checked
+    checked: FormCheck
     preview: Preview | None
-    rendered: Rendered | None
+    rendered: PayloadPreview | None
 
 
 @pages.add("GET", "/triggers/new", Permission.TRIGGERS_WRITE)
@@ -93,7 +93,7 @@ async def change(visit: Visit) -> Response:
     seen = visit.form.get("version", "")
     version = int(seen) if seen.isdecimal() and len(seen) < 10 else None
     try:
-        document = _restored(trigger, checked)
+        document = _restore(trigger, checked)
         await visit.context.call(
             lambda catalog: operations.update_by_document(
                 trigger.tenant, trigger.id, document, catalog, version=version, actor=visit.context.actor
@@ -128,7 +128,7 @@ def _stored_form(visit: Visit, trigger: Trigger) -> TriggerForm:
     return form_of_rule(trigger.rule, document["payload_template"], document["filter"])
 
 
-def _restored(trigger: Trigger, checked: Checked) -> dict[str, Any]:
+def _restore(trigger: Trigger, checked: FormCheck) -> dict[str, Any]:
     """Returns the changes, with the stored values of the template where the form had `[redacted]`.
 
     An interval that stays is left out: the form has no anchor, which a new one would lose. Raises PayloadInvalid for
@@ -213,7 +213,7 @@ _OPTIONS = {
 }
 
 
-def _copies(visit: Visit, trigger: Trigger | None, checked: Checked | None, owner: Any) -> dict[str, str | None]:
+def _copies(visit: Visit, trigger: Trigger | None, checked: FormCheck | None, owner: Any) -> dict[str, str | None]:
     """Returns the same change as a command and as a request, once the form can be used."""
     if checked is None or checked.document is None or owner is ALL:
         return {"as_command": None, "as_curl": None}

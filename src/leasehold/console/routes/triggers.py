@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -11,9 +12,11 @@ from leasehold.console.trigger_rows import TriggerRow, row_of, viewer_zone
 from leasehold.errors import InvalidInput, LeaseholdError
 from leasehold.model.access import Permission
 from leasehold.model.decision import Decision
+from leasehold.model.job import tenant_id
 from leasehold.model.preview import Preview
-from leasehold.model.trigger import Trigger, TriggerId, TriggerKind, trigger_id
+from leasehold.model.trigger import ALL, Trigger, TriggerId, TriggerKind, trigger_id
 from leasehold.operations import triggers as operations
+from leasehold.operations.triggers import Owner
 from leasehold.store import Store
 
 pages = Pages()
@@ -38,6 +41,25 @@ async def read_trigger(visit: Visit, store: Store) -> Trigger:
     return await operations.get(store, visit.area.tenant, wanted)
 
 
+def owner_of(visit: Visit) -> Owner:
+    """Returns whose trigger a change is about that is not there any more: the scope's, or the one that is named."""
+    named = visit.request.query_params.get("tenant", "")
+    return visit.area.tenant or (tenant_id(named) if named else ALL)
+
+
+def _undo(visit: Visit) -> str | None:
+    """Returns where the deletion that was just made is undone."""
+    asked = visit.request.query_params
+    if asked.get("done") != "trigger-delete" or not visit.may(Permission.TRIGGERS_WRITE):
+        return None
+    try:
+        gone = trigger_id(asked.get("trigger", ""))
+    except InvalidInput:
+        return None
+    whose = f"?{urlencode({'tenant': asked['tenant']})}" if "tenant" in asked else ""
+    return f"{visit.area.base}/triggers/{gone}/restore{whose}"
+
+
 @pages.add("GET", "/triggers", Permission.TRIGGERS_READ)
 async def list_triggers(visit: Visit) -> Response:
     """Lists triggers, the oldest first; in the scope of all tenants those of every owner."""
@@ -57,6 +79,7 @@ async def list_triggers(visit: Visit) -> Response:
         "following": rows[-1].trigger.id if len(found) > LISTED else None,
         "is_first": after is None,
         "may_write": visit.may(Permission.TRIGGERS_WRITE) and owner is not None,
+        "undo": _undo(visit),
     }
     return await visit.show("triggers.html", "triggers", facts)
 

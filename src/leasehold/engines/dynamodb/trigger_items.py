@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from leasehold.config import process_redactor
 from leasehold.engines.dynamodb.keys import Key, due_sk, read_timestamp, timestamp
 from leasehold.engines.dynamodb.wire import Item
 from leasehold.errors import InvalidInput
@@ -209,7 +210,7 @@ def fire_sk(fire_at: datetime, tenant: TenantId) -> str:
 
 
 def decision_item(owner: TenantId | AllTenants, decision: Decision, now: datetime, sk: str) -> Item:
-    row = decision.as_row()
+    row = decision.as_row() | {"why": decision.recorded_why(process_redactor().text)}
     fire_at = row.pop("fire_at")
     return {
         "PK": decisions_pk(owner, decision.trigger),

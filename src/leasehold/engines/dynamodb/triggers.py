@@ -59,9 +59,9 @@ class DynamoTriggers:
         item = items.new_item(self._tenant, trigger, rule, origin, created_by, now)
         return item | _begin(trigger, rule, None, now)
 
-    async def get(self, trigger: TriggerId) -> Trigger | None:
+    async def get(self, trigger: TriggerId, *, deleted: bool = False) -> Trigger | None:
         item = await self._read(trigger)
-        return None if item is None or items.is_deleted(item) else items.shown(item)
+        return items.shown(item) if item is not None and items.is_deleted(item) is deleted else None
 
     async def list(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
         found = [items.shown(item) async for item in self._live(after, limit)]

@@ -55,8 +55,8 @@ class PostgresTriggers:
             **_place(rule, cursor),
         )
 
-    async def get(self, trigger: TriggerId) -> Trigger | None:
-        found = await self._fetch("get", trigger=trigger)
+    async def get(self, trigger: TriggerId, *, deleted: bool = False) -> Trigger | None:
+        found = await self._fetch("get", trigger=trigger, deleted=deleted)
         return trigger_rows.shown(found[0]) if found else None
 
     async def list(self, limit: int, after: TriggerId | None = None) -> Sequence[Trigger]:
