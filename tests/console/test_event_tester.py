@@ -9,6 +9,8 @@ from tests.console.trigger_world import DATA, EVENT, IMPORT, make_trigger
 from tests.console.world import ACME, World
 
 from leasehold.model.access import Permission, Role
+from leasehold.model.event import NewEvent
+from leasehold.model.trigger_document import rule_from_document
 from leasehold.store import Filter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -103,3 +105,16 @@ async def test_an_emit_needs_its_permission(world: World) -> None:
         sent = {"form_token": token, "name": EVENT, "data": "{}", "do": "emit"}
         answer = await http.post("/t/acme/events/emit", data=sent, headers={"Origin": world.address})
     assert ("Emit this event" in page, answer.status_code) == (False, 403)
+
+
+async def test_an_event_of_a_deleted_trigger_is_not_said_to_match_none(world: World) -> None:
+    document = {"label": "Short-lived", "event": "short.lived", "definition": IMPORT, "payload_template": {}}
+    rule = rule_from_document(document)
+    store = world.app.store
+    trigger = await store.triggers(ACME).add(rule, "ada")
+    await store.events(ACME).emit(NewEvent("short.lived", {}))
+    assert await store.triggers(ACME).delete(trigger.id)
+    async with await world.signed_in(Role.TENANT_ADMIN) as http:
+        page = (await http.get("/t/acme/events?name=short.lived")).text
+    assert "no trigger matched" not in page
+    assert "no trigger that still exists matched" in page

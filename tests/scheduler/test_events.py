@@ -11,6 +11,7 @@ from tests.conftest import Raw, eventually
 from tests.scheduler.test_fire_loop import Rounds, loop_on, running, turns
 from tests.scheduler.timetable import ACME, HOUR, Timetable
 from tests.store.bench import LEASE
+from tests.telemetry.samples import samples_of
 from tests.worker.shop import Processes, Shop, only
 
 from leasehold.engines import engine_for
@@ -19,8 +20,10 @@ from leasehold.model.event import NewEvent, event_id, patterns_of
 from leasehold.model.job import JobRecord, Source
 from leasehold.model.status import Status
 from leasehold.model.trigger import NewTrigger, Trigger
-from leasehold.scheduler import FireLoop
+from leasehold.scheduler import FireLoop, fire_due_schedules
 from leasehold.store import Filter, FireRound, NextFire, Store, Subscription, WorkerFacts
+from leasehold.telemetry import Listeners
+from leasehold.telemetry.metrics import Metrics
 from leasehold.worker import Job
 
 MAIN = ("-c", "from leasehold.cli import main; main()")
@@ -67,6 +70,18 @@ async def outbox(timetable: Timetable, observer: Raw) -> Outbox:
 
 
 # ------------------------------------------------------------------------------------------------------------ expand
+
+
+async def test_the_jobs_of_an_expanded_event_are_counted(outbox: Outbox) -> None:
+    metrics = Metrics()
+    await outbox.add()
+    await outbox.add(label="another")
+    await outbox.emit()
+    await fire_due_schedules(outbox.store, listeners=Listeners([metrics]))
+    assert len(await outbox.jobs()) == 2
+    count = samples_of(metrics).total
+    assert count("leasehold_enqueued_total", job_type="report", source="event") == 2
+    assert count("leasehold_enqueued_total") == 2
 
 
 async def test_an_event_without_triggers_is_expanded_at_once(outbox: Outbox) -> None:

@@ -158,13 +158,13 @@ def _decision_row(decision: Decision) -> list[Cell]:
         short(decision.trigger),
         Text(decision.kind.value, style=decision_style(decision.kind)),
         "–" if decision.job is None else short(decision.job),
-        decision.why or "–",
+        views.decision_reason(decision) or "–",
     ]
 
 
 def _event_row(event: Event) -> list[Cell]:
     expanded = Text("waits", style="yellow") if event.expanded_at is None else Text("decided", style="green")
-    return [short(event.id), at(event.at), event.name, expanded, encode_plain(event.data)]
+    return [short(event.id), at(event.at), event.name, expanded, encode_plain(views.event(event)["data"])]
 
 
 def _test_row(test: Document) -> list[Cell]:

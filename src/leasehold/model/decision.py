@@ -5,7 +5,7 @@ them. Both look only at their arguments. The store then finds out whether the de
 `Decision`. An event that a trigger does not match is not recorded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -22,6 +22,9 @@ from leasehold.model.limits import Pause
 from leasehold.model.schedule import fire_before
 from leasehold.model.template import TemplateProblem, moment_text, values_of_event, values_of_fire
 from leasehold.model.trigger import Trigger, TriggerId, TriggerKind, dedupe_of
+
+# All problems that a payload may have, before they are redacted.
+LONGEST_WHY = 10_000
 
 
 class Reason(StrEnum):
@@ -164,12 +167,16 @@ class Decision:
     at: datetime | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "why", payloads.make_storable(self.why, MAX_TEXT))
+        object.__setattr__(self, "why", payloads.make_storable(self.why, LONGEST_WHY))
         if (self.event is None) == (self.fire_at is None):
             raise InvalidInput(
                 f"A decision of the trigger {self.trigger} has one cause, an event or a fire time.",
                 fix="Nothing was changed. Pass one of them.",
             )
+
+    def recorded_why(self, redact: Callable[[str], str]) -> str:
+        """Returns why, as it is stored: redacted, and then shortened, so that no part of a secret stays."""
+        return payloads.make_storable(redact(self.why), MAX_TEXT)
 
     def as_row(self) -> dict[str, Any]:
         """Returns the columns of the decision; `at` is left to the database."""

@@ -27,6 +27,7 @@ from leasehold.model.bounds import (
 from leasehold.model.duration import Duration, as_duration
 from leasehold.model.hidden import escape_hidden, problem_of_name
 from leasehold.model.payload import require_schema
+from leasehold.model.payload_problems import describe_problem, message_of, shorten
 from leasehold.model.schema_load import SchemaLoad, count_values, load_of
 from leasehold.model.secret_fields import SHOWN, problem_of_marks, secret_fields, secret_values
 from leasehold.model.status import Status
@@ -34,7 +35,6 @@ from leasehold.model.status import Status
 MAX_KEY = 100
 DEFAULT_PRIORITY = 100
 SHOWN_PROBLEMS = 20
-SHOWN_PROBLEM = 300
 # A payload with more values than this has only its first problem shown.
 ALL_PROBLEMS_SHOWN = 10_000
 SHOWN_VALUE = 120
@@ -180,9 +180,9 @@ class Definition:
                 return
             errors = checker.errors(payload)
             errors = filter(counts, errors) if counts else errors
-            described = (line for error in errors for line in _describe_problem(error, self.schema))
+            described = (line for error in errors for line in describe_problem(error, self.schema))
             found = self._hide_secrets(described, payload) if self.secret_fields else described
-            problems = [_shorten(line) for line in islice(found, SHOWN_PROBLEMS)]
+            problems = [shorten(line) for line in islice(found, SHOWN_PROBLEMS)]
             problems += ["and more"] if next(found, None) else []
         except ValueError as error:  # not JSON, or nested infinitely
             problems = [f"payload: {error}"]
@@ -202,14 +202,14 @@ class Definition:
         try:
             errors = list(islice(self._checker().errors(payload), SHOWN_PROBLEMS))
         except ValueError as refused:  # not JSON, or nested infinitely
-            return [((), _shorten(str(refused)))]
+            return [((), shorten(str(refused)))]
         found = []
         for error in errors:
             missing = getattr(error.kind, "property", None)
             path = (*error.instance_path, *((missing,) if missing is not None else ()))
-            text = "is required" if missing is not None else error.message
+            text = "is required" if missing is not None else message_of(error)
             (hidden,) = self._hide_secrets(iter([text]), payload) if self.secret_fields else [text]
-            found.append((path, _shorten(hidden)))
+            found.append((path, shorten(hidden)))
         return found
 
     def _hide_secrets(self, lines: Iterator[str], payload: Mapping[str, Any]) -> Iterator[str]:
@@ -382,24 +382,3 @@ def _unusable_schema(error: Exception) -> InvalidInput:
 
 def _deny_remote(uri: str) -> Any:
     raise ValueError(f"remote reference {uri} refused: a schema must not refer to other documents")
-
-
-def _describe_problem(problem: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> Iterator[str]:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem.instance_path)
-    path = "".join(["payload", *steps])
-    known = list(schema.get("properties", {}))
-    unexpected = getattr(problem.kind, "unexpected", None) if len(problem.instance_path) == 0 else None
-    if unexpected:
-        yield from (f"{path}.{name}: unknown field{_did_you_mean(name, known)}" for name in unexpected)
-    else:
-        yield f"{path}: {problem.message}"
-
-
-def _shorten(text: str) -> str:
-    """Shortens a message, because it quotes the value, which may be the whole payload."""
-    return text if len(text) <= SHOWN_PROBLEM else text[: SHOWN_PROBLEM - 1] + "…"
-
-
-def _did_you_mean(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f' (did you mean "{near[0]}"?)' if near else ""

@@ -101,7 +101,7 @@ class NewEvent:
     """An event to emit. It has no tenant: the tenant handle that emits it has one. Data is bounded like a payload.
 
     With an `id`, a repeated emit writes it once. `text` is the data as JSON. Jobs that the event makes get its
-    `correlation_id`.
+    `correlation_id` and its `trace_context`.
     """
 
     name: str
@@ -109,6 +109,7 @@ class NewEvent:
     correlation_id: str | None = None
     created_by: str | None = None
     id: EventId | None = None
+    trace_context: str | None = None
     text: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -137,6 +138,7 @@ class Event:
     correlation_id: str | None = None
     created_by: str | None = None
     expanded_at: datetime | None = None
+    trace_context: str | None = None
 
 
 class Operator(StrEnum):

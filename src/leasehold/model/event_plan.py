@@ -129,6 +129,7 @@ def _job(event: Event, trigger: Trigger, definition: Registered | None, match: M
             source_ref=source_ref(trigger.id, event.id),
             correlation_id=event.correlation_id,
             created_by=trigger.created_by,
+            trace_context=event.trace_context,
         ),
         trigger.rule.trailing,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from leasehold.config import process_redactor
 from leasehold.errors import UnknownDefinition
 from leasehold.model.decision import Decision, Evaluation, Match, evaluate
 from leasehold.model.definition import Registered
@@ -99,17 +100,18 @@ async def _definition(key: str, catalog: Catalog) -> Registered | None:
 
 
 def as_document(tests: Sequence[TriggerTest]) -> list[dict[str, Any]]:
-    """Returns the tests as JSON documents."""
+    """Returns the tests as JSON documents, without secrets."""
     return [_document(each) for each in tests]
 
 
 def _document(test: TriggerTest) -> dict[str, Any]:
-    result, holder = test.result, test.holder
+    result, holder, redactor = test.result, test.holder, process_redactor()
     told: dict[str, Any] = {"payload": None, "reason": None, "why": ""}
     if isinstance(result, Match):
-        told["payload"] = result.payload
+        told["payload"] = redactor.document(result.payload)
     else:
-        told |= {"reason": result.reason.value, "why": result.why, "payload": getattr(result, "payload", None)}
+        payload = redactor.document(getattr(result, "payload", None))
+        told |= {"reason": result.reason.value, "why": redactor.text(result.why), "payload": payload}
     return {
         "trigger": test.trigger.id,
         "label": test.trigger.rule.label,

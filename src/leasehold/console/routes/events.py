@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from leasehold.api import shown
 from leasehold.api.strict_json import read_json
-from leasehold.config import process_redactor
 from leasehold.console.copies import as_command, as_curl
 from leasehold.console.job_rows import summarize
 from leasehold.console.pages import Pages, Visit
@@ -23,6 +22,7 @@ from leasehold.model.trigger import ALL, Trigger, TriggerId
 from leasehold.operations import events as operations
 from leasehold.operations import views
 from leasehold.operations.events import TriggerTest
+from leasehold.operations.reports import report_emit
 from leasehold.operations.statuses import statuses_of
 
 pages = Pages()
@@ -101,7 +101,7 @@ def _labels(visit: Visit, triggers: Sequence[Trigger]) -> dict[TriggerId, tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class TriggerAnswer:
     """The answer of one trigger to an event, as its reader may see it."""
 
     test: TriggerTest
@@ -143,6 +143,7 @@ async def emit(visit: Visit) -> Response:
         key = context_id(visit, owner)
         event = NewEvent(sent.name, sent.data, None, visit.principal.name, None if key is None else event_id(key))
         made = await visit.context.call(lambda catalog: operations.emit(owner, event, catalog))
+        report_emit(visit.context.guard.backend.listeners, made)
     except LeaseholdError as error:
         return await _show(visit, name, data, tried=False, problem=error)
     return visit.go("/events", emitted=made.id)
@@ -190,13 +191,13 @@ async def _show(
     visit: Visit, name: str, data: str, *, tried: bool, problem: LeaseholdError | None = None
 ) -> Response:
     owner = _owner(visit)
-    tests: list[Tested] = []
+    tests: list[TriggerAnswer] = []
     if tried and problem is None:
         try:
             event = _event(visit, name, data)
             found = await visit.context.call(lambda catalog: operations.try_out(owner, event, catalog))
             documents = _documents(visit, found)
-            tests = [_tested(visit, *each) for each in zip(found, documents, strict=True)]
+            tests = [_answer_of(visit, *each) for each in zip(found, documents, strict=True)]
         except LeaseholdError as error:
             problem = error
     order = {"fires": 0, "trailing": 1, "deduped": 2, "error": 3, "skipped": 4, "no match": 5}
@@ -216,10 +217,9 @@ async def _show(
 
 
 def _documents(visit: Visit, tests: Sequence[TriggerTest]) -> list[dict[str, Any]]:
-    hide = not visit.may(Permission.PAYLOADS_READ)
-    documents = operations.as_document(tests)
-    return [each | {"payload": None if hide else process_redactor().document(each["payload"])} for each in documents]
+    hidden = {} if visit.may(Permission.PAYLOADS_READ) else {"payload": None}
+    return [each | hidden for each in operations.as_document(tests)]
 
 
-def _tested(visit: Visit, test: TriggerTest, document: Mapping[str, Any]) -> Tested:
-    return Tested(test, document, None if test.trigger.tenant is ALL else href_of(visit.area, test.trigger))
+def _answer_of(visit: Visit, test: TriggerTest, document: Mapping[str, Any]) -> TriggerAnswer:
+    return TriggerAnswer(test, document, None if test.trigger.tenant is ALL else href_of(visit.area, test.trigger))

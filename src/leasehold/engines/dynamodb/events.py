@@ -76,6 +76,7 @@ class DynamoEvents:
             now,
             event.correlation_id,
             event.created_by,
+            trace_context=event.trace_context,
         )
         found = await self._triggers.matching(self._tenant, event.name, now)
         if not found:
@@ -186,15 +187,15 @@ class DynamoEvents:
         decisions = await self._expand(event, plan, found)
         return emitted(event, plan, decisions)
 
-    async def expand(self, event: Event) -> int:
-        """Lets triggers decide about an event that waits. Returns how many jobs this call has made."""
+    async def expand(self, event: Event) -> Emitted:
+        """Lets triggers decide about an event that waits. The answer has what they decided in this call."""
         found = await self._triggers.matching(self._tenant, event.name, event.at)
         before = await self._decided(event, found)
         plan = plan_event(event, await self._triggers.candidates(found))
         reach("before_event_expanded")
         decisions = await self._expand(event, plan, found)
         reach("after_event_expanded")
-        return sum(each.trigger not in before and each.kind == "fired" for each in decisions)
+        return emitted(event, plan, [each for each in decisions if each.trigger not in before], created=False)
 
     async def _expand(
         self, event: Event, plan: Sequence[EventDecision], found: Sequence[Known]
@@ -216,11 +217,8 @@ class DynamoEvents:
         raise conflict()
 
     async def _mark_expanded(self, event: Event) -> None:
-        now = timestamp(await self._clock.now())
-        change = Update(
-            event_key(event.tenant, event.id), {"expanded_at": now, "due_pk": None, "due_sk": None}, EXISTS
-        )
-        await self._table.update(change, returns="NONE")
+        sets = {"due_pk": None, "due_sk": None, **_expanded(await self._clock.now())}
+        await self._table.update(Update(event_key(event.tenant, event.id), sets, EXISTS), returns="NONE")
 
     async def _decided(self, event: Event, found: Sequence[Known]) -> dict[str, Decision]:
         sk = items.event_sk(event.at, event.id)
@@ -243,9 +241,14 @@ def event_item(event: Event, *, expanded: bool) -> dict[str, Any]:
         "emitted_at": timestamp(event.at),
         "correlation_id": event.correlation_id,
         "created_by": event.created_by,
-        "ttl": int((event.at + items.KEPT).timestamp()),
-        **({"expanded_at": timestamp(event.at)} if expanded else waits),
+        "trace_context": event.trace_context,
+        **(_expanded(event.at) if expanded else waits),
     }
+
+
+def _expanded(at: datetime) -> dict[str, Any]:
+    """An event that still waits has no TTL: its jobs would be lost with it."""
+    return {"expanded_at": timestamp(at), "ttl": int((at + items.KEPT).timestamp())}
 
 
 def read_event(item: Item) -> Event:
@@ -258,6 +261,7 @@ def read_event(item: Item) -> Event:
         item.get("correlation_id"),
         item.get("created_by"),
         items.moment(item, "expanded_at"),
+        item.get("trace_context"),
     )
 
 

@@ -9,6 +9,7 @@ import orjson
 from asyncpg import Record
 from uuid_utils import uuid7
 
+from leasehold.config import process_redactor
 from leasehold.engines.postgres.caller_statement import CallerStatement, Row
 from leasehold.engines.postgres.confined import TenantDatabase
 from leasehold.engines.postgres.definition_versions import DefinitionVersions
@@ -108,6 +109,7 @@ class PostgresEmission:
             found.at,
             new.correlation_id,
             new.created_by,
+            trace_context=new.trace_context,
         )
         plan = plan_event(event, self.first.triggers.candidates(found.triggers))
         return PlaceCall(self.database.statement("events/place"), self.database.schema, event, plan, self.wakes)
@@ -193,7 +195,7 @@ def written_plan(plan: Sequence[EventDecision]) -> str:
                 "trigger": each.decision.trigger,
                 "kind": each.decision.kind.value,
                 "reason": each.decision.reason and each.decision.reason.value,
-                "why": each.decision.why or None,
+                "why": each.decision.recorded_why(process_redactor().text) or None,
                 "trailing": each.trailing,
                 "job": each.job and dict(fields_of(each.job, payloads.encode(dict(each.job.payload)))),
             }

@@ -5,7 +5,7 @@ expanded as a whole, or not at all, and of two workers one passes over the event
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from asyncpg import Record
 
@@ -14,8 +14,12 @@ from leasehold.engines.postgres.event_triggers import EventTriggers, FoundTrigge
 from leasehold.engines.postgres.events import event_of, written_plan
 from leasehold.errors import LeaseholdError, TransactionConflict, Unreachable
 from leasehold.faults import reach
+from leasehold.model.decision import DecisionKind
 from leasehold.model.event import Event
 from leasehold.model.event_plan import EventDecision, plan_event, plan_of_refused
+from leasehold.model.job import JobId
+from leasehold.model.trigger import TriggerId
+from leasehold.store import Decided
 
 log = logging.getLogger("leasehold.scheduler")
 
@@ -27,16 +31,21 @@ class Expansion:
         self._link = link
         self._triggers = triggers
 
-    async def expand(self) -> tuple[int, int]:
-        """Expands some of the events that wait. Returns how many, and how many jobs they have made."""
+    async def expand(self) -> tuple[int, Sequence[Decided]]:
+        """Expands some of the events that wait. Returns how many, and what triggers decided about them."""
         waiting = await self._link.fetch("scheduler/unexpanded", limit=EVENTS_AT_ONCE)
         found = [self._triggers.read(row["triggers"]) for row in waiting]
         versions = self._triggers.definitions
         if unknown := versions.unknown(each.version for triggers in found for each in triggers):
             versions.add(await self._link.fetch("fleet/definition_versions", **unknown))
-        written = [await self._expand(event_of(row), triggers) for row, triggers in zip(waiting, found, strict=True)]
-        done = [rows for rows in written if rows]
-        return len(done), sum(row["kind"] == "fired" for rows in done for row in rows)
+        expanded, decided = 0, list[Decided]()
+        for row, triggers in zip(waiting, found, strict=True):
+            event = event_of(row)
+            if placed := await self._expand(event, triggers):
+                expanded += 1
+                definitions = {each.id: each.version[0] for each in triggers}
+                decided += [_decided(event, each, definitions) for each in placed[1:]]
+        return expanded, decided
 
     async def _expand(self, event: Event, found: Sequence[FoundTrigger]) -> list[Record]:
         """Expands one event. One that the database refuses is recorded as an error of its triggers, and ends."""
@@ -67,3 +76,9 @@ class Expansion:
             decisions=written_plan(plan),
             wakes=True,
         )
+
+
+def _decided(event: Event, row: Record, definitions: Mapping[TriggerId, str]) -> Decided:
+    trigger, kind, job = TriggerId(row["trigger"]), DecisionKind(row["kind"]), row["job"]
+    definition = definitions[trigger] if kind is DecisionKind.FIRED else None
+    return Decided(trigger, event.tenant, kind, job and JobId(job), definition=definition)
