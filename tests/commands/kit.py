@@ -18,6 +18,7 @@ from tests.model.claims import a_claim
 
 from leasehold.commands import Program, run_process
 from leasehold.commands.folders import make_folder, parent_folder
+from leasehold.commands.lease import LeaseFile
 from leasehold.commands.output import Output
 from leasehold.commands.process import Limit
 from leasehold.model.job import Claim, LineKind
@@ -67,6 +68,7 @@ class Run:
         env: Mapping[str, str] | None = None,
         room: float = float("inf"),
         at_once: Callable[[], bool] = bool,
+        lease: LeaseFile | None = None,
     ) -> None:
         self.mark = uuid4().hex
         self._pipes: list[int] = []
@@ -76,7 +78,7 @@ class Run:
         self.folder = make_folder(mark)
         redactor = Redactor()
         out, err = (Output(self.lines, kind, redactor.stream()) for kind in (LineKind.STDOUT, LineKind.STDERR))
-        program = Program(argv, environment, limits, grace, mark)
+        program = Program(argv, environment, limits, grace, mark, None if lease is None else lease.descriptor)
         self.task = asyncio.create_task(run_process(program, self.folder, out, err, at_once))
 
     async def until(self, text: str) -> None:
@@ -192,6 +194,7 @@ class FakeJob:
         self._redactor = Redactor()
         self._stops_at_once = False
         self._process: ProcessEnd | None = None
+        self._lease: Callable[[], int] | None = None
         self.lines = Lines(room)
         self._append_line: Callable[[Claim, str, LineKind, float | None], bool] = self._append
         self._drop_lines: Callable[[Claim, int], None] = self._drop

@@ -188,6 +188,27 @@ async def test_the_use_of_processor_and_memory_is_known() -> None:
     assert 50_000_000 < end.max_memory < 200_000_000
 
 
+async def test_the_processor_time_of_a_daemon_counts() -> None:
+    text = """
+        import os, time
+        told, tell = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            while time.process_time() < 0.2:
+                pass
+            os.write(tell, b"1")
+            time.sleep(1000)
+        os.wait()
+        os.read(told, 1)
+    """
+    end, _ = await run(python(text))
+    assert (end.exit_code, end.leftovers) == (0, 1)
+    assert end.cpu is not None
+    assert end.cpu >= 0.2
+
+
 async def test_memory_beyond_the_limit_is_the_programs_own_error() -> None:
     end, _ = await run(python("bytearray(10**9)"), limits=[("RLIMIT_AS", 200_000_000, 200_000_000)])
     assert (end.exit_code, end.stopped) == (1, False)

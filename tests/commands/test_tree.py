@@ -16,6 +16,7 @@ from tests.conftest import eventually
 
 from leasehold.commands import guarded
 from leasehold.commands.folders import remove_leftovers
+from leasehold.commands.lease import LeaseFile
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
@@ -155,6 +156,34 @@ async def test_sigterm_to_the_guard_is_ignored() -> None:
     started.go_on()
     assert (await started.end()).exit_code == 0
     assert started.lines.texts == ["up", "done"]
+
+
+async def test_a_command_ends_by_itself_when_the_lease_is_over() -> None:
+    lease = LeaseFile(monotonic() + 60)
+    ignoring = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    started = Run(python(ignoring + dedent(DAEMON) + "time.sleep(1000)"), grace=3600, lease=lease)
+    await started.until("daemon")
+    lease.write(float("-inf"))
+    lease.close()
+    started.stop()  # makes the guard look again: it would look at the end of the first lease
+    end = await started.end()
+    assert (end.signal, started.alive) == ("SIGKILL", [])
+
+
+async def test_a_command_outlives_a_lease_that_is_renewed() -> None:
+    lease = LeaseFile(monotonic() + 0.5)
+    started = Run(shell("echo up; sleep 1; echo done"), lease=lease)
+    lease.write(monotonic() + 60)
+    end = await started.end()
+    lease.close()
+    assert (end.exit_code, started.lines.texts) == (0, ["up", "done"])
+
+
+async def test_a_lease_that_is_over_is_not_a_stop_by_the_worker() -> None:
+    lease = LeaseFile(monotonic() + 0.5)
+    end, _ = await run(shell("exec sleep 1000"), lease=lease)
+    lease.close()
+    assert (end.signal, end.stopped) == ("SIGKILL", False)
 
 
 WORKER = """

@@ -10,6 +10,7 @@ from leasehold.model.definition import Definition
 
 LAUNCHERS = (
     *("env", "/usr/bin/env", "xargs", "sudo", "su", "ssh", "nohup", "nice", "timeout", "setsid", "taskset", "strace"),
+    *("sshpass", "hyperfine", "xvfb-run", "run-parts", "aa-exec", "ed", "logsave"),
     *("chroot", "flock", "dumb-init", "tini", "tini-static", "busybox", "busybox.static", "script", "systemd-run"),
 )
 FIELDS = {"x": {"type": "string", "format": "uuid"}}
@@ -155,6 +156,20 @@ def test_a_command_of_another_name_is_allowed() -> None:
         ("mysql", "-e", "{x}"),
         ("sqlite3", "shop.db", "{x}"),
         ("emacs", "--batch", "--eval={x}"),
+        ("split", "-l", "100", "--filter=gzip > {x}", "rows.csv"),
+        ("sort", "--compress-prog={x}", "rows.csv"),
+        ("tcpdump", "-G", "60", "-z", "{x}"),
+        ("lftp", "-c", "open {x}"),
+        ("mongosh", "shop", "--eval={x}"),
+        ("duckdb", "shop.db", "select {x}"),
+        ("clickhouse-client", "--query=select {x}"),
+        ("redis-cli", "--eval", "{x}"),
+        ("ansible", "all", "-a", "{x}"),
+        ("nmap", "--script={x}", "host"),
+        ("pandoc", "-o", "a.html", "--lua-filter={x}", "a.md"),
+        ("blender", "--background", "--python-expr", "{x}"),
+        ("cmake", "-E", "{x}"),
+        ("rpm", "--eval={x}"),
     ],
 )
 def test_a_slot_in_the_code_of_a_tool_is_refused(template: tuple[str, ...]) -> None:
@@ -174,6 +189,11 @@ def test_a_slot_in_the_code_of_a_tool_is_refused(template: tuple[str, ...]) -> N
         ("rsync", "-e", "ssh", "a", "{x}"),
         ("psql", "-f", "report.sql", "--dbname={x}"),
         ("vim", "-c", "wq", "{x}"),
+        ("sort", "-k", "2", "{x}"),
+        ("split", "-l", "100", "{x}"),
+        ("pandoc", "-o", "a.html", "{x}"),
+        ("redis-cli", "-h", "cache", "get", "{x}"),
+        ("blender", "--background", "{x}"),
     ],
 )
 def test_a_slot_beside_the_code_of_a_tool_is_allowed(template: tuple[str, ...]) -> None:

@@ -39,7 +39,13 @@ class Plan:
     lock: str | None = None
     held: Sequence[int] = ()
     passed: Sequence[int] = ()
+    lease: int | None = None
     mark: bytes = b""
+
+    @property
+    def kept(self) -> Sequence[int]:
+        """The descriptors that the guard keeps for itself."""
+        return self.held if self.lease is None else (*self.held, self.lease)
 
     def as_bytes(self) -> bytes:
         return marshal.dumps(
@@ -50,8 +56,9 @@ class Plan:
                 "grace": self.grace,
                 "folder": self.folder,
                 "lock": self.lock,
-                "held": list(self.held),
+                "held": list(self.kept),
                 "passed": list(self.passed),
+                "lease": self.lease,
                 "worker": os.getpid(),
             }
         )
@@ -71,7 +78,7 @@ class Guarded:
         self.gone: asyncio.Future[None] = self._loop.create_future()
         opened: list[int] = []
         try:
-            file = _write_file(plan.as_bytes())
+            file = make_unnamed_file(plan.as_bytes())
             opened.append(file)
             control, self._control = make_pipe(opened)
             self._reports, report = make_pipe(opened)
@@ -80,7 +87,7 @@ class Guarded:
                 stdin=control,
                 stdout=stdout,
                 stderr=stderr,
-                pass_fds=(file, report, *plan.held, *plan.passed),
+                pass_fds=(file, report, *plan.kept, *plan.passed),
                 env={},
                 cwd=None if plan.folder is None else "/",
                 start_new_session=True,
@@ -101,6 +108,12 @@ class Guarded:
     @property
     def pid(self) -> int | None:
         return int(self.said["started"]) if "started" in self.said else None
+
+    @property
+    def cpu(self) -> float | None:
+        """Seconds of processor time of all that has run below the guard; None before its end, or if it was killed."""
+        _, _, cpu = self.said.get("gone", "").partition(" ")
+        return float(cpu) if cpu else None
 
     def terminate(self) -> None:
         """Sends SIGTERM to all processes of the program, and SIGKILL after the grace."""
@@ -125,7 +138,7 @@ class Guarded:
         self.close()
         said = self.said
         if self._guard.returncode == 0 and ("gone" in said or "failed" in said):
-            return int(said.get("gone", 0))
+            return int(said.get("gone", "0").split()[0])
         return await in_thread(self._clean_up)
 
     def _clean_up(self) -> int:
@@ -186,7 +199,7 @@ def close_all(descriptors: Sequence[int]) -> None:
         os.close(descriptor)
 
 
-def _write_file(content: bytes) -> int:
+def make_unnamed_file(content: bytes) -> int:
     """Returns the descriptor of an unnamed file: a pipe might be too small for it, and the worker would wait."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("leasehold-plan")

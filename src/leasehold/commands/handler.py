@@ -32,13 +32,14 @@ class RunningJob(Protocol):
     """The job that a worker hands to a command's handler.
 
     `_stops_at_once`: a cancel leaves no grace, because another worker may have the job. The attempt records
-    `_process`.
+    `_process`. `_lease` returns the descriptor of a `LeaseFile`, if the job has a lease.
     """
 
     _claim: Claim
     _redactor: Redactor
     _stops_at_once: bool
     _process: ProcessEnd | None
+    _lease: Callable[[], int] | None
 
     _append_line: Callable[[Claim, str, LineKind, float | None], bool]
     _drop_lines: Callable[[Claim, int], None]
@@ -103,6 +104,7 @@ class CommandRun:
                 limits_of(self._command, self._job._claim.definition.timeout),
                 self._command.grace.total_seconds(),
                 mark=mark,
+                lease=None if self._job._lease is None else self._job._lease(),
             )
         except BaseException:  # the disk is full, for example
             folder.remove()

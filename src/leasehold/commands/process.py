@@ -33,7 +33,8 @@ _FINAL = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errn
 class Program:
     """A program to run: its exact argv and environment, resource limits, and seconds from SIGTERM to SIGKILL.
 
-    `mark` is a `NAME=value` of the environment that no other run has.
+    `mark` is a `NAME=value` of the environment that no other run has. `lease` is the descriptor of a `LeaseFile`: the
+    program is killed when that lease is over.
     """
 
     argv: Sequence[str]
@@ -41,6 +42,7 @@ class Program:
     limits: Sequence[Limit] = ()
     grace: float = 5.0
     mark: bytes = b""
+    lease: int | None = None
 
 
 class NotStarted(Exception):
@@ -140,9 +142,9 @@ class _Process:
         argv, pid = tuple(self._program.argv), int(said["started"])
         if "ended" not in said:  # the guard was killed, and with it, by the kernel, the program
             return ProcessEnd(argv, pid, signal="SIGKILL", **known)
-        status, stopped, cpu, memory = said["ended"].split()
+        status, stopped, memory = said["ended"].split()
         exit_code, ended_by = _read_status(int(status))
-        used: dict[str, Any] = {"cpu": float(cpu), "max_memory": int(memory) * MEMORY_UNIT}
+        used: dict[str, Any] = {"cpu": self.guarded.cpu, "max_memory": int(memory) * MEMORY_UNIT}
         return ProcessEnd(argv, pid, exit_code, ended_by, stopped=stopped == "1", **known, **used)
 
     def _read_rest(self) -> list[KeptOutput]:
@@ -183,6 +185,7 @@ def _plan(program: Program, folder: WorkingFolder) -> Plan:
         lock=str(folder.lock_path),
         held=(folder.lock,),
         mark=program.mark,
+        lease=program.lease,
     )
 
 

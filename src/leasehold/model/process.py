@@ -29,7 +29,7 @@ class ProcessEnd:
     """The end of a command's process: an exit code, or the signal that ended it; neither, if it was never executed.
 
     stopped      whether the worker ended it, because of a timeout, a cancel, a shutdown or a lost lease
-    cpu          seconds of processor time that the program and the children it waited for used
+    cpu          seconds of processor time that the program and all that it started used; None: unknown
     max_memory   bytes of memory that the program had at most
     leftovers    how many of its processes were still alive when it ended; they were ended then
     """
