@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from leasehold.model.explain import Check, CheckState, explain
+from leasehold.model.explain import explain
+from leasehold.model.explanation import Check, CheckState
 from leasehold.model.facts import JobFacts, LaneState, ScopeState, WorkerState
 from leasehold.model.job import JobId, JobRecord, Source, TenantId, WorkerId
 from leasehold.model.limits import Scope, ScopeKind

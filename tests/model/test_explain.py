@@ -17,14 +17,16 @@ from tests.model.fact_samples import (
     states_of,
 )
 
-from leasehold.model.explain import CheckState, explain, waiting_reasons
+from leasehold.model.explain import explain, waiting_reasons
+from leasehold.model.explanation import CheckState
 from leasehold.model.facts import COUNTED_AHEAD, JobFacts, LastWorker, LimitHolder, LockHolder
 from leasehold.model.job import JobId
 from leasehold.model.status import Status
 
 OK, BLOCKING, SLOW, UNKNOWN = CheckState
 NOW = NOON + MINUTE
-HOLDER = LimitHolder(JobId("01890a5d-ac96-774b-bcce-b302099aaaaa"), NOON)
+OTHER_ID = JobId("01890a5d-ac96-774b-bcce-b302099aaaaa")
+HOLDER = LimitHolder(OTHER_ID, NOON)
 
 
 def with_job(**changes: Any) -> JobFacts:
@@ -61,6 +63,15 @@ def test_an_ended_job_says_so_and_can_be_retried(status: Status) -> None:
 
 def test_a_succeeded_job_needs_nothing() -> None:
     assert check_of("state", with_job(status=Status.SUCCEEDED, finished_at=NOON, attempt=1)).fix is None
+
+
+def test_an_ended_job_whose_key_is_held_names_the_holder() -> None:
+    job = sample_job(status=Status.DEAD_LETTER, finished_at=NOON, attempt=5)
+    facts = sample_facts(job=job, key_holder=OTHER_ID)
+    assert states_of(facts) == {"state": BLOCKING, "dedupe_key": BLOCKING}
+    check = check_of("dedupe_key", facts)
+    assert check.text == f"a retry would be refused: job {OTHER_ID} holds its dedupe key"
+    assert (check.evidence, check.fix) == ({"holder": OTHER_ID}, f"leasehold job {OTHER_ID}")
 
 
 def test_a_blocked_job_waits_for_other_jobs() -> None:

@@ -6,7 +6,8 @@ from tests.postgres.roles import SCHEMA, Roles
 from tests.store.bench import Bench
 
 from leasehold import Job
-from leasehold.model.explain import Check, CheckState, explain
+from leasehold.model.explain import explain
+from leasehold.model.explanation import Check, CheckState
 from leasehold.model.job import JobId
 
 ROW = "select from leasehold.jobs where id = $1"

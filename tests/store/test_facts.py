@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.store.bench import LEASE, UNKNOWN_ID, Bench, EngineUnderTest
+from tests.store.bench import LEASE, UNKNOWN_ID, Bench, EngineUnderTest, keyed
 from tests.store.wake_listener import listening
 from tests.tenant_kit import HOUR, OTHER
 
-from leasehold.model.explain import Check, explain
+from leasehold.model.dedupe import Mode, WhileActive, Within
+from leasehold.model.explain import explain
+from leasehold.model.explanation import Check
 from leasehold.model.facts import COUNTED_AHEAD, JobFacts
 from leasehold.model.job import JobId, NewJob
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
-from leasehold.store import Subscription, WorkerFacts
+from leasehold.store import RetryAnswer, Subscription, WorkerFacts
 
 DEFINITION = Scope(ScopeKind.DEFINITION, "email")
 
@@ -50,6 +52,29 @@ async def test_a_job_of_another_tenant_has_no_facts(bench: Bench) -> None:
 
 async def test_an_ended_job_is_explained_by_its_end(bench: Bench) -> None:
     assert await names(bench, await bench.succeeded()) == ["state"]
+
+
+@pytest.mark.parametrize("mode", [WhileActive(), Within(2 * HOUR)], ids=["active", "within"])
+async def test_an_ended_job_tells_which_job_holds_its_key(bench: Bench, mode: Mode) -> None:
+    """A retry of it is refused just as long."""
+    first = await bench.canceled(dedupe=keyed(mode))
+    assert (await facts_of(bench, first)).key_holder is None
+    await bench.move_clock(3 * HOUR)
+    holder = await bench.enqueue(dedupe=keyed(mode))
+    assert (await facts_of(bench, first)).key_holder == holder
+    assert await names(bench, first) == ["state", "dedupe_key"]
+    seen = {first: (await bench.job(first)).attempt}
+    assert await bench.jobs.retry(seen) == {first: RetryAnswer.DUPLICATE}
+    await bench.jobs.cancel([holder])
+    await bench.move_clock(3 * HOUR)
+    assert await names(bench, first) == ["state"]
+    assert await bench.jobs.retry(seen) == {first: RetryAnswer.QUEUED}
+
+
+async def test_a_key_of_another_tenant_is_not_told(bench: Bench) -> None:
+    first = await bench.canceled(dedupe=keyed())
+    await bench.store.tenant(OTHER).enqueue([NewJob(definition="report", dedupe=keyed())])
+    assert (await facts_of(bench, first)).key_holder is None
 
 
 async def test_a_job_is_explained_by_its_due_time_and_its_clock(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from leasehold.cli.tables import show_line
 from leasehold.config import process_redactor
 from leasehold.control import Control
 from leasehold.model.duration import span
-from leasehold.model.explain import Check, CheckState, Explanation
+from leasehold.model.explanation import Check, CheckState, Explanation
 from leasehold.model.job import TenantId
 from leasehold.model.status import Status
 from leasehold.operations import views

@@ -6,85 +6,19 @@ job takes it, once the worker has a free slot and the jobs ahead of it have had 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from shlex import quote
 from typing import Any
 
 from leasehold.model.duration import span
+from leasehold.model.explanation import Check, CheckState, Explanation
 from leasehold.model.facts import COUNTED_AHEAD, JobFacts, LaneState, LockHolder, ScopeState, WorkerState
-from leasehold.model.job import JobRecord
+from leasehold.model.job import JobId, JobRecord
 from leasehold.model.secret_fields import is_sealed
 from leasehold.model.status import DisplayState, Status
 
 TOLERATED_SKEW = timedelta(seconds=2)
 SHOWN_WORKERS = 5
-_DELAYS = frozenset({"slots", "position", "wake"})
-
-
-class CheckState(StrEnum):
-    """The result of a check. `slow`: a claim takes the job all the same. `unknown`: the store can't tell."""
-
-    OK = "ok"
-    BLOCKING = "blocking"
-    SLOW = "slow"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One condition of a claim.
-
-    name       which condition: "due", "tenant_limit", "worker" …
-    text       the result as a phrase, like "its tenant is paused: unpaid"
-    evidence   the values behind it, for programs
-    details    more about it, for people
-    fix        what to do about it; a command of the command line comes first
-    starts_at  when the condition will hold, if that is known
-    """
-
-    name: str
-    state: CheckState
-    text: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    details: tuple[str, ...] = ()
-    fix: str | None = None
-    starts_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why a job runs or does not run, at the moment `at` of the engine's clock. `checks` are in claim order."""
-
-    job: JobRecord
-    at: datetime
-    checks: Sequence[Check]
-
-    @property
-    def blocking(self) -> Sequence[Check]:
-        """The reasons why no claim takes the job now."""
-        return [check for check in self.checks if check.state is CheckState.BLOCKING]
-
-    @property
-    def slow(self) -> Sequence[Check]:
-        """The reasons why the job starts later than at once, or not as expected."""
-        return [check for check in self.checks if check.state is CheckState.SLOW]
-
-    @property
-    def starts_at(self) -> datetime | None:
-        """When the job should start if nothing changes; None if that is not known. `at` means: at once."""
-        if any(check.starts_at is None for check in self.blocking) or any(c.name in _DELAYS for c in self.slow):
-            return None
-        return max((check.starts_at for check in self.blocking if check.starts_at), default=self.at)
-
-    @property
-    def summary(self) -> str:
-        """The first blocking reason, or else what the job waits for."""
-        for check in (*self.blocking, *self.slow):
-            if check.name != "clock":  # which delays nothing
-                return check.text
-        return "nothing holds it: it starts as soon as a worker looks"
 
 
 def explain(facts: JobFacts, skew: timedelta | None = None) -> Explanation:
@@ -111,6 +45,8 @@ def _checks(facts: JobFacts, skew: timedelta | None) -> Iterator[Check]:
         yield _state(job, facts.now)
         if job.status is Status.RUNNING:
             yield _lease(facts)
+        if facts.key_holder is not None:
+            yield _dedupe_key(facts.key_holder)
         return
     yield Check("state", CheckState.OK, "it waits to be claimed", {"state": job.display.value})
     yield _due(job, facts.now)
@@ -146,6 +82,11 @@ def _state(job: JobRecord, now: datetime) -> Check:
     evidence |= {"error_code": job.last_error_code}
     again = job.status is not Status.SUCCEEDED
     return Check("state", CheckState.BLOCKING, text, evidence, fix=_see("retry", job) if again else None)
+
+
+def _dedupe_key(holder: JobId) -> Check:
+    text = f"a retry would be refused: job {holder} holds its dedupe key"
+    return Check("dedupe_key", CheckState.BLOCKING, text, {"holder": holder}, fix=f"leasehold job {holder}")
 
 
 def _lease(facts: JobFacts) -> Check:

@@ -123,6 +123,7 @@ class JobFacts:
     version_known  the version of the definition that the job was enqueued under exists
     workers        live workers and those whose lease has just run out, the ones that serve the job first
     last_worker    looked for if no live worker serves the definition; None if no recent job of the tenant tells
+    key_holder     the other job that holds the dedupe key of an ended one: a retry would be refused
     """
 
     now: datetime
@@ -133,3 +134,4 @@ class JobFacts:
     locked_by: LockHolder | None = None
     version_known: bool = True
     last_worker: LastWorker | None = None
+    key_holder: JobId | None = None

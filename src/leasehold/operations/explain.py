@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from leasehold.model.explain import Explanation
 from leasehold.model.explain import explain as explain_facts
+from leasehold.model.explanation import Explanation
 from leasehold.model.job import JobId, TenantId
 from leasehold.operations.jobs import unknown_job
 from leasehold.store import Fleet

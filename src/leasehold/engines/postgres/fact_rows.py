@@ -67,6 +67,7 @@ def facts(
         locked_by=_lock_holder(row) if row["locked"] else None,
         version_known=row["version_known"],
         last_worker=last_worker,
+        key_holder=None if row["key_holder"] is None else JobId(str(row["key_holder"])),
     )
 
 

@@ -6,7 +6,7 @@ select job.*, (select leasehold.clock()) as now,
        ) as version_known,
        lock.pid is not null or lock.transactionid is not null as locked,
        lock.pid as lock_pid, lock.application_name as lock_application, lock.state as lock_state,
-       lock.xact_start as lock_since
+       lock.xact_start as lock_since, hold.job_id as key_holder
 from (select * from leasehold.job_records where tenant_id = :tenant and id = :job limit 1) job
 left join lateral (
     select j.xmax as locker, j.priority, case when j.ready then j.seq else 9223372036854775807 end as seq
@@ -56,3 +56,22 @@ left join lateral (
     where waiting.locker <> '0'::xid
     limit 1
 ) lock on true
+-- Another job may hold the key of one that has ended, by its row while it is active, or for longer by a hold.
+left join lateral (
+    select coalesce(
+        (
+            select o.id from leasehold.jobs o
+            where o.tenant_id = :tenant and o.dedupe_hash = d.dedupe_hash and not o.dedupe_held and not d.dedupe_held
+            limit 1
+        ),
+        (
+            select h.job_id from leasehold.dedupe_holds h
+            where h.tenant_id = :tenant and h.dedupe_hash = d.dedupe_hash and h.job_id <> d.id and d.dedupe_held
+              and (h.expires_at is null or h.expires_at > (select leasehold.clock()))
+            limit 1
+        )
+    ) as job_id
+    from leasehold.jobs_done d
+    where d.tenant_id = :tenant and d.id = :job and d.dedupe_hash is not null
+    limit 1
+) hold on true
