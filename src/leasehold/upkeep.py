@@ -15,13 +15,14 @@ from leasehold.model.outcome import Verdict
 from leasehold.store import Renewal, Store
 from leasehold.store.operation_batch import run_while_due
 from leasehold.store.reclaim import reclaim_orphans
+from leasehold.telemetry import Tracing
 
 T = TypeVar("T")
 
 PRUNED_AT_ONCE = 1000
 # Seconds over which runners spread their first look at an operation, of which they hear all at once.
 OPERATION_SPREAD = 0.2
-# Seconds between two looks for minutes that have ended. One of all adds them up.
+# Seconds between two looks for minutes that have ended.
 ROLL_UP_EVERY = 60.0
 # A minute can be added up 5 s after its end. A later roll-up reads the jobs that have ended since as well.
 ROLL_UP_AFTER = 6.0
@@ -40,15 +41,21 @@ class InTime(Protocol):
 
 class Upkeep:
     """Four loops: reclaim orphans and run operations when a heartbeat tells of some; prune every hour or so; add up
-    figures for charts every minute.
+    usage, and figures for charts, every minute.
     """
 
     def __init__(
-        self, store: Store, in_time: InTime, on_reclaim: Callable[[Claim, Verdict], None], prune_every: timedelta
+        self,
+        store: Store,
+        in_time: InTime,
+        on_reclaim: Callable[[Claim, Verdict], None],
+        prune_every: timedelta,
+        tracing: Tracing | None = None,
     ) -> None:
         self._store = store
         self._in_time = in_time
         self._on_reclaim = on_reclaim
+        self._tracing = tracing
         self._prune_every = prune_every.total_seconds()
         self.orphans_found = asyncio.Event()
         self.operations_found = asyncio.Event()
@@ -75,7 +82,7 @@ class Upkeep:
             await self.reclaim()
 
     async def reclaim(self) -> None:
-        for claim, verdict in await reclaim_orphans(self._store, self._in_time):
+        for claim, verdict in await reclaim_orphans(self._store, self._in_time, self._tracing):
             self._on_reclaim(claim, verdict)
 
     async def run_operations(self) -> None:
@@ -96,9 +103,17 @@ class Upkeep:
         return await self._in_time(self._store.prune(PRUNED_AT_ONCE))
 
     async def run_roll_ups(self) -> None:
-        while self._store.abilities.series:
-            await asyncio.sleep(pause_before_roll_up(time.time(), random()))
+        while True:
+            await asyncio.sleep(self.pause_before_roll_up(random()))
             await self.roll_up()
+
+    def pause_before_roll_up(self, chance: float) -> float:
+        """Returns the seconds until the next roll-up. Without figures of minutes, roll-ups are spread evenly: at one
+        moment they would write the same items.
+        """
+        if self._store.abilities.series:
+            return pause_before_roll_up(time.time(), chance)
+        return ROLL_UP_EVERY * (0.5 + chance)
 
     async def roll_up(self) -> None:
         while await self._in_time(self._store.roll_up()):

@@ -55,6 +55,18 @@ async def test_health_needs_no_token_and_tells_nothing(client: Client) -> None:
 
 
 @pytest.mark.both_engines
+async def test_metrics_need_a_token_of_all_tenants(client: Client) -> None:
+    await client.send("POST", "/jobs", {"definition_key": "report", "payload": {"name": "x"}})
+    answer = await client.send("GET", "/metrics", role=Role.SUPER_ADMIN)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert 'job_queue_depth{job_type="report"} 1.0' in answer.text
+    assert 'leasehold_enqueued_total{job_type="report",source="manual"} 1.0' in answer.text
+    assert (await client.send("GET", "/metrics", role=Role.TENANT_ADMIN)).status_code == 403
+    assert (await client.http.get("/api/v1/metrics")).status_code == 401
+
+
+@pytest.mark.both_engines
 async def test_a_definition_is_created_with_the_payload_of_the_contract(client: Client) -> None:
     schema = {
         "type": "object",

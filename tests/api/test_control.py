@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.conftest import GLOBEX, Client
+from tests.conftest import eventually
 
 from leasehold.model.access import Role
 
@@ -48,8 +49,14 @@ async def test_all_matching_jobs_are_planned_and_canceled(client: Client) -> Non
         await client.enqueue()
     planned = await client.send("POST", "/operations", {"kind": "cancel", "plan": True})
     assert (planned.status_code, planned.json()["matching"]) == (202, 3)
-    begun = (await client.send("POST", "/operations", {"kind": "cancel", "pace": "50/s"})).json()
+    begun = (await client.send("POST", "/operations", {"kind": "cancel", "pace": "1/h"})).json()
     assert (begun["state"], begun["created_by"]) == ("planned", "tenant_admin of acme")
+
+    async def has_begun() -> bool:
+        shown = (await client.send("GET", f"/operations/{begun['id']}")).json()
+        return (shown["state"], shown["done"]) == ("running", 1)
+
+    await eventually(has_begun, what="the first batch, which the server runs")
     aborted = await client.send("POST", f"/operations/{begun['id']}/abort")
     assert aborted.json()["state"] == "aborted"
     assert (await client.send("POST", f"/operations/{begun['id']}/abort")).status_code == 409
@@ -70,7 +77,7 @@ async def test_an_operation_of_another_tenant_is_unknown(client: Client) -> None
 
 async def test_people_of_a_tenant_do_not_abort_its_removal(client: Client) -> None:
     await client.enqueue()
-    removal = (await admin(client, "DELETE", "/admin/tenants/acme")).json()
+    removal = (await admin(client, "DELETE", "/admin/tenants/acme?pace=1/h")).json()
     refused = await client.send("POST", f"/operations/{removal['id']}/abort")
     assert (refused.status_code, refused.json()["code"]) == (403, "LH-6002")
     assert (await admin(client, "POST", f"/operations/{removal['id']}/abort")).status_code == 200
@@ -137,3 +144,14 @@ async def test_figures_are_those_of_the_tokens_tenant(client: Client) -> None:
     chart = (await client.send("GET", "/jobs/series?window=15m")).json()
     assert (chart["by"], len(chart["series"])) == ("all", 1)
     assert (await client.send("GET", "/jobs/series?window=15m&by=tenant")).status_code == 422
+
+
+async def test_usage_is_that_of_the_tokens_tenant(client: Client) -> None:
+    found = (await client.send("GET", "/usage?since=2h&by=tenant,definition,hour")).json()
+    assert (found["by"], found["rows"]) == (["definition", "hour", "tenant"], [])
+    assert found["total"] == {"attempts": 0, "run_seconds": 0, "cpu_seconds": None, "cpu_unknown_attempts": 0}
+    lines = await client.send("GET", "/usage.csv?by=day")
+    assert lines.headers["content-type"] == "text/csv; charset=utf-8"
+    assert lines.text == "at,attempts,run_seconds,cpu_seconds,cpu_unknown_attempts\n"
+    assert (await client.send("GET", "/usage?by=week")).status_code == 422
+    assert (await client.send("GET", f"/usage?tenant={GLOBEX}")).status_code == 403

@@ -1,12 +1,14 @@
 """Input that is too large, too deep, or has two meanings."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 from tests.api.conftest import ACME, Client, make_app
 from tests.api.generated import requests_with, unhurried
+from tests.conftest import Raw
 from tests.store.bench import UNKNOWN_ID
 from tools.bombs import BOMBS
 
@@ -160,16 +162,41 @@ def test_the_tokens_of_a_tenant_share_its_bucket() -> None:
         rates.count("c", "acme")
 
 
-async def test_too_many_requests_are_told_when_to_come_again(database_url: str) -> None:
-    app = make_app(database_url)
-    api = app.api(limits=ApiLimits(token_rate=0.001, token_burst=1))
+@asynccontextmanager
+async def limited(url: str, limits: ApiLimits) -> AsyncIterator[Client]:
+    app = make_app(url)
+    api = app.api(limits=limits)
     transport = httpx.ASGITransport(api)
     async with (
         app.open(),
         api.router.lifespan_context(api),
         httpx.AsyncClient(transport=transport, base_url="http://api.test") as http,
     ):
-        client = Client(app, api, http)
+        yield Client(app, api, http)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (ApiLimits(seconds=0.5, statement=60), "the request took longer than 0.5 s"),
+        (ApiLimits(seconds=60, statement=0.5), "did not answer in time"),
+    ],
+    ids=["request", "statement"],
+)
+async def test_a_request_behind_a_lock_ends_in_time(
+    database_url: str, observer: Raw, limits: ApiLimits, told: str
+) -> None:
+    async with limited(database_url, limits) as client:
+        await client.token()
+        async with observer.transaction():
+            await observer.execute("lock table leasehold.jobs")
+            answer = await client.send("GET", "/jobs")
+        assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+        assert told in answer.json()["detail"]
+
+
+async def test_too_many_requests_are_told_when_to_come_again(database_url: str) -> None:
+    async with limited(database_url, ApiLimits(token_rate=0.001, token_burst=1)) as client:
         answers: list[Any] = [await client.send("GET", "/me", role=Role.VIEWER, tenant=ACME) for _ in range(2)]
     assert [each.status_code for each in answers] == [200, 429]
     assert (answers[1].json()["code"], answers[1].headers["retry-after"]) == ("LH-6003", "1000")

@@ -85,3 +85,9 @@ async def test_charts_are_refused_and_the_abilities_say_so(client: Client) -> No
     abilities = (await client.send("GET", "/me")).json()["abilities"]
     assert (abilities["series"], abilities["schedules"]) == (False, True)
     assert (await client.http.get("/api/v1/ready")).status_code == 200
+
+
+async def test_usage_is_told(client: Client) -> None:
+    used = await client.send("GET", "/usage")
+    assert (used.status_code, used.json()["total"]["attempts"]) == (200, 0)
+    assert (await client.send("GET", "/usage.csv")).text.startswith("definition_key,attempts,")

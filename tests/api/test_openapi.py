@@ -79,6 +79,7 @@ def test_requests_refuse_unknown_fields() -> None:
         ("/me", Role.WORKER),
         ("/admin/limits", Role.SUPER_ADMIN),
         ("/admin/workers", Role.SUPER_ADMIN),
+        ("/admin/activity", Role.SUPER_ADMIN),
     ],
 )
 async def test_an_answer_fits_the_document(client: Client, path: str, role: Role) -> None:

@@ -46,6 +46,7 @@ FITTING = {
 }
 # A process reads tokens, tenants and definitions now and then, and remembers them.
 TRIES = 3
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z")
 MASKED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -217,7 +218,7 @@ def without_id(answer: httpx.Response) -> tuple[int, str, dict[str, str]]:
     headers = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
     return (
         answer.status_code,
-        MASKED.sub("…", answer.text),
+        MOMENT.sub("…", MASKED.sub("…", answer.text)),
         {name: MASKED.sub("…", headers[name]) for name in headers},
     )
 

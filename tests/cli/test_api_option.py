@@ -12,6 +12,7 @@ import orjson
 import pytest
 import typer.main
 from tests.cli.terminal import Answer, CommandLine, run
+from tests.conftest import eventually
 
 from leasehold import Job, Leasehold
 from leasehold.cli import app as command_line
@@ -21,6 +22,7 @@ from leasehold.control import records
 from leasehold.errors import SchemaMismatch
 from leasehold.model.access import Permission, Role
 from leasehold.model.job import JobRecord, TenantId
+from leasehold.model.operation import OperationState
 from leasehold.model.status import Status
 from leasehold.operations import tokens
 
@@ -101,6 +103,15 @@ class Queue:
         assert answers[0].code == 0, answers[0].err
         return answers[0].out.strip(), answers[1].out.strip()
 
+    async def until_all_operations_run(self) -> None:
+        """Waits until the server has run the first batch of each operation."""
+
+        async def all_run() -> bool:
+            page = await self.app.store.operations.list(None, None, 10)
+            return all(each.state is OperationState.RUNNING for each in page.operations)
+
+        await eventually(all_run, what="the first batches of the operations")
+
 
 @pytest.fixture
 async def queue(database_url: str) -> AsyncIterator[Queue]:
@@ -179,6 +190,7 @@ async def test_jobs_are_changed_alike(queue: Queue) -> None:
     ):
         await queue.both(f"{line} -t acme")
     operations = await queue.mirrored("cancel --all -t {T} --detach --pace 1/h")
+    await queue.until_all_operations_run()
     for line in (
         "operations list -t {T}",
         "operations show {operation}",
@@ -225,6 +237,8 @@ async def test_triggers_and_events_are_alike(queue: Queue) -> None:
         "events -t {T} --json",
         "triggers decisions ordered -t {T}",
         "triggers rm {daily}",
+        "triggers restore {daily} -t {T}",
+        "triggers show daily -t {T} --json",
     ):
         await queue.mirrored(line, daily=daily)
     await queue.both("triggers")
@@ -271,6 +285,7 @@ async def test_administration_is_alike(queue: Queue) -> None:
     await queue.mirrored("enqueue report name=june -t {T}")
     await queue.both("tenants export acme")
     await queue.mirrored("tenants delete {T} --yes --detach --pace 1/h")
+    await queue.until_all_operations_run()
     _, token = await queue.mirrored("token create ci --role viewer -t {T} --for 1d")
     public = token.split("_")[1]
     for line in (
@@ -282,12 +297,17 @@ async def test_administration_is_alike(queue: Queue) -> None:
         "definitions --json",
         "definitions show push_acme",
         "workers",
+        "top --once",
+        "top --once --json",
         "token list",
         "token list --json",
         "audit --limit 5",
         "audit --action tenant.add --json",
         "series",
         "series --by tenant --json",
+        "usage --since 2d",
+        "usage --by tenant,day --json",
+        "usage --csv",
         "operations list",
         f"token rotate {public} --overlap 1h",
         f"token revoke {public}",
@@ -296,6 +316,22 @@ async def test_administration_is_alike(queue: Queue) -> None:
         "token revoke aaaaaaaaaaaa",
     ):
         await queue.both(line)
+
+
+async def test_saved_views_are_alike(queue: Queue) -> None:
+    for line in (
+        "views save 'dead syncs' 'status:dead-letter definition:report' --limit 100 --column due -t {T}",
+        "views save ours created:<2h -t {T} --shared --json",
+        "views list -t {T}",
+        "views list -t {T} --json",
+        "views delete 'dead syncs' -t {T}",
+        "views delete ours --shared -t {T} --json",
+        "views list -t {T}",
+    ):
+        await queue.mirrored(line)
+    for line in ("views delete nothing -t acme", "views delete nothing --shared"):
+        here, _ = await queue.both(line)
+        assert here.code == 2
 
 
 # Whose token, which server

@@ -12,6 +12,7 @@ from leasehold.model.access import Permission, Role
 from leasehold.model.job import Source, TenantId, tenant_id
 from leasehold.model.operation import OperationState
 from leasehold.store.operations import MOST_CHOSEN
+from leasehold.store.saved_views import LONGEST_NAME, LONGEST_QUERY
 
 _ID = "01989c1e-77b0-7000-8000-000000000042"
 _AT = "2026-02-16T10:30:01Z"
@@ -122,6 +123,35 @@ class ErrorGroupDocument(Told):
     newest: str
 
 
+class SaveView(Sent):
+    """A view of the list of jobs: `query` is the query of its address in the console. `shared`: for all people of the
+    tenant, which needs the permission jobs:change.
+    """
+
+    model_config = example(name="dead syncs", query="q=status%3Adead-letter&limit=100", shared=False)
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY)]
+    shared: bool = False
+
+
+class ViewDocument(Told):
+    model_config = example(
+        name="dead syncs", query="q=status%3Adead-letter&limit=100", shared=False, created_by="ada", created_at=_AT
+    )
+    name: str
+    query: str
+    shared: bool
+    created_by: str | None
+    created_at: datetime | None
+
+
+class ViewsDocument(Told):
+    """A person's own views and those that are shared, by name."""
+
+    model_config = example(views=[])
+    views: list[ViewDocument]
+
+
 class ErrorGroupsDocument(Told):
     """Error groups, those with the latest job first. `is_whole`: there are no others."""
 
@@ -221,6 +251,51 @@ class ChartDocument(Told):
     """Figures of jobs over time, and up to when they are complete."""
 
     series: list[dict[str, Any]]
+
+
+class UsageFigures(Told):
+    """Attempts that ended, and seconds. `cpu_seconds` is null if the processor time of none of them is known."""
+
+    attempts: int
+    run_seconds: float
+    cpu_seconds: float | None
+    cpu_unknown_attempts: int
+
+
+class UsageRowDocument(UsageFigures):
+    """The usage of a tenant, a definition, and an hour or a day; null for that by which it is not divided."""
+
+    at: datetime | None
+    tenant_id: str | None
+    definition_key: str | None
+
+
+class UsageDocument(Told):
+    """Usage from the hour `since` to the hour `until`: rows in the order of time, the longest run time first."""
+
+    model_config = example(
+        since="2030-01-31T09:00:00Z",
+        until="2030-02-01T09:00:00Z",
+        by=["day", "definition", "tenant"],
+        rows=[
+            {
+                "at": "2030-01-31T00:00:00Z",
+                "tenant_id": "acme",
+                "definition_key": "resize",
+                "attempts": 120,
+                "run_seconds": 84.25,
+                "cpu_seconds": 61.5,
+                "cpu_unknown_attempts": 1,
+            }
+        ],
+        total={"attempts": 120, "run_seconds": 84.25, "cpu_seconds": 61.5, "cpu_unknown_attempts": 1},
+    )
+
+    since: datetime
+    until: datetime
+    by: list[str]
+    rows: list[UsageRowDocument]
+    total: UsageFigures
 
 
 class AuditDocument(Told):

@@ -23,6 +23,8 @@ from leasehold.config import VERSION
 from leasehold.errors import LeaseholdError
 from leasehold.model.access import Permission
 from leasehold.operations.remote_work import RemoteWork
+from leasehold.runtime.closing import close_listeners
+from leasehold.runtime.redacted_logs import redact_own_logs
 
 DESCRIPTION = """Durable background jobs for multi-tenant apps.
 
@@ -35,14 +37,18 @@ def make_api(
     backend: Backend, resolve: Resolve | None = None, *, tokens: bool = True, limits: ApiLimits | None = None
 ) -> FastAPI:
     """Makes the API of an app. Without `resolve`, only API tokens are accepted; nothing is open by default."""
+    redact_own_logs()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with backend.use_here():
-            try:
-                yield
-            finally:
-                await backend.call(lambda catalog: RemoteWork.close_of(catalog.store))
+        try:
+            async with backend.use_here():
+                try:
+                    yield
+                finally:
+                    await backend.call(lambda catalog: RemoteWork.close_of(catalog.store))
+        finally:
+            await close_listeners(backend.listeners)
 
     api = FastAPI(
         title="Leasehold",

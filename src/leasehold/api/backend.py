@@ -5,8 +5,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
 from leasehold.engine import Finding
+from leasehold.model.fleet_snapshot import FleetSnapshot
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.enqueue import CodeDefinition
+from leasehold.telemetry import Listeners
 from leasehold.worker import Ticked
 
 T = TypeVar("T")
@@ -26,6 +28,10 @@ class Backend(Protocol):
     @property
     def tick(self) -> Tick | None: ...
 
+    @property
+    def listeners(self) -> Listeners:
+        """The listeners of its events."""
+
     def use_here(self) -> AbstractAsyncContextManager[Any]:
         """Opens the app's database on this loop for the length of the block. Calls work without it, on a thread."""
 
@@ -33,6 +39,9 @@ class Backend(Protocol):
 
     async def examine(self) -> Sequence[Finding]:
         """Returns the findings of `leasehold doctor` about the app's database. Raises Unreachable."""
+
+    def metrics_text(self, fleet: FleetSnapshot | None, accept: str) -> tuple[str, bytes]:
+        """Returns the metrics of this process and of the fleet, with their content type. Raises InvalidInput."""
 
     def code(self, key: str) -> CodeDefinition | None:
         """Returns a definition whose handler is loaded."""

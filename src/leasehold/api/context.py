@@ -14,15 +14,20 @@ from leasehold.api.limits import ApiLimits, RequestRates
 from leasehold.api.live import LiveChanges
 from leasehold.api.open_streams import Streams
 from leasehold.api.own_site import require_own_cookies
+from leasehold.api.readiness import Readiness
 from leasehold.errors import InvalidInput, NotAuthenticated, NoTenant, NotPermitted
 from leasehold.model.access import Permission, Principal
 from leasehold.model.audit import Actor
 from leasehold.model.job import TenantId
+from leasehold.model.trace_context import TraceContext
 from leasehold.model.trigger import ALL
+from leasehold.operations import bulk
 from leasehold.operations.catalog import Catalog
+from leasehold.operations.remote_work import RemoteWork
 from leasehold.operations.tokens import FRESH, TokenCheck
 from leasehold.operations.triggers import Owner
-from leasehold.store import Store
+from leasehold.store import Operation, Store
+from leasehold.telemetry.productions import Production, Untraced
 
 T = TypeVar("T")
 
@@ -59,6 +64,7 @@ class Guard:
         self.limits = limits
         self.streams = Streams(limits.streams, limits.tenant_streams)
         self.live = LiveChanges(backend)
+        self.readiness = Readiness(backend)
         self._resolve = resolve
         self._tokens = TokenCheck() if tokens else None
         self._rates = RequestRates(limits)
@@ -123,12 +129,44 @@ class Context:
         """The principal as the audit log names it."""
         return Actor(self.principal.name, self.principal.token, self.request_id)
 
+    def produce(self, verb: str, name: str, tenant: TenantId) -> Production:
+        """Begins the span of a request that makes jobs, in the trace that its W3C headers name.
+
+        If the app does not trace, the jobs belong to that trace all the same.
+        """
+        headers = self.request.headers
+        found = TraceContext.of_headers(headers.get("traceparent"), headers.get("tracestate"))
+        parent = None if found is None else str(found)
+        tracing = self.guard.backend.listeners.tracing
+        return Untraced(parent) if tracing is None else tracing.produce(verb, name, tenant, parent)
+
     async def call(self, operation: Callable[[Catalog], Coroutine[Any, Any, T]]) -> T:
         return await self.guard.backend.call(operation)
 
     async def ask(self, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Calls an operation that needs no catalog."""
         return await self.guard.backend.call(lambda catalog: question(catalog.store))
+
+    async def work(self, question: Callable[[RemoteWork], Coroutine[Any, Any, T]]) -> T:
+        """Calls an operation of workers over HTTP, or of the upkeep for them."""
+        listeners = self.guard.backend.listeners
+        return await self.ask(lambda store: question(RemoteWork.of(store, listeners)))
+
+    async def begin(self, operation: Callable[[Store], Coroutine[Any, Any, Operation]]) -> Operation:
+        """Begins an operation, and lets this server run it: there may be no worker."""
+        return await self._run(await self.ask(operation))
+
+    async def look_at(self, operation: str, tenant: TenantId | None) -> Operation:
+        """Returns an operation. One that is open is run here, unless another runner has it.
+
+        Raises UnknownOperation, and InvalidInput for what is not an id.
+        """
+        return await self._run(await self.ask(lambda store: bulk.get(store, operation, tenant)))
+
+    async def _run(self, operation: Operation) -> Operation:
+        if not operation.state.ended:
+            await self.work(RemoteWork.run_operations)
+        return operation
 
     def tenant(self, named: TenantId | None) -> TenantId:
         """Returns the tenant that a request is about. Raises NoTenant, or NotPermitted for another tenant."""

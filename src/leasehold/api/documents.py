@@ -312,7 +312,7 @@ class EmittedDocument(Told):
 
 
 class EventsDocument(Told):
-    """Events, the newest first. `data` is null without payloads:read."""
+    """Events, the newest first. `data` is null without payloads:read. `decisions` are there if they are asked for."""
 
     events: list[dict[str, Any]]
     next: str | None
@@ -369,6 +369,21 @@ class HealthDocument(Told):
 
 
 class WorkersDocument(Told):
+    workers: list[dict[str, Any]]
+
+
+class ActivityDocument(Told):
+    """Counts of now and rates. `enqueued` grows by one with each new job; without `is_whole`, jobs are missing."""
+
+    now: datetime
+    since: datetime | None
+    enqueued: int | None
+    is_whole: bool
+    totals: dict[str, Any]
+    definitions: list[dict[str, Any]]
+    tenants: list[dict[str, Any]]
+    more_definitions: int
+    more_tenants: int
     workers: list[dict[str, Any]]
 
 

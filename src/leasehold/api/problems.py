@@ -50,7 +50,7 @@ def answer_error(request: Request, error: LeaseholdError) -> Response:
 
 def answer_invalid(request: Request, error: RequestValidationError) -> Response:
     """Answers for values that do not fit the document of a route. Values are not repeated."""
-    found = [_described(each) for each in error.errors()[:MOST_PROBLEMS]]
+    found = [_describe(each) for each in error.errors()[:MOST_PROBLEMS]]
     listed = "; ".join(f"{each['field']}: {each['message']}" for each in found)
     happened = f"{listed}. Nothing was done."
     return _problem(request, 422, InvalidInput.code, happened, "Correct the values.", {}, {"errors": found})
@@ -74,7 +74,7 @@ def request_id(request: Request) -> str:
     return str(request.scope.get("state", {}).get("request_id", ""))
 
 
-def _described(error: Mapping[str, Any]) -> dict[str, str]:
+def _describe(error: Mapping[str, Any]) -> dict[str, str]:
     place: Sequence[object] = error["loc"]
     field = ".".join(str(part)[:60] for part in place[:8])
     return {"field": field, "message": str(error["msg"])[:300]}

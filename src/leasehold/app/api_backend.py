@@ -9,21 +9,32 @@ from leasehold.api.backend import Tick
 from leasehold.app.app_store import AppStore
 from leasehold.app.database_settings import DatabaseSettings, LimitedSettings
 from leasehold.app.open_store import OpenStore
+from leasehold.app.process_status import FleetFigures, MetricsCollector, render_once
 from leasehold.app.registry import Registry
 from leasehold.engine import Finding
+from leasehold.model.fleet_snapshot import FleetSnapshot
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.enqueue import CodeDefinition
+from leasehold.telemetry import Listeners
+from leasehold.telemetry.metrics import Metrics
 
 T = TypeVar("T")
 
 
 class ApiBackend:
     def __init__(
-        self, settings: DatabaseSettings, registry: Registry, statement_timeout: timedelta, tick: Tick
+        self,
+        settings: DatabaseSettings,
+        registry: Registry,
+        statement_timeout: timedelta,
+        tick: Tick,
+        counts: Metrics,
+        listeners: Listeners,
     ) -> None:
         self._registry = registry
-        self._store = AppStore(LimitedSettings(settings, statement_timeout), registry)
+        self._store = AppStore(LimitedSettings(settings, statement_timeout), registry, listeners)
         self._tick = tick
+        self._counts = counts
 
     @property
     def tick(self) -> Tick | None:
@@ -41,6 +52,13 @@ class ApiBackend:
     async def _examine(self, opened: OpenStore) -> Sequence[Finding]:
         engine = self._store.settings.engine_at(opened.url)
         return [finding async for finding in engine.examine()]
+
+    @property
+    def listeners(self) -> Listeners:
+        return self._store.listeners
+
+    def metrics_text(self, fleet: FleetSnapshot | None, accept: str) -> tuple[str, bytes]:
+        return render_once(MetricsCollector(self._counts, FleetFigures(lambda: fleet)), accept)
 
     def code(self, key: str) -> CodeDefinition | None:
         return self._registry.get(key)

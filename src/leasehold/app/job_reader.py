@@ -11,7 +11,7 @@ from leasehold.app.background import Operation
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import problems_of_integer
 from leasehold.model.duration import Duration
-from leasehold.model.explain import Explanation
+from leasehold.model.explanation import Explanation
 from leasehold.model.job import Attempt, JobRecord, Source, TenantId, job_id
 from leasehold.model.status import Status
 from leasehold.operations import jobs as operations

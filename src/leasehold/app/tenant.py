@@ -23,12 +23,15 @@ from leasehold.model.dedupe import Mode
 from leasehold.model.duration import Duration
 from leasehold.model.event import NewEvent
 from leasehold.model.event_plan import Emitted
-from leasehold.model.explain import Explanation
+from leasehold.model.explanation import Explanation
 from leasehold.model.job import EnqueueResult, JobRecord, NewJob, TenantId, job_id
-from leasehold.operations import events
+from leasehold.model.usage import DEFAULT_LENGTH, Usage
+from leasehold.operations import events, usage
 from leasehold.operations import jobs as operations
 from leasehold.operations.enqueue import Target, enqueue, enqueue_key, job_of
+from leasehold.operations.reports import report_bulk, report_emit, report_enqueue
 from leasehold.store import CancelAnswer
+from leasehold.telemetry.productions import UNTRACED, Production
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -113,46 +116,52 @@ class Tenant:
     def enqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         """Enqueues a call of this handler."""
         job = _bind(definition, args, kwargs)
-        if self._within is None:
-            placed = self._store.call(partial(enqueue, self._target(), job), "aenqueue")
-        else:
-            self._within.require_blocking("enqueue")
-            (placed,) = self._within.place(self._store, self._target(), (job,))
+        with self._produce("enqueue", job.definition) as production:
+            target = self._target(production)
+            if self._within is None:
+                placed = self._store.call(partial(enqueue, target, job), "aenqueue")
+            else:
+                self._within.require_blocking("enqueue")
+                (placed,) = self._within.place(self._store, target, (job,))
+            production.note(job=placed.id)
         return self._answer(placed, job.definition, "aenqueue")
 
     async def aenqueue(self, definition: TypedDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R]:
         job = _bind(definition, args, kwargs)
-        if self._within is None:
-            placed = await self._store.acall(partial(enqueue, self._target(), job))
-        else:
-            await self._within.require_awaited("aenqueue")
-            (placed,) = await self._within.aplace(self._store, self._target(), (job,))
-        answer = self._make_enqueued(placed, job.definition)
-        if self._store.strategy is not None:
-            await _act_after_awaited(self._store.strategy, self._store, (answer,), self._within)
-        return answer
+        with self._produce("enqueue", job.definition) as production:
+            target = self._target(production)
+            if self._within is None:
+                placed = await self._store.acall(partial(enqueue, target, job))
+            else:
+                await self._within.require_awaited("aenqueue")
+                (placed,) = await self._within.aplace(self._store, target, (job,))
+            production.note(job=placed.id)
+        return await self._aanswer(placed, job.definition)
 
     def enqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
         """Enqueues by the definition's key, where the handler's code is not at hand. The database has its schema."""
-        if self._within is None:
-            placed = self._store.call(partial(enqueue_key, self._target(), key, payload), "aenqueue_key")
-        else:
-            job = self._store.call(partial(job_of, self._target(), key, payload))
-            self._within.require_blocking("enqueue_key")
-            (placed,) = self._within.place(self._store, self._target(), (job,))
+        with self._produce("enqueue", key) as production:
+            target = self._target(production)
+            if self._within is None:
+                placed = self._store.call(partial(enqueue_key, target, key, payload), "aenqueue_key")
+            else:
+                job = self._store.call(partial(job_of, target, key, payload))
+                self._within.require_blocking("enqueue_key")
+                (placed,) = self._within.place(self._store, target, (job,))
+            production.note(job=placed.id)
         return self._answer(placed, key, "aenqueue_key")
 
     async def aenqueue_key(self, key: str, payload: Mapping[str, Any]) -> Enqueued[Any]:
-        if self._within is None:
-            placed = await self._store.acall(partial(enqueue_key, self._target(), key, payload))
-        else:
-            job = await self._store.acall(partial(job_of, self._target(), key, payload))
-            await self._within.require_awaited("aenqueue_key")
-            (placed,) = await self._within.aplace(self._store, self._target(), (job,))
-        answer = self._make_enqueued(placed, key)
-        if self._store.strategy is not None:
-            await _act_after_awaited(self._store.strategy, self._store, (answer,), self._within)
-        return answer
+        with self._produce("enqueue", key) as production:
+            target = self._target(production)
+            if self._within is None:
+                placed = await self._store.acall(partial(enqueue_key, target, key, payload))
+            else:
+                job = await self._store.acall(partial(job_of, target, key, payload))
+                await self._within.require_awaited("aenqueue_key")
+                (placed,) = await self._within.aplace(self._store, target, (job,))
+            production.note(job=placed.id)
+        return await self._aanswer(placed, key)
 
     def enqueue_many(
         self,
@@ -177,12 +186,16 @@ class Tenant:
         """
         request = BulkRequest(require_at_most_one_with_an_id(jobs, self._options), chunk, atomic, progress)
         answer = EnqueuedMany(self._make_enqueued)
-        if self._within is not None:
-            bulk.enqueue_within(request, self._within, self._store, self._target(), answer)
-        else:
-            chunks = ThreadChunks(request)
-            send = partial(bulk.enqueue_chunks, request, chunks, self._target(), answer)
-            chunks.feed(self._store.submit(send, "aenqueue_many"))
+        with self._produce("enqueue") as production:
+            target = self._target(production)
+            if self._within is not None:
+                bulk.enqueue_within(request, self._within, self._store, target, answer)
+            else:
+                chunks = ThreadChunks(request)
+                send = partial(bulk.enqueue_chunks, request, chunks, target, answer)
+                chunks.feed(self._store.submit(send, "aenqueue_many"))
+            production.note(count=len(answer))
+        report_bulk(self._store.listeners, self.id, answer.counted())
         if self._store.strategy is not None:
             _act_after(self._store.strategy, self._store, answer, self._within, "aenqueue_many")
         return answer
@@ -197,14 +210,18 @@ class Tenant:
     ) -> EnqueuedMany:
         request = BulkRequest(require_at_most_one_with_an_id(jobs, self._options), chunk, atomic, progress)
         answer = EnqueuedMany(self._make_enqueued)
-        if self._within is not None:
-            await bulk.aenqueue_within(request, self._within, self._store, self._target(), answer)
-        elif opened := self._store.store_here():
-            await bulk.enqueue_chunks(request, LoopChunks(request), self._target(), answer, opened)
-        else:
-            chunks = ThreadChunks(request)
-            send = partial(bulk.enqueue_chunks, request, chunks, self._target(), answer)
-            await chunks.afeed(self._store.submit(send))
+        with self._produce("enqueue") as production:
+            target = self._target(production)
+            if self._within is not None:
+                await bulk.aenqueue_within(request, self._within, self._store, target, answer)
+            elif opened := self._store.store_here():
+                await bulk.enqueue_chunks(request, LoopChunks(request), target, answer, opened)
+            else:
+                chunks = ThreadChunks(request)
+                send = partial(bulk.enqueue_chunks, request, chunks, target, answer)
+                await chunks.afeed(self._store.submit(send))
+            production.note(count=len(answer))
+        report_bulk(self._store.listeners, self.id, answer.counted())
         if self._store.strategy is not None:
             await _act_after_awaited(self._store.strategy, self._store, answer, self._within)
         return answer
@@ -219,42 +236,64 @@ class Tenant:
         options, `correlation_id`, which its jobs get, `created_by` and `id` apply: the same emit repeated with its id
         returns the first answer, and makes no job.
         """
-        event = self._event(name, data)
-        if self._within is None:
-            emitted = self._store.call(partial(events.emit, self.id, event), "aemit")
-        else:
-            self._within.require_blocking("emit")
-            emitted = self._within.emit(self._store, self.id, event)
+        with self._produce("emit", name) as production:
+            event = self._event(name, data, production)
+            if self._within is None:
+                emitted = self._store.call(partial(events.emit, self.id, event), "aemit")
+            else:
+                self._within.require_blocking("emit")
+                emitted = self._within.emit(self._store, self.id, event)
+            production.note(count=len(emitted.jobs))
+        report_emit(self._store.listeners, emitted)
         if self._store.strategy is not None and emitted.created:
             _act_after(self._store.strategy, self._store, self._made(emitted), self._within, "aemit")
         return emitted
 
     async def aemit(self, name: str, data: Mapping[str, Any] | None = None) -> Emitted:
-        event = self._event(name, data)
-        if self._within is None:
-            emitted = await self._store.acall(partial(events.emit, self.id, event))
-        else:
-            await self._within.require_awaited("aemit")
-            emitted = await self._within.aemit(self._store, self.id, event)
+        with self._produce("emit", name) as production:
+            event = self._event(name, data, production)
+            if self._within is None:
+                emitted = await self._store.acall(partial(events.emit, self.id, event))
+            else:
+                await self._within.require_awaited("aemit")
+                emitted = await self._within.aemit(self._store, self.id, event)
+            production.note(count=len(emitted.jobs))
+        report_emit(self._store.listeners, emitted)
         if self._store.strategy is not None and emitted.created:
             await _act_after_awaited(self._store.strategy, self._store, self._made(emitted), self._within)
         return emitted
 
-    def _event(self, name: str, data: Mapping[str, Any] | None) -> NewEvent:
-        return NewEvent(name, {} if data is None else data, **event_fields(self._options))
+    def _event(self, name: str, data: Mapping[str, Any] | None, production: Production) -> NewEvent:
+        fields = event_fields(self._options)
+        return NewEvent(name, {} if data is None else data, **fields, trace_context=production.trace_context)
 
     def _made(self, emitted: Emitted) -> list[Enqueued[Any]]:
         return [
             Enqueued(job, True, self.id, definition, self._store) for job, definition in emitted.definitions.items()
         ]
 
-    def _target(self) -> Target:
-        return Target(self.id, self._fields, self._store.registry.get)
+    def _produce(self, verb: str, name: str | None = None) -> Production:
+        """Begins the span of a call, if the app traces."""
+        tracing = self._store.listeners.tracing
+        return UNTRACED if tracing is None else tracing.produce(verb, name, self.id)
+
+    def _target(self, production: Production) -> Target:
+        context = production.trace_context
+        fields = self._fields if context is None else {**self._fields, "trace_context": context}
+        return Target(self.id, fields, self._store.registry.get)
 
     def _answer(self, placed: EnqueueResult, definition: str, twin: str) -> Enqueued[Any]:
         answer = self._make_enqueued(placed, definition)
+        report_enqueue(self._store.listeners, self.id, definition, placed)
         if self._store.strategy is not None:
             _act_after(self._store.strategy, self._store, (answer,), self._within, twin)
+        return answer
+
+    async def _aanswer(self, placed: EnqueueResult, definition: str) -> Enqueued[Any]:
+        answer = self._make_enqueued(placed, definition)
+        report_enqueue(self._store.listeners, self.id, definition, placed)
+        if self._store.strategy is not None:
+            await _act_after_awaited(self._store.strategy, self._store, (answer,), self._within)
         return answer
 
     def _make_enqueued(self, placed: EnqueueResult, definition: str) -> Enqueued[Any]:
@@ -271,6 +310,32 @@ class Tenant:
     def triggers(self) -> TenantTriggers:
         """The tenant's triggers: rules that enqueue jobs, by a schedule or by an event."""
         return TenantTriggers(self.id, self._store)
+
+    def usage(
+        self,
+        since: datetime | Duration = DEFAULT_LENGTH,
+        until: datetime | Duration | None = None,
+        by: str | Iterable[str] = (),
+        definition: str | None = None,
+    ) -> Usage:
+        """Returns how many attempts of the tenant ended, how long they ran, and their processor time.
+
+        since, until  a moment, or so long before now; both are widened to whole hours of UTC; default: until now
+        by            a row for each "definition", and each "hour" or "day"; default: "definition"
+        definition    only this one
+        """
+        return self._store.call(
+            lambda opened: usage.read(opened.store, self.id, since, until, by, definition), "ausage"
+        )
+
+    async def ausage(
+        self,
+        since: datetime | Duration = DEFAULT_LENGTH,
+        until: datetime | Duration | None = None,
+        by: str | Iterable[str] = (),
+        definition: str | None = None,
+    ) -> Usage:
+        return await self._store.acall(lambda opened: usage.read(opened.store, self.id, since, until, by, definition))
 
     def get(self, job: str | UUID) -> JobRecord:
         """Returns the job as it stands. Raises UnknownJob."""

@@ -11,12 +11,12 @@ import orjson
 from leasehold.app import Leasehold
 from leasehold.control.protocol import COUNTED, Document, JobQuery
 from leasehold.errors import NoTenant
-from leasehold.model.access import Permission, Role
+from leasehold.model.access import Permission, Principal, Role
 from leasehold.model.audit import Actor
 from leasehold.model.decision import Decision
 from leasehold.model.event import Event
 from leasehold.model.event_plan import Emitted
-from leasehold.model.explain import Explanation
+from leasehold.model.explanation import Explanation
 from leasehold.model.job import EnqueueResult, JobRecord, TenantId
 from leasehold.model.limits import Scope
 from leasehold.model.operation import Pace
@@ -26,8 +26,9 @@ from leasehold.model.series import By
 from leasehold.model.status import Status
 from leasehold.model.token import TokenId, TokenRecord
 from leasehold.model.tries import first_attempt, try_numbers
-from leasehold.model.trigger import NewTrigger, Trigger
+from leasehold.model.trigger import NewTrigger, Trigger, TriggerId
 from leasehold.operations import (
+    activity,
     admin,
     audit,
     bulk,
@@ -35,10 +36,12 @@ from leasehold.operations import (
     error_groups,
     events,
     jobs,
+    saved_views,
     series,
     tenants,
     tokens,
     triggers,
+    usage,
     views,
 )
 from leasehold.operations.definitions import Details
@@ -46,6 +49,7 @@ from leasehold.operations.explain import explain
 from leasehold.operations.jobs import NumberedLine, Reasons, Story
 from leasehold.operations.lookup import Address, as_filters, find_job
 from leasehold.operations.tenants import TenantPage
+from leasehold.operations.traits import read_traits
 from leasehold.operations.triggers import Owner
 from leasehold.store import (
     AuditFilter,
@@ -77,7 +81,8 @@ class Jobs(_Topic):
     async def list(
         self, tenant: TenantId | None, query: JobQuery, cursor: str | None, limit: int
     ) -> tuple[Page, Reasons]:
-        others = {name: value for name, value in views.fields_of(query).items() if name != "states"}
+        others = {name: value for name, value in views.fields_of(query).items() if name not in ("states", "traits")}
+        others["traits"] = read_traits(query.traits)
         return await jobs.list_page(self.store, tenant, as_filters(query.states, **others), cursor, limit)
 
     async def find(self, text: str, tenant: TenantId | None) -> Address:
@@ -184,6 +189,9 @@ class Triggers(_Topic):
     async def delete(self, trigger: Trigger, *, force: bool) -> None:
         await triggers.delete(self.store, trigger.tenant, trigger.id, force=force, actor=self.actor)
 
+    async def restore(self, owner: Owner, trigger: TriggerId) -> Trigger:
+        return await self.app.triggers_of(owner, self.actor).arestore(trigger)
+
     async def pause(self, trigger: Trigger, why: str, end: timedelta | datetime | None) -> Trigger:
         return await triggers.pause(self.store, trigger.tenant, trigger.id, why, end, self.actor)
 
@@ -280,6 +288,26 @@ class Tokens(_Topic):
         return await tokens.revoke(self.store, token, self.actor)
 
 
+class SavedViews(_Topic):
+    """Views of the account that runs the command, under its name in the audit log, and shared ones."""
+
+    @property
+    def person(self) -> Principal:
+        return Principal(self.actor.name, Role.SUPER_ADMIN, None)
+
+    async def list(self, tenant: TenantId | None) -> Sequence[Document]:
+        found = await saved_views.read(self.store, tenant, self.person)
+        return [_plain(saved_views.as_document(each)) for each in found]
+
+    async def save(self, tenant: TenantId | None, name: str, query: str, *, shared: bool) -> Document:
+        saved = await saved_views.save(self.store, tenant, self.person, name, query, shared=shared)
+        return _plain(saved_views.as_document(saved))
+
+    async def delete(self, tenant: TenantId | None, name: str, *, shared: bool) -> None:
+        if not await saved_views.delete(self.store, tenant, self.person, name, shared=shared):
+            raise saved_views.unknown_view(name, shared=shared)
+
+
 class DatabaseControl:
     """The verbs on the database of an open app. The audit log names the actor."""
 
@@ -292,6 +320,7 @@ class DatabaseControl:
         self.tenants = Tenants(app, actor)
         self.limits = LimitsAndPauses(app, actor)
         self.tokens = Tokens(app, actor)
+        self.views = SavedViews(app, actor)
         self.hidden: Mapping[str, Permission] = {}
         self._store = app.store
 
@@ -317,6 +346,14 @@ class DatabaseControl:
 
     async def series(self, tenant: TenantId | None, window: str, by: By, definition: str | None) -> Document:
         return _plain(views.chart(await series.read(self._store, tenant, window, by, definition)))
+
+    async def activity(self) -> Document:
+        return _plain(await activity.read(self._store))
+
+    async def usage(
+        self, tenant: TenantId | None, since: str, until: str | None, by: str, definition: str | None
+    ) -> Document:
+        return usage.as_document(await usage.read(self._store, tenant, since, until, by, definition))
 
 
 def _group(group: ErrorGroup) -> dict[str, Any]:

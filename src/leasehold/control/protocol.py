@@ -5,7 +5,7 @@ returns the document itself: definitions, charts and tests of events.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from leasehold.model.access import Permission, Role
 from leasehold.model.decision import Decision
 from leasehold.model.event import Event
 from leasehold.model.event_plan import Emitted
-from leasehold.model.explain import Explanation
+from leasehold.model.explanation import Explanation
 from leasehold.model.job import EnqueueResult, JobRecord, Source, TenantId
 from leasehold.model.limits import Scope
 from leasehold.model.operation import Pace
@@ -23,7 +23,7 @@ from leasehold.model.schedule import Schedule
 from leasehold.model.series import By
 from leasehold.model.status import DisplayState, Status
 from leasehold.model.token import TokenId, TokenRecord
-from leasehold.model.trigger import NewTrigger, Trigger
+from leasehold.model.trigger import NewTrigger, Trigger, TriggerId
 from leasehold.operations.jobs import NumberedLine, Reasons, Story
 from leasehold.operations.lookup import Address
 from leasehold.operations.tenants import TenantPage
@@ -50,7 +50,7 @@ COUNTED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """Which jobs are listed; a field that is empty or None matches all."""
+    """Which jobs are listed; a field that is empty or None matches all. `traits` are texts, as people write them."""
 
     states: frozenset[DisplayState] = frozenset()
     definitions: tuple[str, ...] = ()
@@ -59,6 +59,7 @@ class JobQuery:
     created_after: datetime | None = None
     created_before: datetime | None = None
     error_group: str | None = None
+    traits: Mapping[str, str] = field(default_factory=dict)
 
 
 class JobControl(Protocol):
@@ -138,6 +139,8 @@ class TriggerControl(Protocol):
 
     async def delete(self, trigger: Trigger, *, force: bool) -> None: ...
 
+    async def restore(self, owner: Owner, trigger: TriggerId) -> Trigger: ...
+
     async def pause(self, trigger: Trigger, why: str, end: timedelta | datetime | None) -> Trigger: ...
 
     async def resume(self, trigger: Trigger) -> Trigger: ...
@@ -201,6 +204,15 @@ class TokenControl(Protocol):
     async def revoke(self, token: TokenId) -> TokenRecord: ...
 
 
+class ViewControl(Protocol):
+    async def list(self, tenant: TenantId | None) -> Sequence[Document]:
+        """Returns one's own views of the list of jobs, and those that are shared: of a tenant, or of all tenants."""
+
+    async def save(self, tenant: TenantId | None, name: str, query: str, *, shared: bool) -> Document: ...
+
+    async def delete(self, tenant: TenantId | None, name: str, *, shared: bool) -> None: ...
+
+
 class Control(Protocol):
     """A queue, as a command reaches it."""
 
@@ -229,6 +241,9 @@ class Control(Protocol):
     def tokens(self) -> TokenControl: ...
 
     @property
+    def views(self) -> ViewControl: ...
+
+    @property
     def hidden(self) -> Mapping[str, Permission]:
         """Fields that were not shown, and the permission that the token has not."""
 
@@ -245,3 +260,11 @@ class Control(Protocol):
     async def error_group(self, tenant: TenantId, group: str) -> Document: ...
 
     async def series(self, tenant: TenantId | None, window: str, by: By, definition: str | None) -> Document: ...
+
+    async def activity(self) -> Document:
+        """Returns what happens now: definitions, tenants and workers, and their rates."""
+
+    async def usage(
+        self, tenant: TenantId | None, since: str, until: str | None, by: str, definition: str | None
+    ) -> Document:
+        """Returns the usage of a tenant, or of all."""

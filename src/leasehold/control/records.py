@@ -15,7 +15,7 @@ from leasehold.model.audit import Actor, AuditEntry, NewEntry
 from leasehold.model.decision import Decision
 from leasehold.model.event import Event
 from leasehold.model.event_plan import Emitted
-from leasehold.model.explain import Check, Explanation
+from leasehold.model.explanation import Check, Explanation
 from leasehold.model.job import Attempt, JobRecord, LogLine
 from leasehold.model.limits import Pause, Scope
 from leasehold.model.operation import Pace
@@ -115,7 +115,9 @@ def operation(document: Document) -> Operation:
 
 @reader
 def plan(new: NewOperation, document: Document) -> Plan:
-    return Plan(new, int(document["matching"]), bool(document["is_cap"]), list(document["sample"]))
+    return Plan(
+        new, int(document["matching"]), bool(document["is_cap"]), list(document["sample"]), document["duplicates"]
+    )
 
 
 # ------------------------------------------------------------------------------------------------ triggers and events

@@ -6,7 +6,7 @@ from typing import Any
 from leasehold.control import records
 from leasehold.control.protocol import Document
 from leasehold.control.requests import Requests, of_tenant, path_of
-from leasehold.control.server_admin import ServerDefinitions, ServerLimits, ServerTenants, ServerTokens
+from leasehold.control.server_admin import ServerDefinitions, ServerLimits, ServerTenants, ServerTokens, ServerViews
 from leasehold.control.server_jobs import ServerJobs, ServerOperations
 from leasehold.control.server_triggers import ServerEvents, ServerTriggers
 from leasehold.engine import ServerClient
@@ -30,6 +30,7 @@ class ServerControl:
         self.tenants = ServerTenants(requests)
         self.limits = ServerLimits(requests)
         self.tokens = ServerTokens(requests)
+        self.views = ServerViews(requests)
 
     async def __aenter__(self) -> "ServerControl":
         return self
@@ -75,6 +76,18 @@ class ServerControl:
             "/jobs/series", {"window": window, "by": by.value, **named, **of_tenant(tenant)}
         )
         return chart
+
+    async def activity(self) -> Document:
+        found: Document = await self._requests.get("/admin/activity")
+        return found
+
+    async def usage(
+        self, tenant: TenantId | None, since: str, until: str | None, by: str, definition: str | None
+    ) -> Document:
+        given = {"since": since, "until": until, "by": by, "definition": definition}
+        named = {name: value for name, value in given.items() if value is not None}
+        found: Document = await self._requests.get("/usage", {**named, **of_tenant(tenant)})
+        return found
 
 
 def _text(value: Any) -> str:

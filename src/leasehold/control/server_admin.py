@@ -1,4 +1,4 @@
-"""The definitions, tenants, limits and tokens of a server."""
+"""The definitions, tenants, limits, tokens and saved views of a server."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import timedelta
@@ -131,6 +131,21 @@ class ServerTokens(Topic):
 
     async def revoke(self, token: TokenId) -> TokenRecord:
         return records.token(await self.requests.post(path_of(_TOKENS, token, "revoke"), None))
+
+
+class ServerViews(Topic):
+    async def list(self, tenant: TenantId | None) -> Sequence[Document]:
+        found: Sequence[Document] = (await self.requests.get("/views", of_tenant(tenant)))["views"]
+        return found
+
+    async def save(self, tenant: TenantId | None, name: str, query: str, *, shared: bool) -> Document:
+        sent = {"name": name, "query": query, "shared": shared}
+        saved: Document = await self.requests.post("/views", sent, of_tenant(tenant))
+        return saved
+
+    async def delete(self, tenant: TenantId | None, name: str, *, shared: bool) -> None:
+        params = of_tenant(tenant) | {"name": name} | ({"shared": "true"} if shared else {})
+        await self.requests.post("/views", None, params, method="DELETE")
 
 
 def _seconds(length: timedelta) -> str:

@@ -12,7 +12,7 @@ from leasehold.control import records
 from leasehold.control.protocol import JobQuery
 from leasehold.control.requests import Topic, of_tenant, path_of
 from leasehold.errors import NotPermitted, UnknownJob
-from leasehold.model.explain import Explanation
+from leasehold.model.explanation import Explanation
 from leasehold.model.job import EnqueueResult, JobId, JobRecord, TenantId, job_id
 from leasehold.model.operation import Pace
 from leasehold.model.status import Status
@@ -39,6 +39,7 @@ class ServerJobs(Topic):
             "created_after": _text(query.created_after),
             "created_before": _text(query.created_before),
             "error_group": query.error_group,
+            **query.traits,
         }
         params = {**wanted, **{name: value for name, value in single.items() if value}, **of_tenant(tenant)}
         documents, following = await self.requests.pages("/jobs", "jobs", params, cursor, limit)

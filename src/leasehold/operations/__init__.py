@@ -5,6 +5,8 @@ enqueue   validates jobs, pins their versions and places them
 catalog   definitions and their versions in the database
 admin     definitions, limits, pauses, tenants, workers, prune
 series    figures over time, for charts
+usage     attempts, run time and processor time by the hour
+activity  the state of now, for people who watch
 tokens    API tokens, and whom they belong to
 sessions  browsers that are signed in to the console
 lookup    finds a job by its id or the end of it; lists jobs by state

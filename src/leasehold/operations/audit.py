@@ -55,9 +55,9 @@ async def record(
     tenant: TenantId | None = None,
 ) -> None:
     """Appends an entry with the values that differ."""
-    before, after = _differing(_plain(before), _plain(after))
+    before, after = _keep_differences(_plain(before), _plain(after))
     await store.audit.append(
-        NewEntry(action, subject[:MAX_SUBJECT], actor, tenant, _bounded(before), _bounded(after))
+        NewEntry(action, subject[:MAX_SUBJECT], actor, tenant, _limit_size(before), _limit_size(after))
     )
 
 
@@ -74,14 +74,14 @@ def _plain(document: Document) -> dict[str, Any] | None:
     return redacted
 
 
-def _differing(before: Document, after: Document) -> tuple[Document, Document]:
+def _keep_differences(before: Document, after: Document) -> tuple[Document, Document]:
     if before is None or after is None:
         return before, after
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return tuple({name: each.get(name) for name in names} for each in (before, after))  # type: ignore[return-value]
 
 
-def _bounded(document: Document) -> Document:
+def _limit_size(document: Document) -> Document:
     if document is None or (size := len(orjson.dumps(document))) <= LARGEST:
         return document
     return {"bytes": size}

@@ -21,6 +21,8 @@ from leasehold.store.operations import Plan, selection_document
 # A plan looks at so many jobs at a time, so many times.
 PLANNED_AT_ONCE = 10_000
 MOST_LOOKS = 20
+# Jobs whose dedupe keys are looked up for a plan.
+CHECKED_KEYS = 1000
 # Seconds between two looks at an operation that another process runs.
 BETWEEN_LOOKS = 0.5
 
@@ -51,16 +53,18 @@ def new_operation(
 
 async def plan(store: Store, new: NewOperation) -> Plan:
     """Counts the jobs that match, by statements that each look at a bounded number of jobs. Changes nothing."""
-    sample: list[JobId] = []
+    first: list[JobId] = []
     matching, place = 0, None
     for _ in range(MOST_LOOKS):
         looked = await store.operations.look(new, place, PLANNED_AT_ONCE, COUNTED - matching)
         found = [job.id for job in looked.jobs if not job.later]
-        sample += found[: SAMPLE - len(sample)]
+        first += found[: CHECKED_KEYS - len(first)]
         matching, place = matching + len(found), looked.place
         if place is None or matching == COUNTED:
             break
-    return Plan(new, matching, place is not None, sample)
+    is_retry = new.kind is OperationKind.RETRY
+    duplicates = len(await store.tenant(new.tenant).taken_keys(first)) if is_retry else 0
+    return Plan(new, matching, place is not None, first[:SAMPLE], duplicates)
 
 
 async def begin(store: Store, planned: Plan, actor: Actor | None = None) -> Operation:
@@ -70,7 +74,7 @@ async def begin(store: Store, planned: Plan, actor: Actor | None = None) -> Oper
     def begin() -> Awaitable[Operation]:
         return store.operations.begin(new)
 
-    return await audited(store, actor, f"operation.{new.kind}", "jobs", begin, shows=_noted, tenant=new.tenant)
+    return await audited(store, actor, f"operation.{new.kind}", "jobs", begin, shows=_summarize, tenant=new.tenant)
 
 
 async def get(store: Store, operation: str, tenant: TenantId | None = None) -> Operation:
@@ -106,10 +110,10 @@ async def abort(
         return await store.operations.abort(before.id, tenant) or before
 
     subject = f"operation {before.id}"
-    return await audited(store, actor, "operation.abort", subject, abort, shows=_noted, tenant=before.tenant)
+    return await audited(store, actor, "operation.abort", subject, abort, shows=_summarize, tenant=before.tenant)
 
 
-def _noted(operation: Operation) -> dict[str, Any]:
+def _summarize(operation: Operation) -> dict[str, Any]:
     """Returns what the audit log keeps of an operation."""
     return {
         "id": operation.id,

@@ -153,7 +153,7 @@ async def cancel(store: Store, tenant: TenantId, job: JobId, actor: Actor | None
 
     With an actor, a person has asked for it: the audit log says so.
     """
-    return await _noted(store, tenant, job, "cancel", actor, lambda: _cancel(store, tenant, job))
+    return await _change(store, tenant, job, "cancel", actor, lambda: _cancel(store, tenant, job))
 
 
 async def _cancel(store: Fleet, tenant: TenantId, job: JobId) -> CancelAnswer:
@@ -165,7 +165,7 @@ async def _cancel(store: Fleet, tenant: TenantId, job: JobId) -> CancelAnswer:
 
 async def retry(store: Store, tenant: TenantId, job: JobId, actor: Actor | None = None) -> None:
     """Queues a final job again, with all its tries. Raises WrongState, or DuplicateJob if its key is held."""
-    await _noted(store, tenant, job, "retry", actor, lambda: _retry(store, tenant, job))
+    await _change(store, tenant, job, "retry", actor, lambda: _retry(store, tenant, job))
 
 
 async def _retry(store: Fleet, tenant: TenantId, job: JobId) -> None:
@@ -185,7 +185,7 @@ async def _retry(store: Fleet, tenant: TenantId, job: JobId) -> None:
 
 async def run_now(store: Store, tenant: TenantId, job: JobId, actor: Actor | None = None) -> None:
     """Makes a waiting job due now. Raises WrongState for any other job."""
-    await _noted(store, tenant, job, "run_now", actor, lambda: _run_now(store, tenant, job))
+    await _change(store, tenant, job, "run_now", actor, lambda: _run_now(store, tenant, job))
 
 
 async def _run_now(store: Fleet, tenant: TenantId, job: JobId) -> None:
@@ -213,10 +213,10 @@ async def reschedule(
             fix = "Only a waiting job can be; retry a job that has ended."
             raise _wrong_state(await get(store, tenant, job), "rescheduled", fix)
 
-    await _noted(store, tenant, job, "reschedule", actor, move)
+    await _change(store, tenant, job, "reschedule", actor, move)
 
 
-async def _noted(
+async def _change(
     store: Store, tenant: TenantId, job: JobId, verb: str, actor: Actor | None, change: Callable[[], Awaitable[T]]
 ) -> T:
     async def read() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from leasehold.operations.remote_upkeep import RemoteUpkeep
 from leasehold.operations.remote_wakes import HeardWakes, WakeFeeds
 from leasehold.store import Claimed, Registration, Renewal, Store, Subscription, WorkerFacts, wire
 from leasehold.store.wire import Fence, fence_of
+from leasehold.telemetry import Listeners
 
 MOST_AT_ONCE = 100
 """Claims of one request: each may have a payload of 256 KB."""
@@ -26,7 +27,7 @@ OLDEST, PROTOCOL = 1, 1
 """The versions of the requests of workers that this release understands."""
 
 
-async def hello(store: Store, principal: Principal) -> dict[str, Any]:
+async def hello(remote: "RemoteWork", principal: Principal) -> dict[str, Any]:
     """Returns what a worker has to know before it joins."""
     syncs = principal.definitions if principal.definitions is not None or principal.tenant is None else ()
     return {
@@ -35,30 +36,32 @@ async def hello(store: Store, principal: Principal) -> dict[str, Any]:
         "tenant_id": principal.tenant,
         "definitions": principal.definitions,
         "syncs": syncs,
-        "abilities": wire.write_abilities(store.abilities),
-        "longest_lease_seconds": RemoteWork.of(store).registrations.longest_lease.total_seconds(),
+        "abilities": wire.write_abilities(remote.store.abilities),
+        "longest_lease_seconds": remote.registrations.longest_lease.total_seconds(),
     }
 
 
 class RemoteWork:
     """The workers that reach one open store by HTTP. Each call checks that the registration is the bearer's own."""
 
-    def __init__(self, store: Store, longest_lease: timedelta = LONGEST_LEASE) -> None:
-        self._store = store
+    def __init__(
+        self, store: Store, longest_lease: timedelta = LONGEST_LEASE, listeners: Listeners | None = None
+    ) -> None:
+        self.store = store
         self.registrations = RemoteRegistrations(store, longest_lease)
-        self.upkeep = RemoteUpkeep(store)
+        self.upkeep = RemoteUpkeep(store, Listeners() if listeners is None else listeners)
         self._feeds = WakeFeeds(store, on_operation=self.upkeep.note_operation)
 
     @classmethod
-    def of(cls, store: Store) -> "RemoteWork":
-        """Returns the one of this store."""
+    def of(cls, store: Store, listeners: Listeners | None = None) -> "RemoteWork":
+        """Returns the one of this store. The first call says which listeners hear of its upkeep."""
         if store not in _by_store:
-            _by_store[store] = cls(store)
+            _by_store[store] = cls(store, listeners=listeners)
         return _by_store[store]
 
     def use(self) -> Self:
         """Makes this the one of its store."""
-        _by_store[self._store] = self
+        _by_store[self.store] = self
         return self
 
     @staticmethod
@@ -66,6 +69,10 @@ class RemoteWork:
         """Ends the one of this store, if there is one."""
         if remote := _by_store.pop(store, None):
             await remote.close()
+
+    async def run_operations(self) -> None:
+        """Begins to run open operations in this process, beside workers, if there are any."""
+        self.upkeep.note_operation()
 
     async def close(self) -> None:
         """Ends all listeners, and the upkeep that is under way."""
@@ -82,7 +89,11 @@ class RemoteWork:
     async def leave(self, principal: Principal, worker: WorkerId, *, has_claimed: bool) -> None:
         known = await self.registrations.find(principal, worker)
         await self._feeds.end(worker)
-        await self._store.leave(known.registration, has_claimed=has_claimed)
+        await self.store.leave(known.registration, has_claimed=has_claimed)
+
+    async def note_drain(self, principal: Principal, worker: WorkerId) -> None:
+        known = await self.registrations.find(principal, worker)
+        await self.store.note_drain(known.registration)
 
     async def renew(
         self,
@@ -98,7 +109,7 @@ class RemoteWork:
         self.registrations.require_lease(lease)
         known = await self.registrations.find(principal, worker)
         claims = await self.registrations.claims_of(known, named)
-        renewal = await self._store.renew(known.registration, list(claims.values()), lease, look=look, probe=probe)
+        renewal = await self.store.renew(known.registration, list(claims.values()), lease, look=look, probe=probe)
         known.forget(map(fence_of, renewal.lost))
         self.upkeep.note(renewal)
         return renewal, frozenset(named) - claims.keys()
@@ -106,14 +117,14 @@ class RemoteWork:
     async def claim(self, principal: Principal, worker: WorkerId, limit: int, *, sleep: bool = False) -> Claimed:
         """Claims jobs; with `sleep`, announces that the worker sleeps if there are none."""
         known = await self.registrations.find(principal, worker)
-        ask = self._store.prepare_to_sleep if sleep else self._store.claim
+        ask = self.store.prepare_to_sleep if sleep else self.store.claim
         claimed = await ask(known.registration, min(limit, MOST_AT_ONCE))
         known.remember(claimed.claims)
         return claimed
 
     async def held(self, principal: Principal, worker: WorkerId) -> Sequence[Claim]:
         known = await self.registrations.find(principal, worker)
-        held = await self._store.held(known.registration)
+        held = await self.store.held(known.registration)
         known.remember(held)
         return held
 
@@ -130,7 +141,7 @@ class RemoteWork:
         to_write = [(claims[fence], verdict) for fence, verdict in done if fence in claims]
         for claim, verdict in to_write:
             require_possible(verdict, claim)
-        refused = await self._store.finish(to_write) if to_write else frozenset()
+        refused = await self.store.finish(to_write) if to_write else frozenset()
         known.forget(claims)
         return (frozenset(fences) - claims.keys()).union(map(fence_of, refused))
 
@@ -141,7 +152,7 @@ class RemoteWork:
         fences = [fence for fence, _ in lines]
         claims = await self.registrations.claims_of(known, fences)
         to_write = [(claims[fence], line) for fence, line in lines if fence in claims]
-        refused = await self._store.append_log(to_write) if to_write else frozenset()
+        refused = await self.store.append_log(to_write) if to_write else frozenset()
         return (frozenset(fences) - claims.keys()).union(map(fence_of, refused))
 
     async def attempts(
@@ -151,7 +162,7 @@ class RemoteWork:
         known = await self.registrations.find(principal, worker)
         if known.registration.serves.tenants is not None and tenant not in known.registration.serves.tenants:
             return []
-        return [each for each in await self._store.tenant(tenant).attempts(job) if each.worker == worker]
+        return [each for each in await self.store.tenant(tenant).attempts(job) if each.worker == worker]
 
     async def poll(
         self, principal: Principal, worker: WorkerId, feed: str | None, heard: int, wait: float
@@ -161,7 +172,7 @@ class RemoteWork:
 
     async def wake_another(self, principal: Principal, worker: WorkerId) -> None:
         known = await self.registrations.find(principal, worker)
-        await self._store.wake_another(known.registration)
+        await self.store.wake_another(known.registration)
 
     async def sync_definitions(self, principal: Principal, found: Sequence[Definition]) -> Sequence[Change]:
         """Registers definitions that the token is for. Raises NotPermitted if others are among them."""
@@ -170,4 +181,4 @@ class RemoteWork:
                 f"the token may not register the definition {beyond[0]!r:.80}. Nothing was registered.",
                 fix="Make a token that names it: leasehold token create … --role worker --definition KEY",
             )
-        return await self._store.sync_definitions(found) if found else ()
+        return await self.store.sync_definitions(found) if found else ()

@@ -15,7 +15,7 @@ from leasehold.model.outcome import Outcome, Succeeded, decide_safely
 from leasehold.model.status import AttemptStatus
 from leasehold.operations.remote_registrations import RemoteWorker
 from leasehold.operations.remote_work import RemoteWork
-from leasehold.store import Claimed, Store, Subscription, WorkerFacts
+from leasehold.store import Claimed, Subscription, WorkerFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def fence_of(claim: Claim) -> str:
 
 
 async def claim(
-    store: Store,
+    remote: RemoteWork,
     bearer: Principal,
     worker: str | None,
     definitions: tuple[str, ...] | None,
@@ -45,15 +45,15 @@ async def claim(
     if worker is None:
         wanted = bearer.definitions if definitions is None else definitions
         serves = Subscription(tuple(dict.fromkeys(wanted or ())))
-        known = await RemoteWork.of(store).registrations.join(bearer, serves, described, lease)
-        RemoteWork.of(store).upkeep.begin()
+        known = await remote.registrations.join(bearer, serves, described, lease)
+        remote.upkeep.begin()
     else:
-        known = await _require_worker(store, bearer, worker)
-        await _renew(store, known)
-    return known, await store.claim(known.registration, limit)
+        known = await _require_worker(remote, bearer, worker)
+        await _renew(remote, known)
+    return known, await remote.store.claim(known.registration, limit)
 
 
-async def _require_worker(store: Store, bearer: Principal, worker: str) -> RemoteWorker:
+async def _require_worker(remote: RemoteWork, bearer: Principal, worker: str) -> RemoteWorker:
     """Returns the registration, if the bearer has joined with it. Raises RegistrationLost, the same for another's."""
     try:
         wanted = WorkerId(str(UUID(worker)))
@@ -61,16 +61,16 @@ async def _require_worker(store: Store, bearer: Principal, worker: str) -> Remot
         raise InvalidInput(
             "worker_id is not an id that a claim answered. Nothing was done.", fix="Claim without it, to join."
         ) from error
-    return await RemoteWork.of(store).registrations.find(bearer, wanted)
+    return await remote.registrations.find(bearer, wanted)
 
 
-async def _renew(store: Store, worker: RemoteWorker) -> Sequence[Claim]:
+async def _renew(remote: RemoteWork, worker: RemoteWorker) -> Sequence[Claim]:
     """Extends the lease of the worker and its claims; returns them. Reclaims the jobs of dead workers, if told."""
-    held = await store.held(worker.registration)
-    renewal = await store.renew(worker.registration, held, worker.lease)
+    held = await remote.store.held(worker.registration)
+    renewal = await remote.store.renew(worker.registration, held, worker.lease)
     if not renewal.alive:
         raise _lost()
-    RemoteWork.of(store).upkeep.note(renewal)
+    remote.upkeep.note(renewal)
     return [_with_cancel(each) if each in renewal.cancels else each for each in held if each not in renewal.lost]
 
 
@@ -80,45 +80,45 @@ def _with_cancel(claim: Claim) -> Claim:
 
 
 async def heartbeat(
-    store: Store, bearer: Principal, named: NamedClaim, lines: Sequence[LogLine]
+    remote: RemoteWork, bearer: Principal, named: NamedClaim, lines: Sequence[LogLine]
 ) -> tuple[float, bool]:
     """Extends all claims of a worker. Returns its lease, and whether this claim shall be canceled."""
-    worker = await _require_worker(store, bearer, named.worker)
-    found = _find(await _renew(store, worker), named)
+    worker = await _require_worker(remote, bearer, named.worker)
+    found = _find(await _renew(remote, worker), named)
     if found is None:
         raise _lost()
     if lines:
-        await store.append_log([(found, line) for line in lines])
+        await remote.store.append_log([(found, line) for line in lines])
     return worker.lease.total_seconds(), found.cancel_requested
 
 
 async def finish(
-    store: Store, bearer: Principal, named: NamedClaim, outcome: Outcome, lines: Sequence[LogLine]
+    remote: RemoteWork, bearer: Principal, named: NamedClaim, outcome: Outcome, lines: Sequence[LogLine]
 ) -> str:
     """Ends a claim; returns the status of its job. Raises RegistrationLost if the claim was lost.
 
     A request that is repeated after a lost answer finds the attempt that it has ended itself.
     """
-    worker = await _require_worker(store, bearer, named.worker)
-    found = _find(await store.held(worker.registration), named)
+    worker = await _require_worker(remote, bearer, named.worker)
+    found = _find(await remote.store.held(worker.registration), named)
     if found is not None:
         if lines:
-            await store.append_log([(found, line) for line in lines])
+            await remote.store.append_log([(found, line) for line in lines])
         verdict = decide_safely(outcome, found, random())
-        if found not in await store.finish([(found, verdict)]):
-            return await _status(store, found.tenant, found.job, verdict.status.value)
-    return await _repeated(store, worker, named, outcome)
+        if found not in await remote.store.finish([(found, verdict)]):
+            return await _status(remote, found.tenant, found.job, verdict.status.value)
+    return await _answer_again(remote, worker, named, outcome)
 
 
-async def _repeated(store: Store, worker: RemoteWorker, named: NamedClaim, outcome: Outcome) -> str:
+async def _answer_again(remote: RemoteWork, worker: RemoteWorker, named: NamedClaim, outcome: Outcome) -> str:
     attempt, _, rest = named.fence.partition("-")
     tenant = _tenant_of(rest.partition("-")[2], worker)
     if tenant is None or not attempt.isascii() or not attempt.isdigit():
         raise _lost()
     wanted = AttemptStatus.SUCCEEDED if isinstance(outcome, Succeeded) else AttemptStatus.FAILED
-    for each in await store.tenant(tenant).attempts(named.job):
+    for each in await remote.store.tenant(tenant).attempts(named.job):
         if (each.number, each.worker, each.status) == (int(attempt), worker.registration.worker, wanted):
-            return await _status(store, tenant, named.job, "")
+            return await _status(remote, tenant, named.job, "")
     raise _lost()
 
 
@@ -132,8 +132,8 @@ def _tenant_of(text: str, worker: RemoteWorker) -> TenantId | None:
     return tenant if tenants is None or tenant in tenants else None
 
 
-async def _status(store: Store, tenant: TenantId, job: JobId, otherwise: str) -> str:
-    record = await store.tenant(tenant).get(job)
+async def _status(remote: RemoteWork, tenant: TenantId, job: JobId, otherwise: str) -> str:
+    record = await remote.store.tenant(tenant).get(job)
     return otherwise if record is None else record.status.value
 
 

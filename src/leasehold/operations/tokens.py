@@ -110,7 +110,7 @@ async def rotate(
             )
         return rotated
 
-    return await _noted(store, before, "rotate", rotate, actor), text
+    return await _change(store, before, "rotate", rotate, actor), text
 
 
 async def revoke(store: Store, token: TokenId, actor: Actor | None = None) -> TokenRecord:
@@ -120,10 +120,10 @@ async def revoke(store: Store, token: TokenId, actor: Actor | None = None) -> To
         await store.tokens.revoke(token)
         return await get(store, token)
 
-    return await _noted(store, await get(store, token), "revoke", revoke, actor)
+    return await _change(store, await get(store, token), "revoke", revoke, actor)
 
 
-async def _noted(
+async def _change(
     store: Store, before: TokenRecord, verb: str, change: Callable[[], Awaitable[TokenRecord]], actor: Actor | None
 ) -> TokenRecord:
     async def read() -> dict[str, Any]:

@@ -22,7 +22,7 @@ from leasehold.model.definition import Change, Definition, Registered, Retention
 from leasehold.model.duration import span
 from leasehold.model.event import Event, Filter
 from leasehold.model.event_plan import Emitted
-from leasehold.model.explain import Check, Explanation
+from leasehold.model.explanation import Check, Explanation
 from leasehold.model.hidden import escape_hidden
 from leasehold.model.job import Attempt, JobRecord, LogLine
 from leasehold.model.overrides import FieldOrigin
@@ -42,7 +42,7 @@ from leasehold.store.operations import Plan, selection_document
 def job(record: JobRecord, held_by: Sequence[str] = ()) -> dict[str, Any]:
     """`status` is the stored one, `state` the one that people see, `held_by` why a ready job does not start."""
     seen = {"id": record.id, "tenant": record.tenant, "state": record.display.value, "held_by": list(held_by)}
-    shown = {"payload": payload(record), "result": result(record), "last_error": _redacted(record.last_error)}
+    shown = {"payload": payload(record), "result": result(record), "last_error": _redact(record.last_error)}
     return seen | fields_of(record) | shown | {"tries": record.tries}
 
 
@@ -60,7 +60,7 @@ def attempt(record: Attempt, tries: int) -> dict[str, Any]:
     """`worker` is `host:pid:boot id`, `worker_id` the last part of it; `details` has the process of a command."""
     shown = {name: value for name, value in fields_of(record).items() if name not in ("host", "pid", "tries")}
     details = process_redactor().document(dict(record.details), names=False)
-    redacted = {"error": _redacted(record.error), "details": details}
+    redacted = {"error": _redact(record.error), "details": details}
     return shown | redacted | {"worker": record.worker_name, "worker_id": record.worker, "try": tries}
 
 
@@ -77,7 +77,7 @@ def explanation(explained: Explanation) -> dict[str, Any]:
         "definition": record.definition,
         "state": record.display.value,
         "at": explained.at,
-        "summary": _redacted(explained.summary),
+        "summary": _redact(explained.summary),
         "blocking": [each.name for each in explained.blocking],
         "starts_at": explained.starts_at,
         "checks": [_check(each) for each in explained.checks],
@@ -85,11 +85,11 @@ def explanation(explained: Explanation) -> dict[str, Any]:
 
 
 def _check(made: Check) -> dict[str, Any]:
-    shown = fields_of(made) | {"state": made.state.value, "text": _redacted(made.text)}
+    shown = fields_of(made) | {"state": made.state.value, "text": _redact(made.text)}
     return shown | {"evidence": process_redactor().document(dict(made.evidence), names=False)}
 
 
-def _redacted(text: str | None) -> str | None:
+def _redact(text: str | None) -> str | None:
     return None if text is None else process_redactor().text(text)
 
 
@@ -127,6 +127,7 @@ def worker(record: WorkerRecord) -> dict[str, Any]:
         "lease_expires_at": record.lease_expires_at,
         "oldest_started_at": record.oldest_started_at,
         "listens": record.listens,
+        "drains_since": record.drains_since,
     }
 
 
@@ -201,7 +202,12 @@ def trigger(record: Trigger) -> dict[str, Any]:
 
 
 def decision(record: Decision) -> dict[str, Any]:
-    return {**record.as_row(), "at": record.at}
+    return {**record.as_row(), "why": decision_reason(record), "at": record.at}
+
+
+def decision_reason(record: Decision) -> str:
+    """Returns why a trigger made no job, as every view shows it: without secrets of the event's data."""
+    return process_redactor().text(record.why)
 
 
 def event(record: Event) -> dict[str, Any]:
@@ -254,7 +260,7 @@ def trigger_change(changed: TriggerChange) -> dict[str, Any]:
 
 def error_group(group: ErrorGroup) -> dict[str, Any]:
     """`jobs` is counted up to a cap: `is_cap` tells whether there may be more."""
-    return fields_of(group) | {"error": _redacted(group.error)}
+    return fields_of(group) | {"error": _redact(group.error)}
 
 
 _NOT_SHOWN = frozenset({"where", "jobs", "as_of", "place", "pace"})
@@ -265,7 +271,7 @@ def operation(record: Operation) -> dict[str, Any]:
     shown = {name: value for name, value in fields_of(record).items() if name not in _NOT_SHOWN}
     pace = None if record.pace is None else record.pace.jobs_per_second
     changed = {"filter": selection_document(record), "pace": pace, "details": dict(record.details)}
-    return shown | changed | {"error": _redacted(record.error)}
+    return shown | changed | {"error": _redact(record.error)}
 
 
 def plan(planned: Plan) -> dict[str, Any]:
@@ -280,6 +286,7 @@ def plan(planned: Plan) -> dict[str, Any]:
         "matching": planned.matching,
         "is_cap": planned.is_cap,
         "sample": list(planned.sample),
+        "duplicates": planned.duplicates,
     }
 
 
@@ -297,7 +304,7 @@ def rule_value(value: Any) -> Any:
 
 
 def error(raised: LeaseholdError) -> dict[str, Any]:
-    return {"error": {"code": raised.code, "message": _redacted(raised.happened), "fix": raised.fix}}
+    return {"error": {"code": raised.code, "message": _redact(raised.happened), "fix": raised.fix}}
 
 
 def field_value(value: Any) -> Any:
@@ -367,7 +374,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def error_of(code: str | None, message: str | None) -> str:
-    return ": ".join(part for part in (code, _redacted(message)) if part)
+    return ": ".join(part for part in (code, _redact(message)) if part)
 
 
 def first_line(text: str) -> str:

@@ -6,11 +6,19 @@ from typing import Annotated
 from fastapi import Path, Response
 
 from leasehold.api.context import Asked
-from leasehold.api.documents import HealthDocument, OkDocument, ScopesDocument, SetLimit, SetPause, WorkersDocument
+from leasehold.api.documents import (
+    ActivityDocument,
+    HealthDocument,
+    OkDocument,
+    ScopesDocument,
+    SetLimit,
+    SetPause,
+    WorkersDocument,
+)
 from leasehold.api.route import Routes, answer
 from leasehold.model.access import Permission
 from leasehold.model.limits import ScopeKind
-from leasehold.operations import admin, health, views
+from leasehold.operations import activity, admin, health, views
 
 routes = Routes("administration")
 Kind = Annotated[ScopeKind, Path(description="tenant or definition.")]
@@ -58,3 +66,12 @@ async def examine_health(context: Asked) -> Response:
 async def list_workers(context: Asked) -> Response:
     """Lists the workers that have a registration, with their leases and what they serve."""
     return answer({"workers": [views.worker(each) for each in await context.ask(admin.workers)]})
+
+
+@routes.add("GET", "/admin/activity", Permission.WORKERS_READ, ActivityDocument)
+async def show_activity(context: Asked) -> Response:
+    """Shows what happens now: waiting and running jobs by definition and tenant, rates of ends, and the workers.
+
+    Rates are jobs a second since the moment `since`; null on an engine that keeps no times of ends, like DynamoDB.
+    """
+    return answer(await context.ask(activity.read))

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import AwareDatetime
 
+from leasehold.api import shown
 from leasehold.api.admin_documents import AuditDocument, ChartDocument
 from leasehold.api.context import Asked
 from leasehold.api.documents import Cursor, Limit, OfTenant
@@ -47,4 +48,4 @@ async def list_audit_entries(
     """Lists changes by people and tools, the newest first: about the tenant, or about all tenants."""
     where = AuditFilter(context.tenant_or_all(tenant), action, after, before)
     page = await context.ask(lambda store: audit.entries(store, where, cursor, limit))
-    return answer({"entries": [views.audit_entry(each) for each in page.entries], "next": page.next})
+    return answer({"entries": [shown.audit_entry(context, each) for each in page.entries], "next": page.next})

@@ -7,7 +7,7 @@ from fastapi import Query, Response
 from pydantic import AwareDatetime
 
 from leasehold.api import shown
-from leasehold.api.context import Asked, Context
+from leasehold.api.context import Asked, Context, require_permission
 from leasehold.api.documents import (
     AttemptsDocument,
     CancelDocument,
@@ -35,6 +35,9 @@ from leasehold.operations import jobs as operations
 from leasehold.operations import lookup, reading, views
 from leasehold.operations.enqueue import Target, enqueue_key
 from leasehold.operations.lookup import as_filters, read_states
+from leasehold.operations.reports import report_enqueue
+from leasehold.operations.traits import NAMES as TRAITS
+from leasehold.operations.traits import read_traits
 
 routes = Routes("jobs")
 CAP = 10_000
@@ -52,8 +55,13 @@ async def enqueue_job(
     With an Idempotency-Key, the same request sent again makes no second job; another one with that key is refused.
     """
     owner = context.tenant(tenant)
-    target = Target(owner, _fields(context, owner, sent, key), context.guard.backend.code)
-    placed = await context.call(lambda catalog: enqueue_key(target, sent.definition_key, sent.payload, catalog))
+    fields = _fields(context, owner, sent, key)
+    with context.produce("enqueue", sent.definition_key, owner) as production:
+        traced = {"trace_context": production.trace_context}
+        target = Target(owner, fields | traced, context.guard.backend.code)
+        placed = await context.call(lambda catalog: enqueue_key(target, sent.definition_key, sent.payload, catalog))
+        production.note(job=placed.id)
+    report_enqueue(context.guard.backend.listeners, owner, sent.definition_key, placed)
     record = await context.ask(lambda store: operations.get(store, owner, placed.id))
     document = shown.job(context, record) | {"created": placed.created, "replaced": placed.replaced}
     return answer(document, 201 if placed.created else 200, {"Location": f"/api/v1/jobs/{record.id}"})
@@ -102,12 +110,24 @@ async def list_jobs(
     created_after: Moment = None,
     created_before: Moment = None,
     error_group: Annotated[str | None, Query(max_length=40, description="An id of GET /errors.")] = None,
+    worker: Annotated[str | None, Query(max_length=36, description="The id of a worker.")] = None,
+    dedupe_key: Annotated[str | None, Query(max_length=1000)] = None,
+    priority: Annotated[str | None, Query(max_length=40, description="5, <50, >10 or 1..9.")] = None,
+    duration: Annotated[str | None, Query(max_length=80, description=">5m, <10s or 1m..5m.")] = None,
+    payload: Annotated[str | None, Query(max_length=2000, description="A field, as in provider.id=p_9.")] = None,
     limit: Limit = 50,
     offset: Offset = 0,
     cursor: Cursor = None,
     tenant: OfTenant = None,
 ) -> Response:
-    """Lists jobs, newest first: of the tenant, or of all tenants if the token is for all and none is named."""
+    """Lists jobs, newest first: of the tenant, or of all tenants if the token is for all and none is named.
+
+    By worker, dedupe_key, priority, duration and payload, a page looks at a bounded number of jobs: it may have few
+    jobs, or none, and yet a `next`. To find jobs by their payload needs the permission payloads:read.
+    """
+    if payload is not None:
+        require_permission(context.principal, Permission.PAYLOADS_READ)
+    texts = dict(zip(TRAITS, (worker, dedupe_key, priority, duration, payload), strict=True))
     filters = as_filters(
         read_states(status or ()),
         source=source,
@@ -116,6 +136,7 @@ async def list_jobs(
         created_after=created_after,
         created_before=created_before,
         error_group=error_group,
+        traits=read_traits(texts),
     )
     owner = context.tenant_or_all(tenant)
     page, reasons = await context.ask(

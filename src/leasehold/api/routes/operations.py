@@ -17,12 +17,12 @@ routes = Routes("operations")
 
 @routes.add("POST", "/operations", Permission.JOBS_CHANGE, OperationDocument, status=202)
 async def begin_operation(context: Asked, sent: BeginOperation, tenant: OfTenant = None) -> Response:
-    """Begins to retry or cancel all jobs that match; any worker goes on with it. With `plan`, only counts them."""
+    """Begins to retry or cancel all jobs that match; a worker or this server runs it. `plan` only counts them."""
     new = _new(context, sent, context.tenant(tenant))
     planned = await context.ask(lambda store: bulk.plan(store, new))
     if sent.plan:
         return answer(views.plan(planned), 202)
-    return answer(views.operation(await context.ask(lambda store: bulk.begin(store, planned, context.actor))), 202)
+    return answer(views.operation(await context.begin(lambda store: bulk.begin(store, planned, context.actor))), 202)
 
 
 @routes.add("GET", "/operations", Permission.JOBS_READ, OperationsDocument)
@@ -37,9 +37,8 @@ async def list_operations(
 
 @routes.add("GET", "/operations/{operation_id}", Permission.JOBS_READ, OperationDocument)
 async def show_operation(context: Asked, operation: OperationPath, tenant: OfTenant = None) -> Response:
-    """Shows an operation and its progress."""
-    owner = context.tenant_or_all(tenant)
-    return answer(views.operation(await context.ask(lambda store: bulk.get(store, operation, owner))))
+    """Shows an operation and its progress. The server goes on with one that no other process runs."""
+    return answer(views.operation(await context.look_at(operation, context.tenant_or_all(tenant))))
 
 
 @routes.add("POST", "/operations/{operation_id}/abort", Permission.JOBS_CHANGE, OperationDocument)

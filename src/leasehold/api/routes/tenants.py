@@ -64,7 +64,7 @@ async def delete_tenant(
 ) -> Response:
     """Begins to delete a tenant with all that it has. New jobs are refused at once, running ones are stopped."""
     actor, speed = context.actor, None if pace is None else read_pace(pace)
-    begun = await context.ask(
+    begun = await context.begin(
         lambda store: tenants.delete(store, tenant, pace=speed, created_by=actor.name, actor=actor)
     )
     return answer(views.operation(begun), 202)

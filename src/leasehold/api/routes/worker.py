@@ -39,8 +39,8 @@ async def claim_jobs(context: Asked, sent: Claims) -> Response:
     lease = timedelta(seconds=sent.lease_seconds)
     facts = WorkerFacts(sent.host, sent.pid, sent.version)
     wanted = None if sent.definitions is None else tuple(sent.definitions)
-    worker, claimed = await context.ask(
-        lambda store: operations.claim(store, context.principal, sent.worker_id, wanted, facts, lease, sent.limit)
+    worker, claimed = await context.work(
+        lambda remote: operations.claim(remote, context.principal, sent.worker_id, wanted, facts, lease, sent.limit)
     )
     return answer(
         {
@@ -57,8 +57,8 @@ async def claim_jobs(context: Asked, sent: Claims) -> Response:
 async def send_heartbeat(context: Asked, job: JobIdPath, sent: Heartbeat) -> Response:
     """Extends the lease of the worker and of all its claims, and appends log lines of this one."""
     named = operations.NamedClaim(sent.worker_id, job, sent.fence)
-    lease, canceled = await context.ask(
-        lambda store: operations.heartbeat(store, context.principal, named, _lines(sent))
+    lease, canceled = await context.work(
+        lambda remote: operations.heartbeat(remote, context.principal, named, _lines(sent))
     )
     return answer({"cancel_requested": canceled, "lease_seconds": lease})
 
@@ -68,8 +68,8 @@ async def complete_job(context: Asked, job: JobIdPath, sent: Complete) -> Respon
     """Ends a claim with success. The same request sent again, after a lost answer, gets the same answer."""
     result = None if sent.result is None else process_redactor().json(encode_result(sent.result))
     named = operations.NamedClaim(sent.worker_id, job, sent.fence)
-    status = await context.ask(
-        lambda store: operations.finish(store, context.principal, named, Succeeded(result), _lines(sent))
+    status = await context.work(
+        lambda remote: operations.finish(remote, context.principal, named, Succeeded(result), _lines(sent))
     )
     return answer({"job_id": job, "status": status})
 
@@ -80,8 +80,8 @@ async def fail_job(context: Asked, job: JobIdPath, sent: Fail) -> Response:
     again = None if sent.retry_in_seconds is None else timedelta(seconds=sent.retry_in_seconds)
     outcome = Raised(sent.code, process_redactor().text(sent.error), again, sent.final)
     named = operations.NamedClaim(sent.worker_id, job, sent.fence)
-    status = await context.ask(
-        lambda store: operations.finish(store, context.principal, named, outcome, _lines(sent))
+    status = await context.work(
+        lambda remote: operations.finish(remote, context.principal, named, outcome, _lines(sent))
     )
     return answer({"job_id": job, "status": status})
 

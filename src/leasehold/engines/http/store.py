@@ -107,6 +107,9 @@ class HttpStore:
         except RegistrationLost:
             log.debug("worker %s had lost its registration when it left", registration.worker)
 
+    async def note_drain(self, registration: Registration) -> None:
+        await self._client.post("/worker/drain", {"worker_id": registration.worker})
+
     async def claim(self, registration: Registration, limit: int) -> Claimed:
         return await self._claim(registration, limit, sleep=False)
 

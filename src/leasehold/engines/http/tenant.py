@@ -10,6 +10,7 @@ from leasehold.errors import InvalidInput
 from leasehold.model.dedupe import Always, Dedupe, Within
 from leasehold.model.job import Attempt, EnqueueResult, JobId, NewJob, TenantId, job_id
 from leasehold.model.secret_fields import SEALED
+from leasehold.model.trace_context import TraceContext
 
 FindAttempts = Callable[[TenantId, JobId], Coroutine[Any, Any, Sequence[Attempt]]]
 
@@ -41,7 +42,9 @@ class HttpTenantJobs:
         return [await self._enqueue(job) for job in jobs]
 
     async def _enqueue(self, job: NewJob) -> EnqueueResult:
-        headers = {} if job.id is None else {"Idempotency-Key": job.id}
+        headers: dict[str, str] = {} if job.id is None else {"Idempotency-Key": job.id}
+        if (traced := TraceContext.read(job.trace_context)) is not None:
+            headers |= traced.as_headers()
         answer = await self._client.post("/jobs", _document(job), headers=headers, params={"tenant": self._tenant})
         return EnqueueResult(job_id(answer["id"]), bool(answer["created"]), bool(answer.get("replaced", False)))
 
