@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from tests.conftest import DatabaseServer
+from tests.database_server import DatabaseServer
 
 SHOP = Path(__file__).parents[2] / "examples" / "django_shop"
 

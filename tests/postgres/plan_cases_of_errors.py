@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from tests.postgres.plan_database import BIG, ended_id
-from tests.postgres.plans import Case
+from tests.postgres.plans import NO_TRAITS, Case
 
 from leasehold.model.error_group import error_group
 
@@ -30,6 +30,19 @@ ERRORS = (
     ),
     Case("error groups of all", "administration/error_groups", {"limit": 50, "counted": 50, "only": None}, _BY_ERROR),
     Case("find in an error group", "tenant/find_in_error_group", {"tenant": BIG, **_FIND}, _FOUND),
+    Case(
+        "look in an error group for a payload",
+        "tenant/look_in_error_group",
+        {
+            **{name: value for name, value in _FIND.items() if name != "limit"},
+            **NO_TRAITS,
+            "tenant": BIG,
+            "share": 50,
+            "payload_path": ["name"],
+            "payload_value": "unused",
+        },
+        _BY_ERROR,
+    ),
 )
 OF_EACH_TENANT = (
     Case(

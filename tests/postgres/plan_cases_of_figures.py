@@ -6,11 +6,19 @@ from uuid import UUID
 from tests.postgres.plan_database import BIG, DEEP, operation_uuid, token_text
 from tests.postgres.plans import Case
 
-_NOW = datetime.now(UTC)
-_BEFORE = _NOW.replace(minute=0, second=0, microsecond=0)
-_HOUR = {"since": _NOW - timedelta(hours=1), "till": _NOW + timedelta(hours=1), "step": 60}
-_WEEK = {"since": _NOW - timedelta(days=7), "till": _NOW + timedelta(hours=1), "step": 7200}
+# The rows of the database end at the beginning of an hour, so windows from now would be empty at its end.
+_BEFORE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+_HOUR = {"since": _BEFORE - timedelta(hours=1), "till": _BEFORE + timedelta(hours=1), "step": 60}
+_WEEK = {"since": _BEFORE - timedelta(days=7), "till": _BEFORE + timedelta(hours=1), "step": 7200}
 _MINUTES, _HOURS = {"series_minutes": {"series_minutes_pkey"}}, {"series_hours": {"series_hours_pkey"}}
+_USED = {
+    "since": _BEFORE - timedelta(hours=24),
+    "till": _BEFORE,
+    "step": None,
+    "by_definition": True,
+    "definition": None,
+    "limit": 10_001,
+}
 _TOKENS = {"api_tokens": {"api_tokens_pkey", "api_tokens_tenant"}}
 _OPERATIONS = {"operations": {"operations_pkey", "operations_of_tenant", "operations_due"}}
 _LAST = UUID(int=2**128 - 1)
@@ -59,6 +67,15 @@ FIGURES = (
     ),
     _busiest("minutes", timedelta(minutes=25)),
     _busiest("hours", timedelta(hours=25)),
+    Case(
+        "hours of usage of a tenant", "tenant/usage", {"tenant": BIG, **_USED}, {"usage_hours": {"usage_hours_pkey"}}
+    ),
+    Case(
+        "hours of usage of all tenants",
+        "administration/usage",
+        {"by_tenant": True, **_USED},
+        {"usage_hours": {"usage_hours_at", "usage_hours_pkey"}},
+    ),
     Case("token", "tokens/get", {"token": token_text(7)}, _TOKENS),
     Case("use of a token", "tokens/note_use", {"token": token_text(7)}, _TOKENS),
     Case("end of a token", "tokens/revoke", {"token": token_text(7)}, _TOKENS),

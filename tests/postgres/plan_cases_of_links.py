@@ -319,6 +319,7 @@ ON_LINKS: tuple[Case, ...] = (
         {"limit": 10},
         {"series_hours": {"series_hours_at", "Tid Scan"}},
     ),
+    Case("prune usage", "fleet/prune_usage", {"limit": 10}, {"usage_hours": {"usage_hours_at", "Tid Scan"}}),
     Case(
         "find due schedules", "scheduler/due", {"only": None, "limit": 50, "left": []}, {"triggers": {"triggers_due"}}
     ),

@@ -77,5 +77,6 @@ OPERATIONS = (
     _removal("tokens", "remove_tokens", {"api_tokens": {"api_tokens_tenant", "api_tokens_pkey"}}),
     _removal("figures of minutes", "remove_series_minutes", {"series_minutes": {"series_minutes_pkey", "Tid Scan"}}),
     _removal("figures of hours", "remove_series_hours", {"series_hours": {"series_hours_pkey", "Tid Scan"}}),
+    _removal("usage", "remove_usage", {"usage_hours": {"usage_hours_pkey", "Tid Scan"}}),
     _removal("active triggers", "stop_triggers", _TRIGGERS),
 )

@@ -21,12 +21,13 @@ from tests.postgres.plan_database import (
     trigger_uuid,
 )
 from tests.postgres.plan_events import decided, emit
-from tests.postgres.plans import ENQUEUE_JOBS, Case, ConnectionKind
+from tests.postgres.plans import ENQUEUE_JOBS, NO_TRAITS, Case, ConnectionKind
 
 
 def _alike(**jobs: Any) -> dict[str, Any]:
     shared = dict.fromkeys(
-        ("priority", "max_attempts", "at", "deadline", "source_ref", "correlation_id", "created_by"), None
+        ("priority", "max_attempts", "at", "deadline", "source_ref", "correlation_id", "created_by", "trace_context"),
+        None,
     )
     told = {"tenant": BIG, "definition": DEEP, "version": 1, "delay": timedelta(), "source": "manual"}
     return {**shared, **told, **jobs}
@@ -36,7 +37,11 @@ _NEW_IDS = [f"01900009-0000-7000-8000-{number:012x}" for number in range(100)]
 _NEW_ID = UUID(_NEW_IDS[0])
 _PKEY = {"jobs": {"jobs_pkey"}}
 _BY_ID = {"jobs": {"jobs_pkey"}, "jobs_done": {"jobs_done_pkey"}}
-_FACTS = {"jobs": {"jobs_pkey", "jobs_ready"}, "jobs_done": {"jobs_done_pkey"}}
+_FACTS = {
+    "jobs": {"jobs_pkey", "jobs_ready", "jobs_active_dedupe"},
+    "jobs_done": {"jobs_done_pkey"},
+    "dedupe_holds": {"dedupe_holds_pkey"},
+}
 _FIND = {
     "tenant": BIG,
     "up_to": UUID(int=2**128 - 1),
@@ -59,7 +64,8 @@ _FIND_WAYS = {
 }
 # No job matches, so that nothing but the shares ends the look.
 _LOOK = {
-    **{name: _FIND[name] for name in ("succeeded", "unusual", "source", "due", "tried")},
+    **{name: _FIND[name] for name in ("succeeded", "unusual", "source", "correlation_id", "due", "tried", "running")},
+    **NO_TRAITS,
     "active": ["queued", "running", "blocked"],
     "tenants": [BIG, lane_tenant(7)],
     "up_to": [UUID(int=2**128 - 1)] * 2,
@@ -67,6 +73,14 @@ _LOOK = {
     "definitions": ["unused"],
     "created_after": None,
     "created_before": None,
+}
+_NONE_BUT_RUNNING = {"active": [], "running": True, "succeeded": False, "unusual": []}
+_LOOK_FOR_A_PAYLOAD = {
+    **{name: value for name, value in _FIND.items() if name != "limit"},
+    **NO_TRAITS,
+    "payload_path": ["name"],
+    "payload_value": "unused",
+    "share": 50,
 }
 
 
@@ -91,7 +105,15 @@ POOLED = (
     Case(
         "enqueue one of which little is said",
         "tenant/enqueue_one",
-        {"tenant": BIG, "id": _NEW_ID, "definition": DEEP, "version": 1, "payload": "{}", "source": "manual"},
+        {
+            "tenant": BIG,
+            "id": _NEW_ID,
+            "definition": DEEP,
+            "version": 1,
+            "payload": "{}",
+            "source": "manual",
+            "trace_context": None,
+        },
         {},
     ),
     Case(
@@ -213,6 +235,33 @@ FINDING = (
         {**_LOOK, "active": [], "succeeded": False, "unusual": ["dead_letter"]},
         {**_BY_ID, "jobs_done": {"jobs_done_unusual"}},
     ),
+    Case("look for a payload", "tenant/look", _LOOK_FOR_A_PAYLOAD, _BY_ID),
+    Case(
+        "look for the jobs of a worker",
+        "tenant/look",
+        {**_LOOK_FOR_A_PAYLOAD, **NO_TRAITS, **_NONE_BUT_RUNNING, "worker": UUID(int=7)},
+        {"jobs": {"jobs_running"}, "jobs_done": {"jobs_done_unusual"}},
+    ),
+    Case(
+        "look for slow dead letters",
+        "tenant/look",
+        {
+            **_LOOK_FOR_A_PAYLOAD,
+            **NO_TRAITS,
+            "active": [],
+            "succeeded": False,
+            "unusual": ["dead_letter"],
+            "shortest": timedelta(hours=1),
+        },
+        {"jobs_done": {"jobs_done_unusual"}},
+    ),
+    Case(
+        "taken keys",
+        "tenant/taken_keys",
+        {"tenant": BIG, "jobs": [ended_id(number) for number in range(1, 51)]},
+        {"jobs": {"jobs_active_dedupe"}, "jobs_done": {"jobs_done_pkey"}, "dedupe_holds": {"dedupe_holds_pkey"}},
+    ),
+    Case("tenants that run", "administration/tenants_that_run", {}, {"jobs": {"jobs_running"}}),
     Case(
         "jobs by id",
         "administration/jobs_by_id",
@@ -250,9 +299,16 @@ _CHANGED_WAYS = {
     "audit_log": {"audit_log_pkey"},
     "operations": {"operations_pkey", "operations_due"},
 }
+_ACTIVITY = {"span": timedelta(minutes=1), "limit": 500, "lanes": 20, "ready": 10}
+_ACTIVE_WAYS = {
+    "jobs": {"jobs_ready", "jobs_running", "jobs_pkey"},
+    "jobs_done": {"jobs_done_prune", "jobs_done_kept", "jobs_done_pkey"},
+    "job_attempts": {"job_attempts_finished"},
+}
 LOOKING_ROUND = (
     Case("changes of tenants", "administration/changes", _CHANGES, _CHANGED_WAYS),
     Case("changes of all", "administration/changes", {**_CHANGES, "everything": True}, _CHANGED_WAYS),
+    Case("activity", "administration/activity", _ACTIVITY, _ACTIVE_WAYS),
     Case("audit", "audit/page", _AUDIT, {"audit_log": {"audit_log_pkey"}}),
     Case("audit of a tenant", "audit/page", {**_AUDIT, "tenant": "few"}, {"audit_log": {"audit_log_tenant"}}),
     Case("audit of an action", "audit/page", {**_AUDIT, "action": "rare"}, {"audit_log": {"audit_log_action"}}),

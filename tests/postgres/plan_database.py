@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import asyncpg
-from tests.conftest import DatabaseServer
+from tests.database_server import DatabaseServer
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GROWING = (
     *("jobs", "jobs_done", "job_attempts", "job_lines", "dedupe_holds"),
     *("triggers", "trigger_decisions", "events", "worker_names", "audit_log"),
-    *("series_minutes", "series_hours", "api_tokens", "operations"),
+    *("series_minutes", "series_hours", "usage_hours", "api_tokens", "operations"),
 )
 # Tables of which a hot statement may read a batch of rows: a scan of 5,000 limits took few buffers, and went unseen.
 READ_IN_BATCHES = (*GROWING, "limits")
@@ -200,6 +200,12 @@ _HOURS = """
            date_trunc('hour', now()) - n * interval '1 hour', '{"started": 1}'
     from generate_series(1, $1 / 100) n, generate_series(0, 19) tenant
 """
+_USAGE = """
+    insert into leasehold.usage_hours (tenant_id, at, definition, attempts, run_time, cpu_time, cpu_attempts)
+    select case tenant when 1 then 'big' else 't' || lpad(tenant::text, 6, '0') end,
+           date_trunc('hour', now()) - n * interval '1 hour', 'deep', 1, interval '1 second', interval '0', 0
+    from generate_series(1, $1 / 100) n, generate_series(1, 19) tenant
+"""
 # Letters for digits: an id is twelve of a to z and 2 to 7. Half of the tokens belong to the big tenant.
 _TOKENS = """
     insert into leasehold.api_tokens (id, name, role, tenant_id, secret_hash, created_at, expires_at)
@@ -313,7 +319,7 @@ async def fill(connection: "Connection", size: Size) -> None:
     await connection.execute(_EVENT_TRIGGERS, size.schedules)
     await connection.execute(_WORKER_NAMES, size.ended)
     await connection.execute(_AUDIT_LOG, size.ended)
-    for rows in (_MINUTES, _HOURS, _TOKENS, _OPERATIONS):
+    for rows in (_MINUTES, _HOURS, _USAGE, _TOKENS, _OPERATIONS):
         await connection.execute(rows, size.ended)
 
 

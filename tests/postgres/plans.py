@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
 
 ENQUEUE_JOBS = "tenant/enqueue_jobs"
+# A look at jobs without any trait.
+NO_TRAITS = dict.fromkeys(
+    (
+        *("worker", "dedupe_key", "lowest_priority", "highest_priority", "shortest", "longest"),
+        *("payload_path", "payload_value"),
+    )
+)
 OF_FUNCTIONS = (ENQUEUE_JOBS, "events/write", "events/place")
 
 

@@ -27,6 +27,8 @@ HARMLESS = {
     "fleet/may_sleep",
     "fleet/wake_another",
     "fleet/roll_up",
+    "fleet/read_fleet",
+    "doctor/load",
     "administration/lock_definitions",
     "ledger/applied",
     "ledger/exists",
@@ -54,7 +56,7 @@ BY_THE_SERVER = {
     "administration/limit",
     "administration/override",
     "administration/pause",
-    *(name for name in CHECKED if name.startswith("tokens/")),
+    *(name for name in CHECKED if name.startswith(("tokens/", "views/"))),
 }
 PRODUCING = {
     "events/place",
@@ -83,6 +85,7 @@ READING = {
     "triggers/get",
     "triggers/list",
     "triggers/search",
+    "administration/activity",
     "administration/changes",
     "administration/encrypted_jobs",
     "administration/error_groups",
@@ -92,6 +95,7 @@ READING = {
     "administration/jobs_with_id",
     "administration/lanes",
     "administration/look_at_tenants",
+    "administration/tenants_that_run",
     "administration/scope",
     "administration/scopes",
     "administration/tenant_usage",
@@ -105,6 +109,7 @@ READING = {
     "operations/look_at_error_group",
     "operations/next",
     "operations/removal",
+    "doctor/leases",
     "doctor/schedules",
     "doctor/workers",
     "fleet/held",
@@ -117,6 +122,9 @@ READING = {
     "tenant/error_groups",
     "tenant/find",
     "tenant/find_in_error_group",
+    "tenant/look",
+    "tenant/look_in_error_group",
+    "tenant/taken_keys",
     "tenant/get",
     "tenant/last_lines",
     "tenant/last_worker",
@@ -125,6 +133,8 @@ READING = {
     "administration/series_progress",
     "tenant/lines",
     "tenant/oldest_queued",
+    "tenant/usage",
+    "administration/usage",
 }
 # Within the rows of one tenant.
 OF_A_TENANT = {name for name in CHECKED if name.startswith(("tenant/", "triggers/", "events/", "own/"))}

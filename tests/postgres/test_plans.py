@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.conftest import DatabaseServer
+from tests.database_server import DatabaseServer
 from tests.postgres.plan_cases import EVERY, OF_EACH_TENANT, ON_LINKS, PLANNED_EACH_TIME, WITH_ONE_PLAN
 from tests.postgres.plan_database import (
     GROWING,

@@ -7,16 +7,17 @@ import asyncpg
 import pytest
 
 from leasehold.engines.postgres.migrate import migrations
-from leasehold.engines.postgres.statements import query_files, statements
+from leasehold.engines.postgres.statements import query_files, statements, with_fragments
 
 FILES = {name: file.read_text() for name, file in query_files()}
 TENANT_TABLE = re.compile(
     r"\b(?:from|join|update|using)\s+leasehold\."
-    r"(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|find_job_ids|triggers|trigger_decisions|events|series_minutes|series_hours)\b"
+    r"(?:jobs|jobs_done|job_attempts|job_lines|dedupe_holds|job_records|find_job_ids|triggers|trigger_decisions|events|series_minutes|series_hours|saved_views|usage_hours)\b"
 )
 # By the parameter itself, or by a CTE of the same statement that carries it.
 ASKED_BY_TENANT = re.compile(
-    r"tenant_id\s*=\s*(?::tenant\b|(?:any \(array\[)?(?:wanted|seen|queued|w)\.tenant_id)|find_job_ids\(\s*:tenant\b"
+    r"tenant_id\s*=\s*(?::tenant\b|(?:any \(array\[)?(?:wanted|seen|queued|w|place)\.tenant_id)"
+    r"|find_job_ids\(\s*:tenant\b"
 )
 FUNCTION = re.compile(
     r"create function leasehold\.(?P<name>\w+)\s*\((?P<parameters>.*?)\)\s*(?:returns|language)"
@@ -26,7 +27,10 @@ FUNCTION = re.compile(
 # Functions in which another value is the tenant, and how they write it.
 TENANT_WITHIN = {"finish_within": r"\(?claim ->> 'tenant'\)?", "tenant_is_held": r"l\.key"}
 # Functions that look into these tables for all tenants.
-OF_ALL_TENANTS = {"lanes_of", "startable", "has_startable_work", "figures_of_minutes", "depths", "roll_up"}
+OF_ALL_TENANTS = {
+    *("lanes_of", "startable", "has_startable_work", "figures_of_minutes", "depths", "roll_up", "usage_between"),
+    *("dead_letters", "oldest_waits", "fleet_figures"),
+}
 FUNCTIONS = {
     found["name"]: found
     for migration in migrations("leasehold")
@@ -38,7 +42,7 @@ OF_A_TENANT = [
     if name in TENANT_WITHIN or re.search(r"^\s*tenant\s+text\b|,\s*tenant\s+text\b", function["parameters"])
 ]
 # The folders of statements that belong to one tenant.
-TENANT_FOLDERS = ("tenant/", "triggers/", "events/")
+TENANT_FOLDERS = ("tenant/", "triggers/", "events/", "views/")
 OTHER_CLOCKS = re.compile(r"\bnow\s*\(\)|\bcurrent_timestamp\b|\blocaltimestamp\b|_timestamp\s*\(\)", re.IGNORECASE)
 
 # The server's time for its own statement: compared with no stored moment.
@@ -60,11 +64,11 @@ def test_a_tenants_query_takes_the_tenant(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith(TENANT_FOLDERS)])
 def test_a_tenants_query_asks_each_table_by_tenant(name: str) -> None:
-    text = re.sub(r"--.*", "", FILES[name])
+    text = re.sub(r"--.*", "", with_fragments(FILES[name]))
     found = [match.start() for match in TENANT_TABLE.finditer(text)]
     for begin, end in pairwise([*found, len(text)]):
         assert ASKED_BY_TENANT.search(text[begin:end]), text[begin:end]
-    if re.search(r"tenant_id = (?:any \(array\[)?(?:wanted|seen|w)\.tenant_id", text):
+    if re.search(r"tenant_id = (?:any \(array\[)?(?:wanted|seen|w|place)\.tenant_id", text):
         assert ":tenant::text as tenant_id" in text
 
 

@@ -198,7 +198,15 @@ def values_for(parameters: tuple[str, ...], ids: Mapping[str, Any]) -> dict[str,
         values["jobs"] = '[{"definition": "report", "source": "manual"}]'
     if "till" in parameters:
         now = datetime.now(UTC)
-        values |= {"since": now - HOUR, "till": now, "step": 60, "definitions": [""]}
+        given = {
+            "since": now - HOUR,
+            "till": now,
+            "step": 60,
+            "definitions": [""],
+            "by_definition": True,
+            "limit": 10,
+        }
+        values |= {name: value for name, value in given.items() if name in parameters}
     if "dues" in parameters:
         values["definitions"] = []
     return values
@@ -313,8 +321,8 @@ async def test_rows_of_others_stay_hidden_from_every_statement(roles: Roles) -> 
     assert {name: rows for name, rows in answers.items() if GLOBEX in str(rows) or "secret" in str(rows)} == {}
     found = {name for name, rows in answers.items() if rows}
     looks = {f"operations/look_at_{which}" for which in ("active", "chosen", "ended", "error_group")}
-    assert found <= {"tenant/counts", "tenant/wake", "tenant/ensure_tenant", *looks}
-    assert all(answers[name][0]["looked"] == 0 for name in looks)
+    assert found <= {"tenant/counts", "tenant/wake", "tenant/ensure_tenant", "tenant/look", *looks}
+    assert all(answers[name][0]["looked"] == 0 for name in (*looks, "tenant/look"))
     assert all(row["count"] == 0 for row in answers["tenant/counts"])
     assert await stored(roles.superuser, GLOBEX) == before
 

@@ -32,6 +32,8 @@ ADMINISTRATION: tuple[tuple[str, str, Any], ...] = (
     ("GET", "/admin/workers", None),
     ("GET", "/audit", None),
     ("GET", "/jobs/series?by=tenant&window=7d", None),
+    ("GET", "/usage?by=tenant,hour", None),
+    ("GET", "/usage.csv", None),
     ("GET", "/jobs?limit=1", None),
     ("DELETE", "/admin/tenants/initech", None),
 )

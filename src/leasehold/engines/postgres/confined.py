@@ -34,7 +34,7 @@ _CHECKED = {
 }
 # Statements by error group. Its function is not leakproof, so for a role under policies no index would serve it:
 # these keep the rights of the login, and are refused for another tenant (docs/decisions/0044).
-_OF_THE_LOGIN = ("tenant/error_groups", "tenant/find_in_error_group")
+_OF_THE_LOGIN = ("tenant/error_groups", "tenant/find_in_error_group", "tenant/look_in_error_group")
 
 
 class TenantDatabase(Protocol):

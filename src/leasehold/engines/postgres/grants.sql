@@ -32,7 +32,7 @@ grant select on leasehold.migrations, leasehold.settings, leasehold.tenants, lea
 grant select on leasehold.jobs, leasehold.jobs_done, leasehold.job_attempts, leasehold.job_lines,
     leasehold.job_records, leasehold.limits, leasehold.workers, leasehold.triggers, leasehold.trigger_decisions,
     leasehold.events, leasehold.worker_names, leasehold.audit_log, leasehold.operations, leasehold.series_minutes,
-    leasehold.series_hours, leasehold.series_progress
+    leasehold.series_hours, leasehold.series_progress, leasehold.usage_hours, leasehold.fleet_snapshot
     to :"worker", :"server", :"reader";
 -- The sequence tells live pages that there are new jobs.
 grant select on leasehold.jobs_seq to :"worker", :"server", :"reader";
@@ -49,7 +49,7 @@ grant execute on function leasehold.emit, leasehold.write_event, leasehold.place
 grant insert on leasehold.tenants to :"producer", :"worker", :"server";
 grant insert (
     id, scheduled_for, queued_at, deadline, version, max_attempts, priority, ready, tenant_id, definition, status,
-    payload, source, source_ref, correlation_id, created_by
+    payload, source, source_ref, correlation_id, created_by, trace_context
 ) on leasehold.jobs to :"producer";
 grant select (id, tenant_id, definition, scheduled_for, awaited), update (awaited) on leasehold.jobs to :"producer";
 grant usage on leasehold.jobs_seq to :"producer", :"worker", :"server";
@@ -74,7 +74,7 @@ grant insert, delete, update (prune_after) on leasehold.jobs_done to :"worker", 
 grant insert, delete on leasehold.job_attempts, leasehold.job_lines to :"worker", :"server";
 -- UPDATE only for its locks.
 grant select, delete, update (expires_at) on leasehold.dedupe_holds to :"worker", :"server";
-grant insert, delete, update (last_seen_at, lease_expires_at) on leasehold.workers to :"worker", :"server";
+grant insert, delete, update (last_seen_at, lease_expires_at, drains_since) on leasehold.workers to :"worker", :"server";
 -- UPDATE only for its locks.
 grant insert, delete, update (started_at) on leasehold.worker_names to :"worker", :"server";
 grant insert, update (wakes_at) on leasehold.sleepers to :"worker", :"server";
@@ -93,9 +93,12 @@ grant execute on function leasehold.finish_within to :"worker", :"server";
 -- People and tools that act with its role leave entries in the audit log. It changes and deletes none.
 grant insert on leasehold.audit_log to :"worker", :"server";
 
--- A worker adds up figures for charts. UPDATE on their rows only for its locks.
+-- A worker adds up usage, and figures for charts. UPDATE on the rows of figures only for its locks.
+grant insert, update, delete on leasehold.usage_hours to :"worker", :"server";
 grant insert, delete, update (at) on leasehold.series_minutes, leasehold.series_hours to :"worker", :"server";
-grant update (minutes, hours) on leasehold.series_progress to :"worker", :"server";
+grant update (minutes, hours, usage_until, noted_at, noted_by) on leasehold.series_progress to :"worker", :"server";
+-- It measures the fleet for gauges.
+grant update (taken_at, took, figures) on leasehold.fleet_snapshot to :"worker", :"server";
 
 -- A worker fires schedules, expands events and syncs the triggers of its code; its handlers may change those of tenants.
 -- A trigger that is deleted stays, and is marked; it goes with its tenant only.
@@ -107,12 +110,14 @@ grant insert, delete, update (expanded_at) on leasehold.events to :"worker", :"s
 grant insert, update on leasehold.operations to :"worker", :"server";
 grant delete, update (deleted_by) on leasehold.tenants to :"worker", :"server";
 grant delete on leasehold.triggers, leasehold.limits, leasehold.api_tokens to :"worker", :"server";
+grant delete, select (tenant_id) on leasehold.saved_views to :"worker", :"server";
 grant select (id, tenant_id) on leasehold.api_tokens to :"worker", :"server"; -- no hashes
 
 -- Serving the HTTP API: all that a worker can, since workers over HTTP claim and finish by it; and all that administrators
 -- do over HTTP with tokens, limits, pauses and overrides. It changes no entry of the audit log, and replaces no payload.
 grant select, insert, update on leasehold.api_tokens to :"server";
 grant select, insert, delete, update (expires_at) on leasehold.console_sessions to :"server";
+grant select, insert, update on leasehold.saved_views to :"server";
 grant insert, update on leasehold.limits to :"server";
 grant update (active, overrides, revision) on leasehold.definitions to :"server";
 
@@ -121,7 +126,7 @@ grant update (active, overrides, revision) on leasehold.definitions to :"server"
 -- that run as the owner, and check the tenant.
 grant select on leasehold.jobs, leasehold.jobs_done, leasehold.job_attempts, leasehold.job_lines, leasehold.triggers,
     leasehold.trigger_decisions, leasehold.events, leasehold.worker_names, leasehold.series_minutes,
-    leasehold.series_hours, leasehold.series_progress to :"tenant";
+    leasehold.series_hours, leasehold.series_progress, leasehold.usage_hours to :"tenant";
 grant select (tenant_id, dedupe_hash, job_id, expires_at) on leasehold.dedupe_holds to :"tenant";
 -- It begins and aborts operations, and reads and adds entries of the audit log. Workers run the batches.
 grant select, insert, update (state, ended_at, due_at) on leasehold.operations to :"tenant";
@@ -133,7 +138,7 @@ grant insert on leasehold.tenants to :"tenant";
 grant insert (
     id, seq, scheduled_for, queued_at, deadline, version, attempt, max_attempts, forgiven, priority, ready, tenant_id,
     definition, status, payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash, dedupe_key,
-    last_error, last_error_code
+    last_error, last_error_code, trace_context
 ) on leasehold.jobs to :"tenant";
 grant delete, update (scheduled_for, ready, priority, seq, cancel_requested_at, awaited) on leasehold.jobs to :"tenant";
 grant insert, delete, update (prune_after) on leasehold.jobs_done to :"tenant"; -- UPDATE only for its locks

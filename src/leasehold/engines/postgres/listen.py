@@ -25,24 +25,28 @@ News = Wake | DueWork | NextFire
 
 
 async def wakes(database: Database, worker: WorkerId) -> AsyncGenerator[News, None]:
-    """Yields wakes for a worker, over reconnections. Each connection begins with one WORK: some may be missed."""
+    """Yields wakes for a worker, over reconnections. Each connection begins with one WORK: some may be missed.
+
+    Logs the loss of a connection once there is another one. If the database is away, the worker tells of that.
+    """
     pause, is_lost = FIRST_PAUSE, False
     while True:
         try:
             async with _listening(database, worker) as queue:
                 if is_lost:
-                    log.info("the listener of worker %s has a connection again", worker)
+                    log.warning(
+                        "the listener of worker %s lost its connection, and has a connection again. No job is lost: "
+                        "the worker looks for missed ones now.",
+                        worker,
+                    )
                 pause, is_lost = FIRST_PAUSE, False
                 yield Wake.WORK
                 while (wake := await queue.next()) is not None:
                     yield wake
             is_lost = True
-            log.warning(
-                "the listener of worker %s lost its connection, and connects again. No job is lost: the worker looks "
-                "for missed ones as soon as it listens, and if it does not by its next heartbeat, it begins to poll.",
-                worker,
-            )
+            log.debug("the listener of worker %s lost its connection", worker)
         except Unreachable:
+            is_lost = False
             await asyncio.sleep(pause * (0.5 + random()))
             pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -57,8 +57,10 @@ REMOVED: Mapping[str, str] = {
     "decisions": "operations/remove_decisions",
     "triggers": "operations/remove_triggers",
     "limits": "operations/remove_limits",
+    "views": "operations/remove_views",
     "minutes": "operations/remove_series_minutes",
     "hours": "operations/remove_series_hours",
+    "usage": "operations/remove_usage",
 }
 
 

@@ -31,7 +31,7 @@ DefinitionKey = tuple[str, int]
 
 _of_claim = itemgetter(
     *("tenant_id", "id", "attempt", "claim_batch", "version", "payload", "max_attempts", "forgiven", "queued"),
-    *("started", "correlation_id", "cancel_requested", "overdue", "priority"),
+    *("started", "correlation_id", "cancel_requested", "overdue", "priority", "trace_context"),
 )
 
 
@@ -99,8 +99,8 @@ def _quote(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _interval(span: timedelta | None) -> str:
-    """Days stay days, as with the driver: where the clock is changed, they have no 24 hours."""
-    return "null" if span is None else f"{span.days} days {span.seconds + span.microseconds / 1e6:.6f} seconds"
+    """Writes seconds: a day of Postgres may have 23 hours. Ended jobs are found by the length of their retention."""
+    return "null" if span is None else f"{span.days * 86400 + span.seconds}.{span.microseconds:06d} seconds"
 
 
 def _keeps(done: Iterable[tuple[Claim, Verdict]]) -> Iterator[str]:
@@ -216,6 +216,7 @@ def worker(row: Record) -> WorkerRecord:
         lease_expires_at=row["lease_expires_at"],
         oldest_started_at=row["oldest_started_at"],
         listens=row["listens"],
+        drains_since=row["drains_since"],
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from asyncpg import Record
 from uuid_utils import uuid7
 
+from leasehold.config import process_redactor
 from leasehold.engines.postgres import listen, trigger_rows
 from leasehold.engines.postgres.database import Database, IdleLink
 from leasehold.engines.postgres.enqueue_call import enqueue_call
@@ -21,18 +22,20 @@ from leasehold.engines.postgres.event_triggers import EventTriggers
 from leasehold.engines.postgres.expansion import Expansion
 from leasehold.engines.postgres.new_tzdata import renew_fire_times
 from leasehold.errors import LeaseholdError, TransactionConflict, Unreachable
+from leasehold.model.decision import DecisionKind
 from leasehold.model.definition import Registered
 from leasehold.model.fire_plan import (
+    NO_TENANT,
     TRY_AGAIN,
     FirePlan,
     plan_fan_out,
     plan_fires,
     plan_tenants,
 )
-from leasehold.model.job import TenantId
+from leasehold.model.job import JobId, TenantId
 from leasehold.model.trigger import ALL, TriggerId
 from leasehold.model.zone import tzdata_version
-from leasehold.store import FireRound, NextFire
+from leasehold.store import Decided, FireRound, NextFire
 
 if TYPE_CHECKING:
     from leasehold.engines.postgres.database import Connection
@@ -74,7 +77,7 @@ class _Round:
             "kinds": [each["kind"] for each in decided],
             "fires": [each["count"] for each in decided],
             "reasons": [each["reason"] for each in decided],
-            "whys": [each["why"] or None for each in decided],
+            "whys": [fire.decision.recorded_why(process_redactor().text) or None for fire in fires],
             "jobs": [
                 fire.job and enqueue_call(statement, database.schema, fire.decision.tenant, [fire.job]).jobs
                 for fire in fires
@@ -137,12 +140,13 @@ class PostgresSchedules:
         return await self._expand_events(done) if done.events_wait else done
 
     async def _expand_events(self, before: FireRound) -> FireRound:
-        expanded, jobs = await self._expansion.expand()
+        expanded, decided = await self._expansion.expand()
         if not expanded:
             return before
+        jobs = sum(each.kind is DecisionKind.FIRED for each in decided)
         left = self._left_to_others()
         ((wait, events_wait, _),) = await self._link.fetch("scheduler/next", announce=not left, left=left)
-        return FireRound(before.fired + jobs, is_due(wait), wait, events_wait, expanded)
+        return FireRound(before.fired + jobs, is_due(wait), wait, events_wait, expanded, (*before.decided, *decided))
 
     async def _fire_schedules(self) -> FireRound:
         try:
@@ -155,21 +159,24 @@ class PostgresSchedules:
 
     async def _fire_one_by_one(self) -> FireRound:
         """Fires each due schedule in a transaction of its own. One that fails is put off, and the others go on."""
-        fired, due = 0, await self._due_now()
+        fired, due, decided = 0, await self._due_now(), list[Decided]()
         for trigger in due:
             try:
-                fired += (await self._fire(FIRES_AT_ONCE, only=trigger)).fired
+                done = await self._fire(FIRES_AT_ONCE, only=trigger)
+                fired += done.fired
+                decided += done.decided
             except (Unreachable, TransactionConflict):
                 raise
             except Exception as error:
                 why = _why(error)
                 log.error("trigger %s can't be fired, and is tried again in %s: %s", trigger, TRY_AGAIN, why)
                 await self._link.fetch("scheduler/postpone", trigger=trigger, by=TRY_AGAIN, why=why[:1000])
+                decided.append(Decided(trigger, NO_TENANT, DecisionKind.ERROR, lag=0.0))
         left = self._left_to_others()
         ((wait, events_wait, _),) = await self._link.fetch(
             "scheduler/next", announce=bool(due) and not left, left=left
         )
-        return FireRound(fired, bool(due) and is_due(wait), wait, events_wait)
+        return FireRound(fired, bool(due) and is_due(wait), wait, events_wait, decided=decided)
 
     async def _due_now(self) -> list[TriggerId]:
         async with self._link.transaction() as connection:
@@ -180,6 +187,7 @@ class PostgresSchedules:
         async with self._link.transaction() as connection:
             found = await self._lock(connection, only)
             made: list[Record] = []
+            decided: list[Record] = []
             is_moved = False
             if found:
                 round_ = await self._plan(connection, found, _Round(most))
@@ -193,7 +201,9 @@ class PostgresSchedules:
             ((wait, events_wait, _),) = await self._send(
                 connection, "next", announce=is_moved and not left, left=left
             )
-        return FireRound(len(made), bool(found) and is_due(wait), wait, events_wait)
+        definitions = {row["id"]: row["definition"] for row in found}
+        told = [_decided(row, definitions[row["trigger_id"]]) for row in decided]
+        return FireRound(len(made), bool(found) and is_due(wait), wait, events_wait, decided=told)
 
     async def _lock(self, connection: "Connection", only: TriggerId | None) -> list[Record]:
         return await self._send(connection, "due", only=only, limit=FIRES_AT_ONCE, left=self._left_to_others())
@@ -257,6 +267,18 @@ class PostgresSchedules:
         return self._versions.get(row["definition"], row["definition_version"], active=row["definition_active"])
 
 
+def _decided(row: Record, definition: str) -> Decided:
+    kind, job = DecisionKind(row["kind"]), row["job_id"]
+    return Decided(
+        TriggerId(str(row["trigger_id"])),
+        TenantId(row["tenant_id"]),
+        kind,
+        None if job is None else JobId(str(job)),
+        (row["decided_at"] - row["fire_at"]).total_seconds(),
+        definition if kind is DecisionKind.FIRED else None,
+    )
+
+
 def is_due(wait: timedelta | None) -> bool:
     return wait is not None and wait <= timedelta()
 
@@ -272,4 +294,5 @@ def _joined(plans: Sequence[FirePlan], now: datetime) -> FirePlan:
 
 
 def _why(error: Exception) -> str:
-    return error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
+    why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
+    return process_redactor().text(why)

@@ -1,7 +1,7 @@
 """Reads statements from files: puts in fragments, numbers named parameters, and names the schema.
 
 The files call the schema `leasehold`. Where a file says include(NAME), the text of fragments/NAME.sql is put in: a
-list of columns or a condition that several statements share.
+list of columns, a condition or a part of a query that several statements share. A fragment may include others.
 """
 
 import re
@@ -33,18 +33,19 @@ def schema_name(text: str) -> str:
 
 def render(text: str, schema: str) -> str:
     """Puts in fragments and the schema's real name: quoted as an identifier, bare where it is a whole literal."""
-    whole = _with_fragments(text).replace("'leasehold'", f"'{schema}'")
+    whole = with_fragments(text).replace("'leasehold'", f"'{schema}'")
     return re.sub(r"\bleasehold(?=[.;])", f'"{schema}"', whole)
 
 
-def _with_fragments(text: str) -> str:
+def with_fragments(text: str) -> str:
+    """Puts in the fragments that a text names."""
     return _INCLUDE.sub(lambda match: _fragment(match[1]), text)
 
 
 @cache
 def _fragment(name: str) -> str:
     file = files(__package__) / "fragments" / f"{name}.sql"
-    return _COMMENT.sub("", file.read_text("utf-8")).strip()
+    return with_fragments(_COMMENT.sub("", file.read_text("utf-8")).strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def parse(name: str, text: str, schema: str) -> Statement:
             parameters.append(match[1])
         return f"${parameters.index(match[1]) + 1}"
 
-    numbered = _PARAMETER.sub(number, _COMMENT.sub("", _with_fragments(text)))
+    numbered = _PARAMETER.sub(number, _COMMENT.sub("", with_fragments(text)))
     return Statement(name, render(numbered, schema).strip(), tuple(parameters), frozenset(parameters))
 
 

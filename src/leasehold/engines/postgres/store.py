@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, overload
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ import orjson
 from asyncpg import Record
 
 from leasehold.engines.postgres import listen, results, rows
+from leasehold.engines.postgres.activity import PostgresActivity
 from leasehold.engines.postgres.administration import PostgresAdministration
 from leasehold.engines.postgres.all_triggers import PostgresAllTriggers
 from leasehold.engines.postgres.claim.claim import Claiming
@@ -22,15 +24,18 @@ from leasehold.engines.postgres.database import Database, Link
 from leasehold.engines.postgres.enqueue import KnownTenants
 from leasehold.engines.postgres.event_triggers import EventTriggers
 from leasehold.engines.postgres.events import PostgresEvents
+from leasehold.engines.postgres.fleet_snapshot import PostgresSnapshots
 from leasehold.engines.postgres.handler_transaction import LentConnections, handler_transaction
 from leasehold.engines.postgres.links import Links
 from leasehold.engines.postgres.operations import PostgresOperations
+from leasehold.engines.postgres.saved_views import PostgresSavedViews
 from leasehold.engines.postgres.schedules import PostgresSchedules
 from leasehold.engines.postgres.series import PostgresSeries
 from leasehold.engines.postgres.sessions import PostgresSessions
 from leasehold.engines.postgres.tenant import PostgresTenantJobs
 from leasehold.engines.postgres.tokens import PostgresTokens
 from leasehold.engines.postgres.triggers import PostgresTriggers
+from leasehold.engines.postgres.usage import PostgresUsage
 from leasehold.engines.postgres.watching import PostgresWatcher
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
@@ -56,9 +61,10 @@ from leasehold.store import (
 log = logging.getLogger("leasehold.worker")
 
 LONGEST_LINE = 10_000
+KEPT_HANDLES = 1_000
 
 
-class PostgresStore(PostgresAdministration, PostgresSeries):
+class PostgresStore(PostgresAdministration, PostgresSeries, PostgresUsage, PostgresActivity, PostgresSnapshots):
     """An open engine.
 
     A claim commits asynchronously: after a database crash an attempt number may be handed out again, even to the same
@@ -99,16 +105,21 @@ class PostgresStore(PostgresAdministration, PostgresSeries):
         self.operations = PostgresOperations(self._databases)
         self.tokens = PostgresTokens(database)
         self.sessions = PostgresSessions(database)
+        self.saved_views = PostgresSavedViews(database)
         self._results = results.Results(self._databases)
         self._lent = LentConnections(database)
-        self._known_tenants = KnownTenants(monotonic)
+        known = KnownTenants(monotonic)
+        # Kept, since each enqueue asks for one: to make it takes as long as to check the payload.
+        self._handle_of = lru_cache(KEPT_HANDLES)(
+            lambda tenant: PostgresTenantJobs(self._databases, tenant, self._results, known)
+        )
         self._reader = ClaimReader(database)
         self._monotonic = monotonic
         self._looks: dict[WorkerId, HeartbeatLooks] = {}
         self._claiming = Claiming(database, self._links.claim, self._reader, monotonic)
 
     def tenant(self, tenant: TenantId) -> PostgresTenantJobs:
-        return PostgresTenantJobs(self._databases, tenant, self._results, self._known_tenants)
+        return self._handle_of(tenant)
 
     async def close(self) -> None:
         parts = (self._results, self._lent, self._links, self.schedules, self.operations, self._database)
@@ -179,6 +190,9 @@ class PostgresStore(PostgresAdministration, PostgresSeries):
         self._claiming.forget(registration)
         self._looks.pop(registration.worker, None)
         await self._database.fetch("fleet/leave", worker=registration.worker, has_claimed=has_claimed)
+
+    async def note_drain(self, registration: Registration) -> None:
+        await self._database.fetch("fleet/note_drain", worker=registration.worker)
 
     async def evict(self, limit: int) -> Sequence[Claim]:
         return await self._reader.read(await self._links.upkeep.fetch("fleet/evict", limit=limit))
@@ -270,8 +284,8 @@ class PostgresStore(PostgresAdministration, PostgresSeries):
         return await self._links.upkeep.prune(limit)
 
     async def roll_up(self) -> bool:
-        ((till,),) = await self._links.upkeep.fetch("fleet/roll_up")
-        return till is not None
+        ((more,),) = await self._links.upkeep.fetch("fleet/roll_up")
+        return bool(more)
 
     def watch_changes(self) -> PostgresWatcher:
         return PostgresWatcher(self._database)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg import Record
 
-from leasehold.engines.postgres import definition_rows, fact_rows, pages, rows, series
+from leasehold.engines.postgres import definition_rows, fact_rows, looks, pages, rows, series, usage
 from leasehold.engines.postgres.confined import TenantDatabases
 from leasehold.engines.postgres.enqueue import KnownTenants, PostgresEnqueue
 from leasehold.engines.postgres.results import RESULT_FALLBACK, Results
@@ -21,6 +21,7 @@ from leasehold.model.facts import COUNTED_AHEAD, JobFacts, LastWorker
 from leasehold.model.job import Attempt, JobId, JobRecord, LineKind, LogLine, TenantId, job_id
 from leasehold.model.series import Figure, Window
 from leasehold.model.status import Status
+from leasehold.model.usage import Dimension, UsageQuery, UsageRow
 from leasehold.runtime.supervise import wait_at_most
 from leasehold.store import CancelAnswer, ErrorGroups, Filter, Page, RescheduleAnswer, RetryAnswer
 
@@ -51,6 +52,8 @@ class PostgresTenantJobs(PostgresEnqueue):
         return [rows.job(row) for row in await self._fetch("get", jobs=[job_id(job) for job in jobs])]
 
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
+        if where.traits is not None:
+            return await looks.find(self._fetch, where, cursor, limit)
         asked, up_to = pages.one_more_than(limit), pages.behind(cursor)
         if where.error_group is not None:
             columns = pages.columns_of_group(where)
@@ -66,6 +69,10 @@ class PostgresTenantJobs(PostgresEnqueue):
         asked = None if only is None else bytes.fromhex(only)
         found = await self._fetch("error_groups", limit=pages.one_more_than(limit), counted=counted, only=asked)
         return rows.error_groups(found, limit, counted)
+
+    async def taken_keys(self, jobs: Sequence[JobId]) -> frozenset[JobId]:
+        found = await self._fetch("taken_keys", jobs=[job_id(job) for job in jobs]) if jobs else ()
+        return frozenset(JobId(str(row["id"])) for row in found)
 
     async def oldest_queued(self) -> datetime | None:
         found = await self._fetch("oldest_queued")
@@ -121,6 +128,11 @@ class PostgresTenantJobs(PostgresEnqueue):
         return [
             series.figure(row) for row in await self._fetch(name, definitions=definitions, **series.bounds(window))
         ]
+
+    async def usage(self, query: UsageQuery, limit: int) -> Sequence[UsageRow]:
+        found = await self._fetch("usage", **usage.values(query, limit))
+        named = self._tenant if Dimension.TENANT in query.by else None
+        return [usage.usage_row(row, named) for row in found]
 
     async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         until = monotonic() + read_duration(wait).total_seconds()

@@ -70,13 +70,19 @@ class TemplateDatabases:
 
     async def drop(self, name: str, patience: timedelta = CLOSING) -> list[str]:
         """Returns the connections that were still open after `patience`: some are just closing."""
+        left = await TemplateDatabases.wait_until_unused(self, name, patience)
+        async with self._admin() as (database, admin):
+            await self._do(database, admin, "drop", name=name)
+        return left
+
+    async def wait_until_unused(self, name: str, patience: timedelta) -> list[str]:
+        """Returns the connections that were still open after `patience`."""
         async with self._admin() as (database, admin):
             deadline = time.monotonic() + patience.total_seconds()
             while left := [row[0] for row in await database.fetch_on(admin, "test_databases/connections", name=name)]:
                 if time.monotonic() > deadline:
                     break
                 await asyncio.sleep(0.02)
-            await self._do(database, admin, "drop", name=name)
         return left
 
     @asynccontextmanager

@@ -10,7 +10,7 @@ LINES_AT_ONCE = 10_000
 IDLE = 10.0
 OTHERS = (
     *("fleet/prune_holds", "fleet/prune_decisions", "fleet/prune_events", "fleet/prune_worker_names"),
-    *("fleet/prune_series_minutes", "fleet/prune_series_hours"),
+    *("fleet/prune_series_minutes", "fleet/prune_series_hours", "fleet/prune_usage"),
 )
 
 

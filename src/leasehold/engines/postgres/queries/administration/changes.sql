@@ -8,30 +8,11 @@ with span as materialized (
     select now, since, since - :overlap::interval as begin
     from leasehold.clock() as now cross join lateral (select coalesce(:since::timestamptz, now) as since) s
 ),
--- By prune_after, which is finished_at and the retention: the index that pruning has.
 ended as materialized (
-    select d.tenant_id, d.id, d.attempt, d.finished_at, l.length as kept_for
-    from span cross join leasehold.retention_lengths() as l (length)
-    cross join lateral (
-        select d.tenant_id, d.id, d.attempt, d.finished_at from leasehold.jobs_done d
-        where d.prune_after >= span.begin + l.length and d.prune_after <= span.now + l.length
-          and d.finished_at >= span.begin
-        order by d.prune_after desc limit :limit
-    ) d
-    union all
-    select d.tenant_id, d.id, d.attempt, d.finished_at, null
-    from span cross join lateral (
-        select d.tenant_id, d.id, d.attempt, d.finished_at from leasehold.jobs_done d
-        where d.prune_after is null and d.finished_at >= span.begin
-        order by d.finished_at desc limit :limit
-    ) d
+    include(newest_ends)
 ),
 tried as materialized (
-    select a.tenant_id, a.job_id, a.attempt, a.finished_at
-    from span cross join lateral (
-        select a.tenant_id, a.job_id, a.attempt, a.finished_at from leasehold.job_attempts a
-        where a.finished_at >= span.begin order by a.finished_at desc limit :limit
-    ) a
+    include(newest_tries)
 ),
 -- Retries, reschedules and cancels by people, among all that people did.
 done_by_people as materialized (

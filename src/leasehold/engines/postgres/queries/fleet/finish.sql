@@ -26,11 +26,12 @@ gone as (
 done as (
     insert into leasehold.jobs_done (
         include(moved_columns),
-        worker_id, cancel_requested_at, status, finished_at, prune_after, result, last_error, last_error_code
+        trace_context, worker_id, cancel_requested_at, status, finished_at, prune_after, result, last_error,
+        last_error_code
     )
     select include(moved_columns),
-           worker_id, cancel_requested_at, final_status, now, now + keep, result::jsonb, coalesce(error, last_error),
-           coalesce(error_code, last_error_code)
+           trace_context, worker_id, cancel_requested_at, final_status, now, now + keep, result::jsonb,
+           coalesce(error, last_error), coalesce(error_code, last_error_code)
     from gone cross join moment
 ),
 attempts as (
@@ -40,7 +41,7 @@ attempts as (
     select tenant_id, id, attempt, attempt_status, worker_id, started_at, now, exit_code, error, error_code,
            coalesce(details, '{}')::jsonb
     from gone cross join moment
-    where attempt_status <> 'succeeded' or exit_code is not null
+    where attempt_status <> 'succeeded' or exit_code is not null or details is not null
 )
 -- One row with all numbers: to read a row for each cost the client more than to send them.
 select array_agg(number) as held,

@@ -23,7 +23,11 @@ queued as (
         scheduled_for = (select now from moment) + extract(epoch from v.delay) * interval '1 second',
         forgiven = j.forgiven + v.forgiven,
         last_error = coalesce(v.error, j.last_error),
-        last_error_code = coalesce(v.error_code, j.last_error_code)
+        last_error_code = coalesce(v.error_code, j.last_error_code),
+        -- A worker that traces writes the span first. No other details are looked through.
+        trace_context = case when v.details like '{"span":"%' then leasehold.trace_after(
+            j.trace_context, substring(v.details from '^.{9}(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})"'))
+            else j.trace_context end
     from verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
       and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch

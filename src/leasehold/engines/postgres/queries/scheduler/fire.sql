@@ -76,4 +76,4 @@ select trigger_id, tenant_id, fire_at,
                  else case when code is null then reason else 'refused' end end,
        left(coalesce(happened, why), 1000), job_id, now
 from placed
-returning d.trigger_id, d.tenant_id, d.fire_at, d.kind, d.job_id
+returning d.trigger_id, d.tenant_id, d.fire_at, d.kind, d.job_id, d.decided_at

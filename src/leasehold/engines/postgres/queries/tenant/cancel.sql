@@ -13,10 +13,12 @@ gone as (
 ),
 done as (
     insert into leasehold.jobs_done (
-        include(moved_columns), cancel_requested_at, status, finished_at, prune_after, last_error, last_error_code
+        include(moved_columns),
+        trace_context, cancel_requested_at, status, finished_at, prune_after, last_error, last_error_code
     )
-    select include(moved_columns), now, 'canceled', now, leasehold.prune_after(kept.retention, 'canceled', now),
-           last_error, last_error_code
+    select include(moved_columns),
+           trace_context, now, 'canceled', now, leasehold.prune_after(kept.retention, 'canceled', now), last_error,
+           last_error_code
     from gone
     cross join moment
     left join lateral (

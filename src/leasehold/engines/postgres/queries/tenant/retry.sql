@@ -26,11 +26,16 @@ queued as (
     insert into leasehold.jobs (
         id, scheduled_for, queued_at, deadline, version, attempt, max_attempts, forgiven, priority, ready, tenant_id,
         definition, status, payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash,
-        dedupe_key, last_error, last_error_code
+        dedupe_key, last_error, last_error_code, trace_context
     )
     select id, now, queued_at, null, version, attempt, max_attempts, attempt, priority, true, tenant_id, definition,
            'queued', payload, source, source_ref, correlation_id, created_by, dedupe_held, dedupe_hash,
-           dedupe_key, last_error, last_error_code
+           dedupe_key, last_error, last_error_code,
+           -- The first attempt of the retry is linked to the one before, if that was traced.
+           leasehold.trace_after(trace_context, (
+               select substring(a.details ->> 'span' from '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$')
+               from leasehold.job_attempts a
+               where a.tenant_id = :tenant and a.job_id = free.id and a.attempt = free.attempt limit 1))
     from free cross join moment
     order by dedupe_hash, id
     on conflict do nothing
