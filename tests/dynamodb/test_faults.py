@@ -17,6 +17,7 @@ from leasehold.model.dedupe import Dedupe, Within
 from leasehold.model.job import Claim, JobId, NewJob
 from leasehold.model.outcome import LeaseLost, Succeeded
 from leasehold.model.status import Status
+from leasehold.operations import usage
 from leasehold.store import Store
 
 WINDOW = Dedupe(KEY, Within(DAY))
@@ -62,6 +63,7 @@ async def run_with_faults(kit: DynamoTestKit, bench: Bench, jobs: int, workers: 
     found = await all_jobs(bench.jobs, page=500)
     assert {(job.status, job.attempt) for job in found} == {(Status.SUCCEEDED, 1)}
     assert {job.id for job in found} == set(ids)
+    assert (await usage.read(bench.store, bench.tenant)).total.attempts == jobs
     return faults
 
 

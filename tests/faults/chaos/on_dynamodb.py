@@ -56,7 +56,7 @@ class DynamoServer:
         effects: dict[str, list[Fence]] = defaultdict(list)
         async for old, new in self._changes():
             item = new or old
-            if item["SK"] != "job":
+            if item["SK"] != "job" or _is_bar(old, new):
                 continue
             job = read_job_pk(item["PK"])[1]
             was, became = (status_of(each) if each else None for each in (old, new))
@@ -88,6 +88,11 @@ class DynamoServer:
                     images: Mapping[str, Any] = record["dynamodb"]
                     yield plain(images.get("OldImage", {})), plain(images.get("NewImage", {}))
                 position = page["NextShardIterator"]
+
+
+def _is_bar(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether a write only bars a batch from a job, which keeps its state and its fence (docs/decisions/0080)."""
+    return old | {"barred": None} == new | {"barred": None}
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import orjson
 
-from leasehold.engines.dynamodb import items, keys
+from leasehold.engines.dynamodb import activity, items, keys
 from leasehold.engines.dynamodb.audit import DynamoAuditLog
 from leasehold.engines.dynamodb.clock import Clock
 from leasehold.engines.dynamodb.definitions import Definitions
@@ -29,7 +29,7 @@ from leasehold.model.job import JobId, JobRecord, TenantId, job_id
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.overrides import OverrideChange
 from leasehold.model.secret_fields import SEALED
-from leasehold.store import ErrorGroups, Filter, Page, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
+from leasehold.store import Activity, ErrorGroups, Filter, Page, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
 from leasehold.store.error_groups import latest_first
 
 # Tenants whose jobs are read for error groups of all tenants: each takes up to 1,000 jobs.
@@ -75,6 +75,9 @@ class DynamoAdministration:
 
     async def definition_version(self, key: str, version: int) -> Definition | None:
         return await self._definitions.version(key, version)
+
+    async def activity(self) -> Activity:
+        return await activity.look(self._table, self._clock, self._definitions)
 
     async def tenants(self, limit: int = 1000, after: TenantId | None = None) -> Sequence[TenantId]:
         return await self._tenants.list(limit, after)

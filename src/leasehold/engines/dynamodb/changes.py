@@ -1,5 +1,6 @@
 """Changes that a tenant asks for: cancel, retry and reschedule of its jobs, each by conditional writes."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,10 +9,11 @@ from leasehold.engines.dynamodb.definitions import Definitions
 from leasehold.engines.dynamodb.enqueue_plan import ACTIVE
 from leasehold.engines.dynamodb.errors import ConditionFailed
 from leasehold.engines.dynamodb.keys import Key, job_key, timestamp
-from leasehold.engines.dynamodb.table import NEW, Check, Put, Table, Update, Write
+from leasehold.engines.dynamodb.table import NEW, Check, Put, Table, Update, Write, gather
 from leasehold.engines.dynamodb.wire import Item
 from leasehold.model.job import JobId, TenantId, WorkerId
 from leasehold.model.status import Status
+from leasehold.model.trace_context import after_attempt, span_of
 from leasehold.store import CancelAnswer, RescheduleAnswer, RetryAnswer
 
 # Each time another writer must have changed the job between a read and a write, so a few tries are enough.
@@ -115,10 +117,20 @@ class Changes:
             **dict.fromkeys(_OF_THE_END),
             "status": items.PENDING,
             "free_attempts": item["attempts"],
+            "trace_context": after_attempt(item.get("trace_context"), span_of(item.get("details"))),
             **place.waiting(item["job_type"], now),
         }
         condition = f"{items.ENDED} AND #attempts = :seen"
         return Update(self._key(job), sets, condition, {**items.WORDS, "seen": item["attempts"]})
+
+    async def key_holder(self, job: JobId, now: datetime) -> JobId | None:
+        """Returns the other job that holds the key of an ended one."""
+        item = await self._table.get(self._key(job))
+        if item is None or "hold_pk" not in item:
+            return None
+        key = item["hold_pk"], item["hold_sk"]
+        hold = await self._table.get(key)
+        return JobId(hold["job_id"]) if hold is not None and await self._is_of_another(job, key, hold, now) else None
 
     async def _take_key_again(self, job: JobId, item: Item, now: datetime) -> list[Write] | None:
         """Returns the writes that make the job hold its key again; None if another job holds it."""
@@ -126,7 +138,7 @@ class Changes:
             return []
         key = item["hold_pk"], item["hold_sk"]
         hold = await self._table.get(key)
-        if hold is not None and hold["job_id"] != job and await self._is_held(key, hold, now):
+        if hold is not None and await self._is_of_another(job, key, hold, now):
             return None
         if key[1] != ACTIVE:
             return []
@@ -140,7 +152,22 @@ class Changes:
             Check(former, f"{NEW} OR {items.ENDED}", items.WORDS),
         ]
 
-    async def _is_held(self, key: Key, hold: Item, now: datetime) -> bool:
+    async def taken_keys(self, jobs: Sequence[JobId], now: datetime) -> frozenset[JobId]:
+        """Returns the jobs whose key another one holds, or one of these that is named before."""
+        found = await self._table.get_many(self._key(job) for job in jobs)
+        keyed = {job: item for job in jobs if "hold_pk" in (item := found.get(self._key(job)) or {})}
+        answers = await gather(self._take_key_again(job, item, now) for job, item in keyed.items())
+        taken = {job for job, answer in zip(keyed, answers, strict=True) if answer is None}
+        first: dict[Key, JobId] = {}
+        for job, item in keyed.items():
+            key = item["hold_pk"], item["hold_sk"]
+            if key[1] == ACTIVE and job not in taken and first.setdefault(key, job) != job:
+                taken.add(job)
+        return frozenset(taken)
+
+    async def _is_of_another(self, job: JobId, key: Key, hold: Item, now: datetime) -> bool:
+        if hold["job_id"] == job:
+            return False
         if key[1] == ACTIVE:
             holder = await self._table.get(job_key(self._tenant, JobId(hold["job_id"])))
             return holder is not None and not items.status_of(holder).final

@@ -17,6 +17,7 @@ from leasehold.engines.dynamodb.keys import JOB, read_job_pk, read_timestamp, ti
 from leasehold.engines.dynamodb.ledger import Ledgers
 from leasehold.engines.dynamodb.limits import RunningLimits
 from leasehold.engines.dynamodb.registrations import Registrations
+from leasehold.engines.dynamodb.settle import Settling, bar
 from leasehold.engines.dynamodb.table import Table, Update, gather
 from leasehold.engines.dynamodb.wire import Item
 from leasehold.errors import RegistrationLost
@@ -25,6 +26,7 @@ from leasehold.model.limits import ScopeKind
 from leasehold.store import Claimed, Registration
 
 MOST_AT_ONCE = 100
+BARRED = "contains(#barred, :mine)"
 MOST_REMEMBERED = 10_000
 # It begins anywhere, because a worker over HTTP claims through several server processes.
 _batches = count(randrange(2**40))
@@ -69,6 +71,7 @@ class Claiming:
         holds: HoldStore,
         registrations: Registrations,
         ledgers: Ledgers,
+        settling: Settling,
         due: DueIndex,
         limits: RunningLimits,
     ) -> None:
@@ -78,6 +81,7 @@ class Claiming:
         self._holds = holds
         self._registrations = registrations
         self._ledgers = ledgers
+        self._settling = settling
         self._due = due
         self._limits = limits
         self._turns: dict[WorkerId, _Turn] = {}
@@ -90,7 +94,7 @@ class Claiming:
     async def claim(self, registration: Registration, limit: int) -> Claimed:
         worker = registration.worker
         turn = self._turns.setdefault(worker, _Turn())
-        limit = min(limit, MOST_AT_ONCE, await self._ledgers.room(worker))
+        limit = min(limit, MOST_AT_ONCE, await self._settling.room(worker))
         scene = await self._scene(registration)
         look = await self._look(scene, limit, turn)
         self.expired.update(look.expired)
@@ -148,21 +152,24 @@ class Claiming:
     async def _take(self, worker: WorkerId, chosen: Sequence[Entry], scene: _Scene) -> list[Item]:
         """Claims jobs one by one. Returns those that were still free."""
         registration = await self._registrations.lease_of(worker, scene.now)
+        batch = next(_batches)
+        entries = [(entry.pk, batch) for entry in chosen]
         try:
-            await self._ledgers.reserve(worker, [entry.pk for entry in chosen])
-            batch = next(_batches)
+            await self._ledgers.reserve(worker, entries)
             taken = await gather(self._take_one(entry, registration, batch, scene.now) for entry in chosen)
         except RegistrationLost:
             await self._limits.release(_places(chosen), scene.held)
             raise
         finally:
-            self._ledgers.note_claimed(worker, [entry.pk for entry in chosen])
-        free = [entry for entry, item in zip(chosen, taken, strict=True) if item is None]
-        self._ledgers.note_not_held(worker, [entry.pk for entry in free])
+            self._ledgers.note_claimed(worker, entries)
+        free = [entry for entry, item in zip(chosen, taken, strict=True) if not isinstance(item, dict)]
+        never = {(entry.pk, batch): None for entry, item in zip(chosen, taken, strict=True) if item is False}
+        self._ledgers.note_over(worker, never)
         await self._limits.release(_places(free), scene.held)
-        return [item for item in taken if item is not None]
+        return [item for item in taken if isinstance(item, dict)]
 
-    async def _take_one(self, entry: Entry, registration: Item, batch: int, now: datetime) -> Item | None:
+    async def _take_one(self, entry: Entry, registration: Item, batch: int, now: datetime) -> Item | bool | None:
+        """Claims one job, and returns it; False: another was faster; None: an answer was lost, so it is not known."""
         worker = WorkerId(registration["SK"].removeprefix("worker#"))
         tenant, job = read_job_pk(entry.pk)
         place = items.Place(tenant, job, self._table.shards)
@@ -176,12 +183,13 @@ class Claiming:
             "worker_pid": registration["pid"],
             **place.running(read_timestamp(registration["lease_expires_at"])),
         }
-        condition = f"{items.WAITS} AND #scheduled_for <= :now AND #job_type = :definition"
+        condition = f"{items.WAITS} AND #scheduled_for <= :now AND #job_type = :definition AND NOT {BARRED}"
         values = {**items.WORDS, "now": timestamp(now), "definition": entry.definition, "one": 1}
+        values["mine"] = bar(worker, batch)
         try:
             return await self._table.update(Update((entry.pk, JOB), sets, condition, values, "ADD #attempts :one"))
-        except ConditionFailed:
-            return None
+        except ConditionFailed as failed:
+            return None if failed.in_doubt else False
 
     async def read(self, found: Sequence[Item], now: datetime) -> list[Claim]:
         """Makes claims of jobs. One whose version is gone or unreadable is claimed as unusable, and fails alone."""

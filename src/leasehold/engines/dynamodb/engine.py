@@ -71,7 +71,7 @@ class DynamoEngine:
             await client.close()
 
     def examine(self) -> AsyncIterator[Finding]:
-        return doctor.examine(self._address)
+        return doctor.examine(self._address, self.open)
 
     def join(self, connection: object) -> NoReturn:
         raise no_caller_transaction()

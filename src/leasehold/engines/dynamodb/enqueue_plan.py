@@ -210,6 +210,7 @@ class Plan:
             "source_ref": new.source_ref,
             "correlation_id": new.correlation_id,
             "created_by": new.created_by,
+            "trace_context": new.trace_context,
             **items.Place(self.tenant, job, self.shards).waiting(new.definition, request.scheduled_for),
         }
 

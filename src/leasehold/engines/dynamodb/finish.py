@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from leasehold.engines.dynamodb import items
+from leasehold.engines.dynamodb import items, tally
 from leasehold.engines.dynamodb.clock import Clock
 from leasehold.engines.dynamodb.errors import ConditionFailed
 from leasehold.engines.dynamodb.holds import HoldStore
@@ -16,6 +16,7 @@ from leasehold.engines.dynamodb.table import Put, Table, Update, gather
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Verdict
 from leasehold.model.status import AttemptStatus, Status
+from leasehold.model.trace_context import after_attempt, span_of
 
 # An item holds 400 KB. Results and details that would not fit beside the payload go to the item of the attempt.
 MOST_IN_JOB = 350_000
@@ -38,8 +39,10 @@ class Finishing:
         now = await self._clock.now()
         written = await gather(self._finish_one(claim, verdict, now) for claim, verdict in done)
         claims = [claim for claim, _ in done]
-        for claim in claims:
-            self._ledgers.note_not_held(claim.worker, [job_pk(claim.tenant, claim.job)])
+        for (claim, verdict), accepted in zip(done, written, strict=True):
+            if accepted:
+                used = tally.ended(claim.tenant, claim.definition.key, claim.started_at, now, verdict.details)
+                self._ledgers.note_over(claim.worker, {(job_pk(claim.tenant, claim.job), claim.batch): used})
         ended = [claim for claim, accepted in zip(claims, written, strict=True) if accepted]
         await self._limits.release(places_of(ended), await self._holds.latest())
         return frozenset(claim for claim, accepted in zip(claims, written, strict=True) if not accepted)
@@ -88,6 +91,7 @@ class Finishing:
             "lock_expires_at": None,
             **place.waiting(claim.definition.key, now + verdict.delay),
             **_last_error(verdict),
+            **_traced(claim, verdict),
         }
         condition = f"{items.FENCE} AND attribute_not_exists(#cancel_requested_at)"
         end = {**_attempt_end(verdict), "finished_at": timestamp(now)}
@@ -105,7 +109,9 @@ class Finishing:
         return {
             "PK": job_pk(claim.tenant, claim.job),
             "attempts": claim.attempt,
+            "job_type": claim.definition.key,
             "worker_id": claim.worker,
+            "claim_batch": claim.batch,
             "worker_host": host,
             "worker_pid": pid,
             "started_at": timestamp(claim.started_at),
@@ -129,6 +135,12 @@ def _last_error(verdict: Verdict) -> Mapping[str, Any]:
     """Returns the error of this attempt, if it has one: else the job keeps that of an earlier attempt."""
     found = {"last_error": verdict.error, "last_error_code": verdict.error_code}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _traced(claim: Claim, verdict: Verdict) -> Mapping[str, Any]:
+    """Returns the trace context after this attempt, if it was traced."""
+    span = span_of(verdict.details)
+    return {} if span is None else {"trace_context": after_attempt(claim.trace_context, span)}
 
 
 def _size(claim: Claim, verdict: Verdict) -> int:

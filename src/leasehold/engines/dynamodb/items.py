@@ -213,7 +213,12 @@ def read_claim(item: Item, definition: Definition, now: datetime) -> Claim:
         "cancel_requested_at" in item,
         "deadline" in item and item["deadline"] < timestamp(now),
         item["priority"],
+        item.get("trace_context"),
     )
+
+
+# A job that waits again may be replaced by one of another definition.
+_OF_CLAIM = ("job_type", "worker_id", "claim_batch", "worker_host", "worker_pid")
 
 
 def attempt_item(job: Item, end: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +228,7 @@ def attempt_item(job: Item, end: Mapping[str, Any]) -> dict[str, Any]:
         "SK": keys.attempt_sk(job["attempts"], WorkerId(job["worker_id"])),
         "attempt": job["attempts"],
         "started_at": job["started_at"],
-        **{name: job[name] for name in ("worker_id", "worker_host", "worker_pid") if name in job},
+        **{name: job[name] for name in _OF_CLAIM if name in job},
         **end,
     }
 

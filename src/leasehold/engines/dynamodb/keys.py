@@ -12,6 +12,8 @@
     fleet                                     worker#<worker>              registrations
     tokens                                    token#<public id>            API tokens
     session#<hash>                            session                      sessions of browsers
+    snapshot                                  fleet                        figures for gauges
+    usage#<tenant>                            <hour>#<definition>          what ended attempts have used
     worker#<worker>                           claims                       the jobs that a worker may have claimed
 
 A key is never parsed from its front: a tenant or a definition may contain any character. Job ids, hashes and numbers

@@ -39,7 +39,7 @@ from leasehold.model.fire_plan import (
 from leasehold.model.job import TenantId
 from leasehold.model.trigger import ALL, Trigger, TriggerId
 from leasehold.model.zone import tzdata_version
-from leasehold.store import FireRound, NextFire
+from leasehold.store import Decided, FireRound, NextFire
 
 log = logging.getLogger("leasehold.scheduler")
 
@@ -78,11 +78,13 @@ class DynamoSchedules:
     async def fire_due(self) -> FireRound:
         now = await self._clock.now()
         found = await self._look(now)
-        fired = sum(await gather(self._fire(due, now) for due in found))
-        expanded, jobs = await self._expand_events(now)
+        decided = [each for some in await gather(self._fire(due, now) for due in found) for each in some]
+        expanded, of_events = await self._expand_events(now)
+        decided += of_events
+        fired = sum(each.kind is DecisionKind.FIRED for each in decided)
         wait, events_wait = await self.next_fire(now)
         more = bool(found) and wait is not None and wait <= timedelta()
-        return FireRound(fired + jobs, more, wait, events_wait, expanded)
+        return FireRound(fired, more, wait, events_wait, expanded, decided)
 
     # -------------------------------------------------------------------------------------------------------- look
 
@@ -140,8 +142,8 @@ class DynamoSchedules:
 
     # -------------------------------------------------------------------------------------------------------- fire
 
-    async def _fire(self, due: _Due, now: datetime) -> int:
-        """Fires one schedule. One that fails is put off, and stops no other one. Returns the number of its jobs."""
+    async def _fire(self, due: _Due, now: datetime) -> list[Decided]:
+        """Fires one schedule. One that fails is put off, and stops no other one. Returns its decisions."""
         try:
             return await self._fire_once(due, now)
         except (Unreachable, TransactionConflict):
@@ -150,9 +152,9 @@ class DynamoSchedules:
             why = error.happened if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
             log.error("trigger %s can't be fired, and is tried again in %s: %s", due.trigger.id, TRY_AGAIN, why)
             await self._postpone(due, now, why)
-            return 0
+            return [Decided(due.trigger.id, NO_TENANT, DecisionKind.ERROR, lag=0.0)]
 
-    async def _fire_once(self, due: _Due, now: datetime) -> int:
+    async def _fire_once(self, due: _Due, now: datetime) -> list[Decided]:
         plan = await self._plan(due, now)
         left = list(plan.fires)
         for _ in range(TRIES):
@@ -163,15 +165,15 @@ class DynamoSchedules:
                 await self._table.transact([change_of(due.item, _moved(due.trigger, plan)), *decisions, *jobs])
             except ConditionFailed as failed:
                 if failed.items[0] is not None:
-                    return 0  # another scheduler has moved it on
+                    return []  # another scheduler has moved it on
                 decided = {item["SK"] for item in failed.items[1 : len(left) + 1] if item is not None}
                 left = [fire for fire in left if _sk_of(fire.decision) not in decided]
             else:
                 made = {each.decision.tenant for each in placed if each.decision.kind is DecisionKind.FIRED}
                 for tenant in made:
                     self._enqueueing_of(tenant).poke()
-                return sum(each.decision.kind is DecisionKind.FIRED for each in placed)
-        return 0
+                return [_decided(each.decision, now, due.trigger.rule.definition) for each in placed]
+        return []
 
     async def _plan(self, due: _Due, now: datetime) -> FirePlan:
         trigger, definition = due.trigger, due.definition
@@ -222,7 +224,7 @@ class DynamoSchedules:
             kind=DecisionKind.ERROR,
             fire_at=now,
             reason=Reason.UNREADABLE,
-            why=why[:1000],
+            why=why,
         )
         later = items.look_attributes(due.trigger.id, now + TRY_AGAIN)
         try:
@@ -232,16 +234,18 @@ class DynamoSchedules:
 
     # ------------------------------------------------------------------------------------------------------ events
 
-    async def _expand_events(self, now: datetime) -> tuple[int, int]:
-        """Expands events that a process has left behind. Returns how many, and how many jobs they have made."""
+    async def _expand_events(self, now: datetime) -> tuple[int, Sequence[Decided]]:
+        """Expands events that a process has left behind. Returns how many, and what triggers decided about them."""
         entries = await self._due_entries(DUE_EVENTS, now, EVENTS_AT_ONCE)
         found = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries) if entries else {}
         waiting = [read_event(item) for item in found.values() if "due_pk" in item]
-        made = 0
+        decided: list[Decided] = []
         for event in waiting:
             events = DynamoEvents(self._parts, event.tenant, self._enqueueing_of(event.tenant))
-            made += await events.expand(event)
-        return len(waiting), made
+            expanded = await events.expand(event)
+            made = expanded.definitions
+            decided += [_decided(each, now, each.job and made.get(each.job)) for each in expanded.decisions]
+        return len(waiting), decided
 
     # ------------------------------------------------------------------------------------------------------ tzdata
 
@@ -266,6 +270,12 @@ class DynamoSchedules:
         except ConditionFailed:
             return False
         return True
+
+
+def _decided(decision: Decision, now: datetime, definition: str | None) -> Decided:
+    lag = None if decision.fire_at is None else (now - decision.fire_at).total_seconds()
+    made = definition if decision.kind is DecisionKind.FIRED else None
+    return Decided(decision.trigger, decision.tenant, decision.kind, decision.job, lag, made)
 
 
 def _is_due(item: Item, now: datetime) -> bool:

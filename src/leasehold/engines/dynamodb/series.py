@@ -7,10 +7,7 @@ from leasehold.model.series import Figure, Progress, Window
 
 
 class NoSeries:
-    """Refuses every read. Adding up does nothing, since a worker asks for it once a minute."""
-
-    async def roll_up(self) -> bool:
-        return False
+    """Refuses every read."""
 
     async def series_progress(self) -> Progress:
         raise no_series()

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import timedelta
 from typing import NoReturn
 
 from leasehold.engines.dynamodb import items
@@ -14,6 +15,7 @@ from leasehold.engines.dynamodb.due import DueIndex
 from leasehold.engines.dynamodb.event_triggers import EventTriggers
 from leasehold.engines.dynamodb.events import EventParts
 from leasehold.engines.dynamodb.finish import Finishing
+from leasehold.engines.dynamodb.fleet_snapshot import DynamoSnapshots
 from leasehold.engines.dynamodb.holds import HoldStore
 from leasehold.engines.dynamodb.keys import JOB, timestamp
 from leasehold.engines.dynamodb.ledger import Ledgers
@@ -24,19 +26,24 @@ from leasehold.engines.dynamodb.prune import Pruning
 from leasehold.engines.dynamodb.refusals import no_caller_transaction
 from leasehold.engines.dynamodb.registrations import Registrations
 from leasehold.engines.dynamodb.removal import Removal
+from leasehold.engines.dynamodb.saved_views import DynamoSavedViews
 from leasehold.engines.dynamodb.series import NoSeries
 from leasehold.engines.dynamodb.sessions import DynamoSessions
+from leasehold.engines.dynamodb.settle import Settling
 from leasehold.engines.dynamodb.table import Table
 from leasehold.engines.dynamodb.tenant import DynamoTenantJobs
 from leasehold.engines.dynamodb.tenants import Tenants
 from leasehold.engines.dynamodb.tokens import DynamoTokens
 from leasehold.engines.dynamodb.trigger_store import DynamoTriggerStore
+from leasehold.engines.dynamodb.usage import DynamoUsage
 from leasehold.engines.dynamodb.wakes import Wakes
 from leasehold.engines.dynamodb.watching import DynamoWatcher
 from leasehold.engines.dynamodb.wire import Item
 from leasehold.errors import Unreachable
+from leasehold.model.fleet_snapshot import FleetSnapshot
 from leasehold.model.job import Claim, LogLine, TenantId, WorkerId
 from leasehold.model.outcome import Verdict
+from leasehold.model.usage import UsageQuery, UsageRow
 from leasehold.store import (
     Abilities,
     Claimed,
@@ -79,17 +86,23 @@ class DynamoStore(DynamoAdministration, DynamoTriggerStore, NoSeries):
         limits = RunningLimits(table, due)
         holds = HoldStore(table, definitions)
         self._ledgers = Ledgers(table)
-        registrations = Registrations(table, clock, address.skew, self._ledgers)
+        settling = Settling(table, self._ledgers)
+        registrations = Registrations(table, clock, address.skew, self._ledgers, settling)
         super().__init__(table, clock, definitions, Tenants(table, clock), holds, limits, registrations)
         self._begin_triggers(EventParts(table, clock, EventTriggers(table, definitions)), self.tenant)
         self.tokens = DynamoTokens(table, clock)
         self.sessions = DynamoSessions(table, clock)
+        self.saved_views = DynamoSavedViews(table, clock)
+        self._snapshots = DynamoSnapshots(table, clock, definitions, holds, registrations)
         self._skew = address.skew
-        self._claiming = Claiming(table, clock, definitions, holds, registrations, self._ledgers, due, limits)
+        self._usage = DynamoUsage(table, clock, self._tenants, self._ledgers, settling, registrations)
+        self._claiming = Claiming(
+            table, clock, definitions, holds, registrations, self._ledgers, settling, due, limits
+        )
         self._finishing = Finishing(table, clock, holds, limits, self._ledgers)
         self._logs = Logs(table, clock)
-        self._pruning = Pruning(table)
-        removal = Removal(table, clock, self._tenants, holds, limits, address.skew)
+        self._pruning = Pruning(table, self._usage)
+        removal = Removal(table, clock, self._tenants, holds, limits, self._usage, address.skew)
         self.operations = DynamoOperations(table, clock, self._tenants, removal, self.tenant)
         self._wakes = Wakes(address.url, self._claiming.work_waits, address.poll.total_seconds())
 
@@ -103,6 +116,7 @@ class DynamoStore(DynamoAdministration, DynamoTriggerStore, NoSeries):
             self._poke,
             self._tell_cancel,
             self._lanes,
+            self._usage,
         )
 
     async def close(self) -> None:
@@ -130,22 +144,25 @@ class DynamoStore(DynamoAdministration, DynamoTriggerStore, NoSeries):
         lost, cancels = await self._registrations.extend_claims(worker, held, now, lease)
         if probe:
             self._wakes.tell(worker, Wake.HEARTBEAT)
-        try:
+        looks = None
+        with suppress(TimeoutError, Unreachable):
             async with asyncio.timeout(min(LOOKS, lease / 6).total_seconds()):
-                orphans, strays, next_due, work_waits, (next_fire, _) = await asyncio.gather(
-                    self._has_orphans(worker, now),
+                gone = await self._registrations.end_expired(now, spare=worker)
+                looks = await asyncio.gather(
+                    self._has_orphans(gone),
                     self._registrations.has_strays(worker, held, now, lease),
                     self._claiming.next_due(registration),
                     self._work_waits(registration, look=look),
                     self.schedules.next_fire(now),
                 )
-        except (TimeoutError, Unreachable):
+                await self._registrations.settle(gone)
+        if looks is None:
             return Renewal(True, lost, cancels, False, False, None)
+        orphans, strays, next_due, work_waits, (next_fire, _) = looks
         next_operation = timedelta() if self._holds.open_operations else None
         return Renewal(True, lost, cancels, orphans, strays, next_due, work_waits, next_fire, next_operation)
 
-    async def _has_orphans(self, worker: WorkerId, now: datetime) -> bool:
-        gone = await self._registrations.end_expired(now, spare=worker)
+    async def _has_orphans(self, gone: Sequence[WorkerId]) -> bool:
         return bool(await self._registrations.orphans(gone, 1) or await self._expired())
 
     async def _work_waits(self, registration: Registration, *, look: bool) -> bool:
@@ -159,12 +176,18 @@ class DynamoStore(DynamoAdministration, DynamoTriggerStore, NoSeries):
         self._claiming.forget(registration.worker)
         await self._registrations.leave(registration)
 
+    async def note_drain(self, registration: Registration) -> None:
+        await self._registrations.note_drain(registration.worker)
+
     async def evict(self, limit: int) -> Sequence[Claim]:
         now = await self._clock.now()
-        orphans = await self._registrations.orphans(await self._registrations.end_expired(now), limit)
+        gone = await self._registrations.end_expired(now)
+        orphans = await self._registrations.orphans(gone, limit)
         if len(orphans) < limit:
             known = {item["PK"] for item in orphans}
             orphans += [item for item in await self._expired() if item["PK"] not in known]
+        if not orphans:  # jobs that wait for another worker come first
+            await self._registrations.settle(gone)
         return await self._claiming.read(orphans[:limit], now)
 
     async def _expired(self) -> list[Item]:
@@ -208,6 +231,17 @@ class DynamoStore(DynamoAdministration, DynamoTriggerStore, NoSeries):
 
     async def prune(self, limit: int) -> int:
         return await self._pruning.prune(limit, await self._clock.now())
+
+    async def roll_up(self) -> bool:
+        """Adds up usage: that of the workers of this process."""
+        await self._usage.add_up()
+        return False
+
+    async def usage(self, query: UsageQuery, limit: int) -> Sequence[UsageRow]:
+        return await self._usage.read(query, limit)
+
+    async def fleet_snapshot(self, max_age: timedelta) -> FleetSnapshot | None:
+        return await self._snapshots.read(max_age)
 
     def watch_changes(self) -> DynamoWatcher:
         return DynamoWatcher(self._table, self._tenants)

@@ -193,10 +193,13 @@ class Table:
         except ConditionFailed as failed:
             _require_anothers(failed, written["written"], item.get("made"))
 
-    async def update(self, change: Update, *, returns: str = "ALL_NEW") -> Item:
-        """Changes an item, and returns it as it is then, or was before. Raises ConditionFailed with the item."""
+    async def update(self, change: Update, *, returns: str = "ALL_NEW", marks: bool = True) -> Item:
+        """Changes an item, and returns it as it is then, or was before. Raises ConditionFailed with the item.
+
+        Without `marks`, the item keeps the token of an earlier write: only for a change that may be repeated.
+        """
         token = uuid4().hex
-        text, values = update_expression({**change.sets, "written": token})
+        text, values = update_expression({**change.sets, "written": token} if marks else change.sets)
         try:
             answer = await self.client.call(
                 "UpdateItem",

@@ -1,6 +1,7 @@
 """A tenant's jobs in DynamoDB. No key of an item behind this door is made without the tenant."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -9,7 +10,7 @@ from leasehold.engines.dynamodb.changes import Changes
 from leasehold.engines.dynamodb.clock import Clock
 from leasehold.engines.dynamodb.definitions import Definitions
 from leasehold.engines.dynamodb.enqueue import Enqueueing
-from leasehold.engines.dynamodb.find import Listing, page, read_cursor, require_limit
+from leasehold.engines.dynamodb.find import Listing, page, page_of_look, read_cursor, require_limit
 from leasehold.engines.dynamodb.items import read_attempt, read_job, status_of
 from leasehold.engines.dynamodb.keys import JOB, job_key, job_pk
 from leasehold.engines.dynamodb.lanes import Lanes
@@ -17,6 +18,7 @@ from leasehold.engines.dynamodb.logs import Logs
 from leasehold.engines.dynamodb.refusals import no_caller_transaction, no_series
 from leasehold.engines.dynamodb.table import Table, gather
 from leasehold.engines.dynamodb.tenants import Tenants
+from leasehold.engines.dynamodb.usage import DynamoUsage
 from leasehold.engines.dynamodb.wire import Item
 from leasehold.errors import InvalidInput
 from leasehold.model.bounds import MAX_PRIORITY, MIN_PRIORITY, problems_of_duration, problems_of_integer
@@ -37,6 +39,7 @@ from leasehold.model.job import (
 )
 from leasehold.model.series import Figure, Window
 from leasehold.model.status import Status
+from leasehold.model.usage import UsageQuery, UsageRow
 from leasehold.store import CancelAnswer, ErrorGroups, Filter, Page, RescheduleAnswer, RetryAnswer
 
 
@@ -51,6 +54,7 @@ class DynamoTenantJobs(Enqueueing):
         poke: Callable[[], None],
         tell_cancel: Callable[[WorkerId], None],
         lanes: Lanes,
+        usage: DynamoUsage,
     ) -> None:
         super().__init__(table, clock, tenant, tenants, definitions, poke)
         self._changes = Changes(table, tenant, definitions)
@@ -58,6 +62,7 @@ class DynamoTenantJobs(Enqueueing):
         self._logs = Logs(table, clock)
         self._tell_cancel = tell_cancel
         self._lanes = lanes
+        self._usage = usage
 
     async def enqueue(self, jobs: Sequence[NewJob], within: object | None = None) -> Sequence[EnqueueResult]:
         if within is not None:
@@ -87,7 +92,12 @@ class DynamoTenantJobs(Enqueueing):
     async def find(self, where: Filter, cursor: str | None, limit: int) -> Page:
         require_limit(limit)
         before, now = read_cursor(cursor), await self._clock.now()
+        if where.traits is not None:
+            return page_of_look(*await self._listing.find_by_traits(self._tenant, where, before, limit, now), limit)
         return page(await self._listing.find(self._tenant, where, before, limit + 1, now), limit, lambda job: job.id)
+
+    async def taken_keys(self, jobs: Sequence[JobId]) -> frozenset[JobId]:
+        return await self._changes.taken_keys([job_id(job) for job in jobs], await self._clock.now())
 
     async def counts(self, cap: int) -> Mapping[Status, int]:
         return await self._listing.counts(self._tenant, cap)
@@ -114,13 +124,21 @@ class DynamoTenantJobs(Enqueueing):
 
     async def facts(self, job: JobId) -> JobFacts | None:
         found = await self.get(job)
-        return None if found is None else await self._lanes.facts(found)
+        if found is None:
+            return None
+        facts = await self._lanes.facts(found)
+        if not found.status.final:
+            return facts
+        return replace(facts, key_holder=await self._changes.key_holder(found.id, facts.now))
 
     async def definitions(self) -> Sequence[Registered]:
         return await self._definitions.registered()
 
     async def figures(self, definitions: Sequence[str], window: Window) -> Sequence[Figure]:
         raise no_series()
+
+    async def usage(self, query: UsageQuery, limit: int) -> Sequence[UsageRow]:
+        return await self._usage.read(query, limit, self._tenant)
 
     async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         seconds = read_duration(wait).total_seconds()
