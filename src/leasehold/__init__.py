@@ -34,7 +34,7 @@ from leasehold.model.decision import Decision, DecisionKind
 from leasehold.model.dedupe import Always, WhileActive, Within
 from leasehold.model.definition import Retention
 from leasehold.model.event_plan import Emitted
-from leasehold.model.explain import Check, CheckState, Explanation
+from leasehold.model.explanation import Check, CheckState, Explanation
 from leasehold.model.job import Attempt, JobRecord, LineKind, NewJob, Source
 from leasehold.model.keyring import new_secret_key
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
@@ -42,6 +42,7 @@ from leasehold.model.preview import Preview
 from leasehold.model.schedule import CatchUp, Every, every
 from leasehold.model.status import AttemptStatus, DisplayState, Status
 from leasehold.model.trigger import ALL, Trigger
+from leasehold.model.usage import Usage, UsageRow
 from leasehold.operations.events import TriggerTest
 from leasehold.operations.reading import JobLine, JobPage, LinePage
 from leasehold.runtime.redacted_logs import RedactionFilter
@@ -126,6 +127,8 @@ __all__ = [
     "UnknownJob",
     "UnknownTrigger",
     "Unreachable",
+    "Usage",
+    "UsageRow",
     "WhileActive",
     "Within",
     "WorkerSettings",

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from enum import StrEnum
 from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,14 @@ SHORTEST_TIMEOUT, LONGEST_TIMEOUT = timedelta(milliseconds=100), timedelta(days=
 
 MOST_LOG_LINES = 1_000_000
 LONGEST_TOKEN = 4096
+LAST_PORT = 65535
+
+
+class LogFormat(StrEnum):
+    """JSON: one object per line, for machines. TEXT: the same lines for people."""
+
+    JSON = "json"
+    TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,12 @@ class Settings:
     token              the token for a server, if url names one, or of commands
     token_file         a file with that token; it is read again when the server refuses the token
     plain_http         whether the token is sent to another machine without TLS
+    log_format         json or text: a log line for each event of a job; without it only problems and failures
+
+    metrics_port         where workers and schedulers serve metrics and probes; without one they serve none
+    metrics_host         the address for it; default 127.0.0.1
+    metrics_tenants      how many tenants have metrics of their own; all others are one, `other`
+    metrics_definitions  how many definitions have
     """
 
     url: str | None = None
@@ -58,6 +73,11 @@ class Settings:
     token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
     plain_http: bool = False
+    log_format: LogFormat | None = None
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_tenants: int = 50
+    metrics_definitions: int = 200
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -119,6 +139,12 @@ def allows_plain_http() -> bool:
     return bool(text) and _read("plain_http", text or "")
 
 
+def read_log_format() -> LogFormat | None:
+    """Returns LEASEHOLD_LOG_FORMAT as it is now. Raises InvalidInput for another word than json or text."""
+    text = os.environ.get("LEASEHOLD_LOG_FORMAT")
+    return _read("log_format", text) if text else None
+
+
 _read_keyring = lru_cache(8)(Keyring.read)
 
 
@@ -157,10 +183,25 @@ def read_count(text: str) -> int:
     return int(text)
 
 
+def read_port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text[:6]) > LAST_PORT:
+        raise InvalidInput(
+            f"{text[:60]!r} is not a port: a number from 0 to {LAST_PORT}; 0 takes a free one.",
+            fix="Write such a number. Nothing was changed.",
+        )
+    return int(text)
+
+
 def read_switch(text: str) -> bool:
     if text.strip().lower() not in _SWITCH:
         raise InvalidInput(f"{text!r} is neither on nor off.", fix="Write on or off. Nothing was changed.")
     return _SWITCH[text.strip().lower()]
+
+
+def read_format(text: str) -> LogFormat:
+    if text.strip().lower() not in set(LogFormat):
+        raise InvalidInput(f"{text[:60]!r} is neither json nor text.", fix="Write json or text. Nothing was changed.")
+    return LogFormat(text.strip().lower())
 
 
 _SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
@@ -180,4 +221,9 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "token": str,
     "token_file": Path,
     "plain_http": read_switch,
+    "log_format": read_format,
+    "metrics_port": read_port,
+    "metrics_host": str,
+    "metrics_tenants": read_count,
+    "metrics_definitions": read_count,
 }

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from tests.conftest import INHABITED, DatabaseServer, make_tables
+from tests.conftest import INHABITED, make_tables
+from tests.database_server import DatabaseServer
 from tests.engines_under_test import choose_engines
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 from tests.store.bystander import Items, Owned, all_belongings, items_of_bystanders, settle_all
@@ -24,7 +25,7 @@ WITH_BYSTANDERS = {
 """Fixtures of databases that no other tests use: the bystanders settle in their template, once for the run."""
 
 
-OVER_HTTP = {f"test_{topic}" for topic in ("claim", "finish", "fence", "lease", "wakes", "outages")}
+OVER_HTTP = {f"test_{topic}" for topic in ("claim", "finish", "fence", "lease", "wakes", "outages", "trace_context")}
 """The worker's part of the suite: it also runs with workers that reach Postgres through the API."""
 
 

@@ -21,12 +21,13 @@ from leasehold.operations.catalog import Catalog
 from leasehold.operations.remote_registrations import BEARER, LEASE
 from leasehold.operations.remote_work import RemoteWork
 from leasehold.store import Store, WorkerRecord
+from leasehold.telemetry import Listeners
 from leasehold.worker import Handlers
 
 T = TypeVar("T")
 
 VERBS = (
-    *("join", "renew", "leave", "claim", "finish", "held", "prepare_to_sleep", "wakes", "wake_another"),
+    *("join", "renew", "leave", "claim", "finish", "held", "prepare_to_sleep", "wakes", "wake_another", "note_drain"),
     *("append_log", "sync_definitions", "transaction"),
 )
 """The verbs of workers. Evicting and listing belong to the server, and tests look at their effects directly."""
@@ -83,6 +84,7 @@ class SharedBackend:
 
     def __init__(self) -> None:
         self.store: Store | None = None
+        self.listeners = Listeners()
 
     def use_here(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
@@ -93,6 +95,9 @@ class SharedBackend:
 
     async def examine(self) -> Sequence[Finding]:
         return ()
+
+    def metrics_text(self, fleet: object, accept: str) -> tuple[str, bytes]:
+        return "text/plain", b""
 
     def code(self, key: str) -> None:
         return None

@@ -103,6 +103,32 @@ async def test_an_enabled_schedule_begins_at_that_moment(plans: Plans) -> None:
     assert await plans.fired_at() == hours(11)
 
 
+async def test_a_restored_schedule_begins_at_that_moment(plans: Plans) -> None:
+    trigger = await plans.add(catch_up="all")
+    await plans.triggers.pause(trigger.id, Pause("holidays", until=NOON + 5 * HOUR))
+    await plans.triggers.delete(trigger.id)
+    await plans.move(6 * HOUR)
+    seen = await plans.triggers.get(trigger.id, deleted=True)
+    assert seen is not None
+    back = await plans.triggers.change(seen, seen.rule, restore=True)
+    assert back is not None
+    assert (back.id, back.rule, back.deleted_at) == (trigger.id, trigger.rule, None)
+    assert await plans.triggers.get(trigger.id, deleted=True) is None
+    await plans.move(HOUR)
+    assert await plans.fire() == 1
+    assert await plans.fired_at() == hours(7)
+
+
+async def test_a_deleted_trigger_is_found_as_deleted_only(plans: Plans) -> None:
+    trigger = await plans.add()
+    assert await plans.triggers.get(trigger.id, deleted=True) is None
+    await plans.triggers.delete(trigger.id)
+    found = await plans.triggers.get(trigger.id, deleted=True)
+    assert found is not None
+    assert (found.rule, found.deleted_at) == (trigger.rule, NOON)
+    assert await plans.triggers.get(trigger.id) is None
+
+
 async def test_a_deleted_schedule_does_not_fire(plans: Plans) -> None:
     trigger = await plans.add()
     assert await plans.triggers.delete(trigger.id)

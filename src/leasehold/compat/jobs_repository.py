@@ -21,12 +21,12 @@ from leasehold.model.job import Claim, JobId
 from leasehold.model.outcome import Outcome, Raised, Succeeded, decide
 from leasehold.model.payload import decode, encode_result
 from leasehold.model.status import Status, parse_status
+from leasehold.runtime.outage import Outage
 from leasehold.store import Registration, Store, Subscription, WorkerFacts
 from leasehold.store.reclaim import reclaim_orphans
 from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.heartbeat import SHORTEST_LEASE
 from leasehold.worker.opened_payload import open_payload
-from leasehold.worker.outage import Outage
 from leasehold.worker.store_calls import StoreCalls, was_written
 
 LEASE = timedelta(seconds=60)

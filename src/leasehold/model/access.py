@@ -40,6 +40,7 @@ class Permission(StrEnum):
     TOKENS_READ = "tokens:read"
     TOKENS_WRITE = "tokens:write"
     AUDIT_READ = "audit:read"
+    METRICS_READ = "metrics:read"
     TICK = "tick"
     WORK = "work"
 

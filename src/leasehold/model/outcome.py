@@ -103,7 +103,7 @@ class Verdict:
     """The values to write for an ended attempt. Holds delays, never instants: the engine owns the clock.
 
     `free_attempts` counts attempts that use no try; the attempt number, part of the fence, only goes up. `details` is
-    JSON text from `Trace.as_json` or `ProcessEnd.as_json`.
+    JSON text from `Trace.as_json`, `ProcessEnd.as_json` or `with_cpu`.
     """
 
     status: Status
@@ -161,6 +161,12 @@ def decide_safely(outcome: Outcome, claim: Claim, jitter: float) -> Verdict:
 def with_process(verdict: Verdict, end: ProcessEnd) -> Verdict:
     """Returns the verdict with the end of the command's process, whatever became of the attempt."""
     return replace(verdict, exit_code=end.exit_code, details=end.as_json())
+
+
+def with_cpu(verdict: Verdict, seconds: float) -> Verdict:
+    """Returns the verdict with the processor time that the attempt used in a process of its own."""
+    details = {} if verdict.details is None else orjson.loads(verdict.details)
+    return replace(verdict, details=orjson.dumps({**details, "cpu_seconds": seconds}).decode())
 
 
 def reject_verdict(why: str) -> Verdict:

@@ -8,6 +8,7 @@ still match. Only the engine's clock judges whether a job is due, a lease has ru
 from typing import Protocol
 
 from leasehold.store.abilities import Abilities
+from leasehold.store.activity import Activity, ActivityStore, LaneActivity
 from leasehold.store.administration import Administration, PayloadPage, ScopeRecord, StoredPayload, TenantUsage
 from leasehold.store.audit import AuditFilter, AuditLog, AuditPage
 from leasehold.store.changes import Changed, ChangeStore, ChangeWatcher, Watched
@@ -25,6 +26,7 @@ from leasehold.store.fleet import (
     WorkerFacts,
     WorkerRecord,
 )
+from leasehold.store.fleet_snapshot import SnapshotStore
 from leasehold.store.operations import (
     Looked,
     NewOperation,
@@ -35,10 +37,12 @@ from leasehold.store.operations import (
     SeenJob,
     Stepped,
 )
+from leasehold.store.saved_views import SavedView, SavedViews
 from leasehold.store.series import SeriesStore
 from leasehold.store.sessions import Sessions
 from leasehold.store.tenant_jobs import CancelAnswer, Filter, Page, RescheduleAnswer, RetryAnswer, TenantJobs
 from leasehold.store.tokens import Tokens, TokenStore
+from leasehold.store.traits import Traits
 from leasehold.store.transactions import (
     AsyncFinishingTransaction,
     BlockingFinishingTransaction,
@@ -50,6 +54,7 @@ from leasehold.store.transactions import (
 )
 from leasehold.store.triggers import (
     AllTriggers,
+    Decided,
     DeclaredTrigger,
     FireRound,
     Schedules,
@@ -57,9 +62,12 @@ from leasehold.store.triggers import (
     Triggers,
     TriggerStore,
 )
+from leasehold.store.usage import UsageStore
 
 __all__ = [
     "Abilities",
+    "Activity",
+    "ActivityStore",
     "Administration",
     "AllTriggers",
     "AsyncFinishingTransaction",
@@ -74,6 +82,7 @@ __all__ = [
     "ChangeWatcher",
     "Changed",
     "Claimed",
+    "Decided",
     "DeclaredTrigger",
     "DueWork",
     "Emission",
@@ -85,6 +94,7 @@ __all__ = [
     "FireRound",
     "Fleet",
     "KeyHolder",
+    "LaneActivity",
     "Looked",
     "MatchingTriggers",
     "NewOperation",
@@ -100,11 +110,14 @@ __all__ = [
     "Renewal",
     "RescheduleAnswer",
     "RetryAnswer",
+    "SavedView",
+    "SavedViews",
     "Schedules",
     "ScopeRecord",
     "SeenJob",
     "SeriesStore",
     "Sessions",
+    "SnapshotStore",
     "Stepped",
     "Store",
     "StoredPayload",
@@ -114,9 +127,11 @@ __all__ = [
     "TenantUsage",
     "TokenStore",
     "Tokens",
+    "Traits",
     "TriggerChange",
     "TriggerStore",
     "Triggers",
+    "UsageStore",
     "Wake",
     "Watched",
     "WorkerFacts",
@@ -124,7 +139,18 @@ __all__ = [
 ]
 
 
-class Store(Fleet, Administration, TriggerStore, SeriesStore, TokenStore, ChangeStore, Protocol):
+class Store(
+    Fleet,
+    Administration,
+    TriggerStore,
+    SeriesStore,
+    UsageStore,
+    ActivityStore,
+    SnapshotStore,
+    TokenStore,
+    ChangeStore,
+    Protocol,
+):
     """An open engine."""
 
     @property

@@ -53,6 +53,8 @@ class NewOperation:
             yield from problems_of_moment("as_of", self.as_of)
         if len(self.jobs) > MOST_CHOSEN:
             yield f"{len(self.jobs):,} jobs are named, of at most {MOST_CHOSEN:,}"
+        if self.where.traits is not None:
+            yield "it can't choose jobs by worker, dedupe key, priority, duration or payload; name them one by one"
         if self.where.error_group is not None and self.kind is not OperationKind.RETRY:
             yield "only ended jobs have an error group, and a cancel changes none of them"
         if wrong := sorted(set(self.where.statuses) - self.kind.statuses):
@@ -65,12 +67,16 @@ class NewOperation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The effect that an operation would have. `matching` are counted up to 10,000; `is_cap`: there may be more."""
+    """The effect that an operation would have. `matching` are counted up to 10,000; `is_cap`: there may be more.
+
+    `duplicates` are those of the first 1,000 that a retry skips, since another job holds their dedupe key.
+    """
 
     operation: NewOperation
     matching: int
     is_cap: bool
     sample: Sequence[JobId]
+    duplicates: int = 0
 
 
 @dataclass(frozen=True, slots=True)

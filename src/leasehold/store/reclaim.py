@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import random
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from leasehold.errors import ValueRefused
 from leasehold.model.job import Claim
 from leasehold.model.outcome import LeaseLost, Verdict, decide_safely, reject_verdict
+from leasehold.model.trace_context import with_span
 from leasehold.store.fleet import Fleet
+from leasehold.telemetry import Tracing
 
 log = logging.getLogger("leasehold.worker")
 
@@ -23,18 +26,27 @@ async def _await(asked: Awaitable[Any]) -> Any:
 
 
 async def reclaim_orphans(
-    store: Fleet, in_time: Callable[[Awaitable[Any]], Awaitable[Any]] = _await
+    store: Fleet, in_time: Callable[[Awaitable[Any]], Awaitable[Any]] = _await, tracing: Tracing | None = None
 ) -> list[tuple[Claim, Verdict]]:
     """Evicts dead workers. Returns their claims, each with its verdict: the job is queued again, or given up."""
     reclaimed: list[tuple[Claim, Verdict]] = []
     while orphans := await in_time(store.evict(RECLAIMED_AT_ONCE)):
-        lost = [(claim, decide_safely(LeaseLost(), claim, random())) for claim in orphans]
+        lost = [(claim, _verdict_on_orphan(claim, tracing)) for claim in orphans]
         written, fenced = await in_time(finish_all(partial(store.finish, reclaimed=True), lost))
+        if tracing is not None:
+            tracing.drop(fenced)
         ended = [(claim, verdict) for claim, verdict in written if claim not in fenced]
         if not ended:  # others were first, or none of these rows can be ended: they would be found again for ever
             break
         reclaimed += ended
     return reclaimed
+
+
+def _verdict_on_orphan(claim: Claim, tracing: Tracing | None) -> Verdict:
+    verdict = decide_safely(LeaseLost(), claim, random())
+    if tracing is None or (span := tracing.begin_crashed(claim)) is None:
+        return verdict
+    return replace(verdict, details=with_span(verdict.details, span))
 
 
 async def finish_all(finish: Finish, done: Done) -> tuple[Done, frozenset[Claim]]:

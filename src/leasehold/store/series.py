@@ -7,12 +7,13 @@ from leasehold.model.series import Figure, Progress, Window
 
 
 class SeriesStore(Protocol):
-    """Figures of all tenants. An engine without the ability `series` raises InvalidInput."""
+    """Figures of all tenants. Without the ability `series`, all but `roll_up` raise InvalidInput."""
 
     async def roll_up(self) -> bool:
-        """Adds up the minutes that have ended. Returns whether there may be more to do.
+        """Adds up usage and, if the engine keeps series, the minutes that have ended. Returns whether there may be
+        more to do.
 
-        One worker of all does it at a time: for the others there is nothing to do.
+        An engine with series lets one worker of all do it at a time: for the others there is nothing to do.
         """
 
     async def series_progress(self) -> Progress: ...

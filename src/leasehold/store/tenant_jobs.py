@@ -16,7 +16,9 @@ from leasehold.model.facts import JobFacts
 from leasehold.model.job import Attempt, EnqueueResult, JobId, JobRecord, LineKind, LogLine, NewJob, Source
 from leasehold.model.series import Figure, Window
 from leasehold.model.status import Status
+from leasehold.model.usage import UsageQuery, UsageRow
 from leasehold.store.error_groups import ErrorGroups
+from leasehold.store.traits import Traits
 from leasehold.store.transactions import BulkTransaction, Prepared
 
 
@@ -48,7 +50,7 @@ class Filter:
     """A job must match every field that is set; an empty tuple matches anything.
 
     `due` and `tried` tell queued jobs apart: by the engine's clock, and by whether they have been tried. Jobs that
-    do not wait are due. Only failed and dead jobs have an error group.
+    do not wait are due. Only failed and dead jobs have an error group. A page by traits looks at a part of the jobs.
     """
 
     statuses: tuple[Status, ...] = ()
@@ -60,6 +62,7 @@ class Filter:
     created_after: datetime | None = None
     created_before: datetime | None = None
     error_group: str | None = None
+    traits: Traits | None = None
 
     def __post_init__(self) -> None:
         if problems := list(self._problems()):
@@ -84,8 +87,8 @@ class Filter:
 class Page:
     """Jobs, newest first. `next` is an opaque cursor for the following page; None: this was the last page.
 
-    A page of all tenants may have fewer jobs than were asked for, even none, and yet a `next`: it has looked at
-    enough jobs, down to the id `down_to`.
+    A page of all tenants, or by traits, may have fewer jobs than were asked for, even none, and yet a `next`: it has
+    looked at enough jobs, down to the id `down_to`.
     """
 
     jobs: Sequence[JobRecord]
@@ -133,6 +136,11 @@ class TenantJobs(Protocol):
         With `only`, returns that group alone, or none.
         """
 
+    async def taken_keys(self, jobs: Sequence[JobId]) -> frozenset[JobId]:
+        """Returns those of these ended jobs that a retry would refuse: an active job holds their dedupe key, or
+        another one of them does, which is named before.
+        """
+
     async def oldest_queued(self) -> datetime | None:
         """Returns when the oldest job that waits was queued; None if none waits. Ids that callers supplied, which
         are not ordered by time, may hide it.
@@ -158,6 +166,9 @@ class TenantJobs(Protocol):
 
     async def figures(self, definitions: Sequence[str], window: Window) -> Sequence[Figure]:
         """Returns figures over time by definition, for each step that has any; '' stands for all definitions."""
+
+    async def usage(self, query: UsageQuery, limit: int) -> Sequence[UsageRow]:
+        """Returns the tenant's usage, as UsageStore does."""
 
     async def wait_until_final(self, job: JobId, wait: Duration) -> JobRecord | None:
         """Returns the job once it is final, woken not polled; None when `wait` is over or the job is unknown."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from leasehold.model.job import TenantId
 from leasehold.model.token import NewToken, TokenId, TokenRecord
+from leasehold.store.saved_views import SavedViews
 from leasehold.store.sessions import Sessions
 
 
@@ -43,3 +44,6 @@ class TokenStore(Protocol):
 
     @property
     def sessions(self) -> Sessions: ...
+
+    @property
+    def saved_views(self) -> SavedViews: ...

@@ -155,7 +155,7 @@ def write_claimed(claimed: Claimed) -> Document:
 
 
 def _write_claim(claim: Claim, definition: int) -> Document:
-    return write_fence(claim) | {
+    written = write_fence(claim) | {
         "definition": definition,
         "version": claim.version,
         "payload": claim.payload,
@@ -169,6 +169,9 @@ def _write_claim(claim: Claim, definition: int) -> Document:
         "priority": claim.priority,
         "unusable": claim.unusable,
     }
+    if claim.trace_context is not None:
+        written["trace_context"] = claim.trace_context
+    return written
 
 
 def read_claimed(document: Any, worker: WorkerId) -> Claimed:
@@ -194,6 +197,7 @@ def _read_claim(document: Any, worker: WorkerId, kinds: Sequence[Definition]) ->
         overdue=read.truth("overdue"),
         priority=read.integer("priority", -MAX_INTEGER),
         unusable=read.optional("unusable", str),
+        trace_context=read.optional("trace_context", str),
     )
 
 
