@@ -19,11 +19,20 @@ from tests.store.bench import LEASE
 from leasehold.cli.other_devs import Presence
 from leasehold.engines import engine_for
 from leasehold.model.definition import Definition
-from leasehold.model.job import tenant_id
+from leasehold.model.job import Source, tenant_id
 from leasehold.model.outcome import Succeeded, decide
 from leasehold.model.status import Status
 from leasehold.store import Store, Subscription, TenantJobs, WorkerFacts
 
+SCHEDULED = """
+from leasehold import Job, Leasehold, every
+
+app = Leasehold()
+
+@app.schedule(every("1s"), tenant="acme")
+@app.job
+async def report(job: Job) -> None: ...
+"""
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for processes in /proc")
 
 
@@ -145,6 +154,16 @@ async def test_a_job_that_waits_for_its_time_is_shown(started: Start, acme: Tena
     await dev.is_ready()
     job = await enqueue(acme, delay=PATIENCE)
     assert (await dev.tells("job.queued", job=job))["state"] == "scheduled"
+    await dev.stop()
+
+
+async def test_schedules_of_the_app_fire(started: Start, acme: TenantJobs, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(SCHEDULED)
+    dev = started("--json", "--no-reload")
+    fired = await dev.tells("job.ended", definition="report", status="succeeded")
+    job = await acme.get(fired["job"])
+    assert job is not None
+    assert job.source is Source.SCHEDULE
     await dev.stop()
 
 

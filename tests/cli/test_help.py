@@ -16,7 +16,10 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 
 COMMANDS = {
     "Run": ["dev", "worker", "scheduler", "serve", "tick", "migrate", "grants"],
-    "Jobs": ["enqueue", "jobs", "job", "why", "logs", "errors", "retry", "cancel", "run-now", "events", "triggers"],
+    "Jobs": [
+        *("enqueue", "jobs", "job", "why", "logs", "errors", "retry", "cancel", "run-now", "events", "triggers"),
+        "views",
+    ],
     "Tenants": ["tenants", "counts", "limits", "limit", "pause", "resume"],
     "Operate": [
         *(
@@ -29,6 +32,8 @@ COMMANDS = {
             "prune",
             "audit",
             "series",
+            "top",
+            "usage",
             "doctor",
         ),
         *("psql", "capacity"),
@@ -44,11 +49,12 @@ EVERY = [[command] for commands in COMMANDS.values() for command in commands] + 
         "tenants": ("list", "usage", "export", "delete"),
         "token": ("create", "list", "rotate", "revoke"),
         "console": ("link",),
-        "triggers": ("ls", "add", "show", "edit", "rm", "pause", "resume", "preview", "decisions"),
+        "triggers": ("ls", "add", "show", "edit", "rm", "restore", "pause", "resume", "preview", "decisions"),
+        "views": ("list", "save", "delete"),
     }.items()
     for command in commands
 ]
-SCREEN, FIRST_SCREEN = 40, 55
+SCREEN, FIRST_SCREEN = 40, 57
 
 
 def test_help_fits_a_screen_and_groups_the_commands() -> None:
@@ -69,6 +75,13 @@ def test_the_help_of_each_command_fits_a_screen(words: list[str]) -> None:
     assert len(asked.out.splitlines()) <= SCREEN
     assert "--json" in asked.out
     assert "<bool>" not in asked.out
+
+
+@pytest.mark.parametrize("command", ["worker", "scheduler"])
+def test_the_help_of_a_service_shows_the_port_of_its_metrics(command: str) -> None:
+    asked = run([command, "--help"], COLUMNS="80").out
+    assert "--metrics-port" in asked
+    assert "--metrics-host" in asked
 
 
 def test_shell_completion_works_though_help_does_not_list_it() -> None:

@@ -34,7 +34,10 @@ from leasehold.cli import (
     tenants,
     tick,
     tokens,
+    top,
     triggers,
+    usage,
+    views,
     why,
     worker,
     workers,
@@ -59,10 +62,12 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
     ],
     "Tenants": [limits.counts, limits.limits, limits.limit, limits.pause, limits.resume],
     "Operate": [
+        top.top,
         workers.workers,
         workers.prune,
         audit.audit,
         series.series,
+        usage.usage,
         doctor.doctor,
         psql.psql,
         capacity.capacity,
@@ -75,6 +80,7 @@ for group, commands in GROUPS.items():
         app.command(cls=kind, rich_help_panel=group)(command)
 app.add_typer(events.commands, name="events", rich_help_panel="Jobs")
 app.add_typer(triggers.commands, name="triggers", rich_help_panel="Jobs")
+app.add_typer(views.commands, name="views", rich_help_panel="Jobs")
 app.add_typer(tenants.commands, name="tenants", rich_help_panel="Tenants")
 app.add_typer(operations.commands, name="operations", rich_help_panel="Operate")
 app.add_typer(definitions.commands, name="definitions", rich_help_panel="Operate")

@@ -8,6 +8,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from leasehold.errors import InvalidInput
+from leasehold.runtime import sockets
+from leasehold.runtime.sockets import address_of
+
+__all__ = ["address_of", "bind", "has_console", "require_api", "run_server", "serving"]
 
 GRACE = 5
 MOST_CONNECTIONS = 1000
@@ -32,32 +36,8 @@ def has_console() -> bool:
 
 def bind(host: str, port: int) -> socket.socket:
     """Returns a listening socket. Raises InvalidInput if the address can't be used; port 0 takes a free one."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:
-        raise _unusable(host, port, error) from error
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(MOST_CONNECTIONS)
-    except OSError as error:
-        bound.close()
-        raise _unusable(host, port, error) from error
-    return bound
-
-
-def _unusable(host: str, port: int, error: Exception) -> InvalidInput:
-    why = getattr(error, "strerror", None) or error
-    return InvalidInput(
-        f"the API can't listen on {host[:80]}, port {port}: {why}. Nothing was started.",
-        fix="Name another with --host and --port.",
-    )
-
-
-def address_of(bound: socket.socket) -> str:
-    host, port = bound.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    fix = "Name another with --host and --port."
+    return sockets.bind(host, port, subject="the API", fix=fix, most=MOST_CONNECTIONS)
 
 
 def run_server(api: Any, bound: socket.socket) -> None:

@@ -166,6 +166,13 @@ def _show_plan(planned: Plan) -> None:
     statuses = ", ".join(new.where.statuses)
     verb = {OperationKind.RETRY: "queued again", OperationKind.CANCEL: "canceled, or asked to stop"}[new.kind]
     show_line(stdout, f"{number} of {visible(new.tenant)} ({statuses}) would be {verb}")
+    if planned.duplicates:
+        number = (
+            f"{planned.duplicates:,} of the first {bulk.CHECKED_KEYS:,}"
+            if planned.is_cap
+            else f"{planned.duplicates:,}"
+        )
+        show_line(stdout, f"  skipped: {number} whose dedupe key another job holds")
     for job in planned.sample:
         show_line(stdout, f"  {job}")
     if planned.matching > len(planned.sample):

@@ -21,7 +21,7 @@ commands = typer.Typer(cls=Group, no_args_is_help=True)
 
 @commands.callback()
 def console() -> None:
-    """Open the console, which `leasehold serve` and `leasehold dev` serve.
+    """Open the console of `leasehold serve` or `leasehold dev`.
 
     All commands take --json.
     """

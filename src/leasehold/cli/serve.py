@@ -1,6 +1,5 @@
 """`leasehold serve`."""
 
-import logging
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 from leasehold.app import Leasehold
 from leasehold.cli.api_server import address_of, bind, has_console, require_api, run_server
 from leasehold.cli.interrupts import run
-from leasehold.cli.options import Commands, Schema, Url, require_database
+from leasehold.cli.options import Commands, LogLines, Schema, Url, begin_logs_of_service, require_database
 from leasehold.cli.output import explain_errors, print_json, stderr
 from leasehold.cli.target import load_target
 from leasehold.cli.worker import Target
@@ -25,18 +24,20 @@ def serve(
     url: Url = None,
     schema: Schema = None,
     json: Annotated[bool, typer.Option("--json", help="Its address, as a JSON object on stdout.")] = False,
+    log_format: LogLines = None,
 ) -> None:
     """Serve the HTTP API and the console until stopped.
 
     Every request needs a token: leasehold token create. People sign in to the console with one, or by leasehold
     console link. With an app, payloads are checked by its handlers, and POST /api/jobs/tick runs jobs here.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    redact_all_logs()
     with explain_errors(json):
+        logs = begin_logs_of_service(log_format)
+        redact_all_logs()
         require_api()
         app = Leasehold() if target is None and commands is None else load_target(target, commands)
         app.configure(url=url, schema=schema)
+        app.observe(logs)
         require_database(app)
         with app.database() as where, bind(host, port) as bound:
             run(engine_for(where, app.settings.schema).schema_status()).require_usable()

@@ -9,12 +9,23 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from leasehold.cli.interrupts import run
-from leasehold.cli.options import Commands, Except, Only, Schema, Tenants, Url, read_selection
+from leasehold.cli.metrics import Endpoint, MetricsHost, MetricsPort
+from leasehold.cli.options import (
+    Commands,
+    Except,
+    LogLines,
+    Only,
+    Schema,
+    Tenants,
+    Url,
+    begin_logs_of_service,
+    read_selection,
+)
 from leasehold.cli.output import explain_errors, stderr
 from leasehold.cli.target import load_target, require_jobs
 from leasehold.engines import engine_for
@@ -24,15 +35,17 @@ from leasehold.operations.views import describe_subscription
 from leasehold.runtime.process import Parent, drain_with_stdin, end_with_stdin, leave, serve
 from leasehold.runtime.redacted_logs import redact_all_logs
 from leasehold.runtime.redacted_prints import RedactedStream, redact_prints
-from leasehold.telemetry import Event, Observer, ignore_events
-from leasehold.worker.events import events_log
+from leasehold.telemetry import Event, Listeners, Observer, ignore_events
+from leasehold.telemetry.attempt_events import events_log
+from leasehold.telemetry.listeners import ALL_EVENTS, FREQUENT_EVENTS
+from leasehold.worker import Worker
 from leasehold.worker.heartbeat import Leases
 
 Target = Annotated[
     str | None,
     typer.Argument(help="Where the app is: file.py or package.module, or either:name.", show_default=False),
 ]
-Slots = Annotated[int, typer.Option(help="Jobs at once, in each process.", min=1, metavar="N")]
+Slots = Annotated[int, typer.Option(help="Jobs at once, each process.", min=1, metavar="N")]
 SERVERS = ("http://", "https://")
 _CHILD = "from leasehold.cli import main; main()"
 
@@ -43,10 +56,10 @@ def worker(
     slots: Slots = 10,
     processes: Annotated[int, typer.Option(help="Worker processes, kept alive.", min=1, metavar="N")] = 1,
     grace: Annotated[str, typer.Option(help="How long jobs may end after a stop.", metavar="TIME")] = "30s",
-    lease: Annotated[str, typer.Option(help="How long no heartbeat is needed.", metavar="TIME")] = "60s",
-    scheduler: Annotated[
-        bool, typer.Option("--scheduler/--no-scheduler", help="Fire schedules, too.", show_default=False)
-    ] = True,
+    lease: Annotated[str, typer.Option(help="A claim without heartbeats.", metavar="TIME")] = "60s",
+    no_scheduler: Annotated[
+        bool, typer.Option("--no-scheduler", help="Don't fire schedules.", show_default=False)
+    ] = False,
     only: Only = None,
     exclude: Except = None,
     tenants: Tenants = None,
@@ -59,7 +72,10 @@ def worker(
         bool, typer.Option("--plain-http", help="Allow http:// to other machines.", show_default=False)
     ] = False,
     schema: Schema = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
     json: Annotated[bool, typer.Option("--json", help="Events, one JSON object per line on stdout.")] = False,
+    log_format: LogLines = None,
     until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
     until_parent_ends: Annotated[bool, typer.Option("--until-parent-ends", hidden=True)] = False,
 ) -> None:
@@ -67,11 +83,12 @@ def worker(
 
     SIGTERM drains: running jobs end within the grace, the rest is given back.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    with explain_errors(json):
+        logs = begin_logs_of_service(log_format)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else a worker over HTTP prints a line for each request
     redact_all_logs()
     redact_prints()
-    events_log.disabled = json  # stdout has them
+    events_log.disabled = events_log.disabled or json  # stdout has them
     if until_stdin_ends:
         end_with_stdin()
     if until_parent_ends:
@@ -81,7 +98,7 @@ def worker(
     if plain_http:
         os.environ["LEASEHOLD_PLAIN_HTTP"] = "on"
     with explain_errors(json), ExitStack() as aside:
-        observe = aside.enter_context(events_on_stdout()) if json else ignore_events
+        observe = Listeners([logs, aside.enter_context(events_on_stdout()) if json else ignore_events])
         app = load_target(target, commands)
         redact_all_logs()  # once more: the app may have set up handlers of its own
         app.configure(url=url, schema=schema)
@@ -96,12 +113,14 @@ def worker(
         )
         usable, _ = app.handlers.of_this_machine()
         serves = options.subscription(app.handlers.keys, usable.keys)
+        endpoint = Endpoint(app, metrics_port, metrics_host)
         home, schema = None if app.settings.url else app.settings.home, app.settings.schema
         with app.database() as where:
             with suppress(Unreachable):  # the worker waits for a database that is away
                 run(engine_for(where, schema).schema_status()).require_usable()
             if processes > 1:  # after the checks: the parent would restart a child that can't start for ever
                 aside.close()
+                endpoint.require_free(processes)
                 leave(Parent(command_line(*_of_a_child(sys.argv[1:])), processes).run())
             if home:
                 stderr.print(
@@ -114,13 +133,30 @@ def worker(
             server = f", by {engine_for(where).address}" if where.startswith(SERVERS) else ""
             ready = f"✓ worker    {slots} slots for {describe_subscription(serves)}{server}"
             say_ready = partial(stderr.print, ready, markup=False)
-            make_worker = partial(app.make_worker, where, options, observe, scheduler=scheduler)
+            aside.enter_context(endpoint.open())
+
+            def make_worker() -> Worker:
+                return endpoint.attach(app.make_worker(where, options, observe, scheduler=not no_scheduler))
+
             leave(serve(make_worker, (lambda: None) if json else say_ready))
 
 
 def command_line(*arguments: str) -> list[str]:
     """Returns a command that runs `leasehold` with these arguments, without its script."""
     return [sys.executable, "-c", _CHILD, *arguments]
+
+
+class EventPrinter:
+    """Prints events as JSON, but for those that come all the time."""
+
+    wants = ALL_EVENTS - FREQUENT_EVENTS
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        self._stream.write(f"{event.as_json()}\n")
+        self._stream.flush()
 
 
 @contextmanager
@@ -131,12 +167,8 @@ def events_on_stdout() -> Iterator[Observer]:
         if isinstance(sys.stdout, io.TextIOWrapper | RedactedStream):
             sys.stdout.reconfigure(line_buffering=True)
 
-        def print_event(event: Event) -> None:
-            events.write(f"{event.as_json()}\n")
-            events.flush()
-
         try:
-            yield print_event
+            yield EventPrinter(events)
         finally:
             sys.stdout.flush()
             os.dup2(events.fileno(), 1)
