@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from playwright.async_api import Browser, expect
-from tests.conftest import PATIENCE, DatabaseServer
+from tests.conftest import PATIENCE
 from tests.console.browser import Visitors, chromium, open_browser
 from tests.console.world import World, make_world
+from tests.database_server import DatabaseServer
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

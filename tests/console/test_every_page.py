@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 from tests.console.browser import Visitors, axe_source
+from tests.console.test_fleet import quiet_console
 from tests.console.world import World
+from tests.database_server import DatabaseServer
 
 from leasehold.model.access import Role
 
@@ -42,6 +44,7 @@ def trigger_pages(world: World) -> Iterator[str]:
     yield from ("/t/acme/definitions", definition, f"{definition}/override", f"{definition}/enqueue")
     yield from ("/all/workers", "/all/tenants", "/all/tenants/acme/pause", "/all/health", "/all/audit")
     yield "/t/acme/audit?action=nothing"
+    yield from ("/t/acme/usage?since=30d", "/all/usage")
 
 
 def pages(world: World) -> Iterator[str]:
@@ -50,6 +53,7 @@ def pages(world: World) -> Iterator[str]:
     yield from ("/all", "/all/jobs?q=status:succeeded", "/t/nobody/jobs", "/t/acme/nothing")
     yield from ("/all/dead", f"/all/dead/{world.group}", "/t/globex/dead", f"/t/globex/dead/{'0' * 16}")
     yield from ("/all/operations", "/t/acme/bulk/cancel?q=status:queued", "/t/acme/bulk/retry?chosen=yes")
+    yield from ("/t/nobody/usage", "/t/acme/usage?by=week", "/all/usage?by=day&since=7d")
     yield from ("/t/acme/health", "/t/acme/audit", "/t/acme/audit?after=soon", "/all/tenants/acme/limit")
     yield from (f"/t/acme/jobs/{world.jobs['hostile']}", f"/t/acme/jobs/{world.jobs['ready']}/cancel")
     yield from ("/all/triggers", f"/all/triggers/{world.triggers['everyone']}", "/all/events", "/t/nobody/events")
@@ -74,6 +78,33 @@ async def test_no_page_scrolls_sideways_at_320_pixels(visitors: Visitors, world:
     for path in pages(world):
         await page.goto(path)
         assert await page.evaluate("document.documentElement.scrollWidth") <= 320, path
+
+
+async def test_a_narrow_screen_folds_the_sections(visitors: Visitors) -> None:
+    page = await visitors.open("/t/acme/jobs", viewport={"width": 390, "height": 800}, bypass_csp=True)
+    triggers = page.get_by_role("navigation", name="Sections").get_by_role("link", name="Triggers")
+    await expect(triggers).to_be_hidden()
+    await expect(page.locator("[data-live-chip]")).to_be_visible()
+    dot = await page.locator("[data-live-chip]").evaluate("(chip) => getComputedStyle(chip, '::before').width")
+    assert dot == "7px"
+    await page.get_by_role("button", name="Sections").click()
+    await page.add_script_tag(content=axe_source())
+    assert not await violations(page, WHOLE)
+    await page.keyboard.press("Escape")
+    await expect(triggers).to_be_hidden()
+    await page.get_by_role("button", name="Sections").press("Enter")
+    await triggers.click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Triggers")
+
+
+async def test_a_narrow_screen_leaves_no_value_out(visitors: Visitors, world: World) -> None:
+    page = await visitors.open(f"/t/acme/dead/{world.group}", viewport={"width": 390, "height": 800})
+    await expect(page.locator("td[data-label=Tries]").first).to_have_text("2/2")
+    await expect(page.locator("td[data-label=Tries]").first).to_be_visible()
+    await page.goto("/t/acme/definitions/send_report")
+    await expect(page.locator("td[data-label=Value]").filter(has_text="lower runs first")).to_be_visible()
+    await page.goto("/t/acme/jobs?q=status:scheduled")
+    await expect(page.locator("td[data-label=Started]").first).to_be_hidden()
 
 
 async def test_every_page_is_accessible_in_both_themes(visitors: Visitors, world: World) -> None:
@@ -140,3 +171,29 @@ async def test_a_triage_needs_no_mouse(visitors: Visitors, world: World) -> None
     for key in ("?", "Space", "Escape", "r"):
         await page.keyboard.press(key)
     assert await page.get_by_role("dialog").count() == 0
+
+
+async def test_a_list_has_few_elements(browser: Browser, database_server: DatabaseServer) -> None:
+    async with quiet_console(database_server) as (own, app, _):
+        visitors, report = Visitors(browser, own), app.definition("send_report")
+        assert report is not None
+        tenant = app.tenant("acme").options(delay="30d")
+        await tenant.aenqueue_many([report.bind(f"page-{n}") for n in range(200)])
+        page = await visitors.open()
+        for rows, most in ((50, 5000), (200, 8000)):
+            await page.goto(f"/t/acme/jobs?limit={rows}")
+            await expect(page.locator("tbody tr")).to_have_count(rows)
+            assert await page.evaluate("document.querySelectorAll('*').length") < most
+        await visitors.close()
+
+
+async def test_states_are_told_apart_in_forced_colours(visitors: Visitors) -> None:
+    page = await visitors.open("/t/acme/jobs", forced_colors="active")
+    icons = await page.locator("tbody .state").evaluate_all(
+        "(badges) => badges.map((badge) => [badge.textContent.trim(), badge.querySelector('svg').innerHTML])"
+    )
+    shapes = dict(icons)
+    assert len(shapes) > 3
+    assert len(set(shapes.values())) == len(shapes)
+    border = await page.locator("tbody .state").first.evaluate("(badge) => getComputedStyle(badge).borderTopWidth")
+    assert border != "0px"

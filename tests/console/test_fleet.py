@@ -4,27 +4,30 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 
 import httpx
 import pytest
 from playwright.async_api import Browser, expect
-from tests.conftest import DatabaseServer, eventually
+from tests.conftest import eventually
 from tests.console.browser import Visitors
 from tests.console.world import ACME, INITECH, World, make_app, signed_in
+from tests.database_server import DatabaseServer
 
 from leasehold import Leasehold
 from leasehold.cli.api_server import address_of, bind, serving
 from leasehold.engines import engine_for
 from leasehold.errors import Unreachable
-from leasehold.model.access import Role
+from leasehold.model.access import Permission, Role
 from leasehold.model.audit import Actor
 from leasehold.model.job import WorkerId, tenant_id
 from leasehold.model.limits import Scope, ScopeKind
-from leasehold.operations import admin, health, jobs
+from leasehold.operations import admin, audit, health, jobs
 from leasehold.operations.health import WorkerState, state_of
 from leasehold.store import Registration, Store, Subscription, WorkerFacts, WorkerRecord
+from leasehold.store.reclaim import reclaim_orphans
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -54,8 +57,29 @@ async def test_a_silent_worker_is_late_then_stale_then_gone() -> None:
     facts, serves = WorkerFacts("lab", 1), Subscription(())
     worker = WorkerRecord(WorkerId("w"), facts, serves, 0, began, began, began + timedelta(seconds=60))
     states = {second: state_of(worker, began + timedelta(seconds=second)) for second in (0, 30, 31, 41, 59, 60)}
-    live, late, stale, gone = WorkerState
+    live, draining, late, stale, gone = WorkerState
     assert states == {0: live, 30: live, 31: late, 41: stale, 59: stale, 60: gone}
+    drains = replace(worker, drains_since=began)
+    states = {second: state_of(drains, began + timedelta(seconds=second)) for second in (0, 31, 41, 60)}
+    assert states == {0: draining, 31: draining, 41: stale, 60: gone}
+
+
+async def test_a_worker_that_drains_is_shown_and_serves_no_more(database_server: DatabaseServer) -> None:
+    async with quiet_console(database_server) as (world, app, _):
+        registration = await join(app.store, HOUR)
+        await world.enqueue("render_video", payload={"clip": "a.mp4"})
+        await world.enqueue("render_video", payload={"clip": "b.mp4"})
+        await app.store.claim(registration, 1)
+        await app.store.note_drain(registration)
+        async with signed_in(world, await world.session(Role.SUPER_ADMIN)) as http:
+            page = text_of(await http.get("/all/workers"))
+            (listed,) = (await http.get("/api/v1/admin/workers")).json()["workers"]
+            held = await http.get(f"/all/jobs?q=worker:{registration.worker}")
+            strip = text_of(await http.get("/all/jobs"))
+        assert re.search(r"Draining since just now lab-7 ?:4711|Draining since \ds ago lab-7 ?:4711", page)
+        assert listed["drains_since"] is not None
+        assert held.text.count("<tr data-key=") == 1
+        assert "No worker is live, and jobs wait." in strip
 
 
 async def test_the_page_of_workers_tells_which_leases_end_when(database_server: DatabaseServer) -> None:
@@ -79,6 +103,18 @@ async def test_the_page_of_workers_tells_which_leases_end_when(database_server: 
         assert listed[0]["oldest_started_at"] is not None
         assert listed[0]["listens"] is False
         assert re.search(r"Worker lab-7:4711 is silent for 45m( \d+s)?, with 1 job\. Its lease ends in 1\dm", strip)
+
+
+async def test_an_attempt_whose_lease_was_lost_is_marked(database_server: DatabaseServer) -> None:
+    async with quiet_console(database_server) as (world, app, url):
+        job = await world.enqueue("render_video", payload={"clip": "a.mp4"})
+        await app.store.claim(await join(app.store, HOUR), 1)
+        await engine_for(url).test_kit().clock().move(2 * HOUR)
+        await reclaim_orphans(app.store)
+        async with signed_in(world, await world.session(Role.SUPER_ADMIN)) as http:
+            answer = await http.get(f"/t/acme/jobs/{job}")
+        assert re.search(r"Crashed try 1 .*lease", text_of(answer))
+        assert re.search(r'aria-label="[^"]*try 1 crashed', answer.text)
 
 
 async def test_a_strip_says_that_no_worker_lives_while_jobs_wait(database_server: DatabaseServer) -> None:
@@ -161,7 +197,8 @@ async def test_a_super_admin_reads_the_findings_of_doctor(world: World) -> None:
         page = text_of(await http.get("/all/health"))
         found = (await http.get("/api/v1/admin/health")).json()["findings"]
         of_tenant = (await http.get("/t/acme/health")).text
-    checks = ["database", "durability", "schema", "listener", "clock", "workers", "schedules", "snapshots", "figures"]
+    checks = ["database", "durability", "schema", "listener", "clock", "workers", "schedules", "scheduler", "leases"]
+    checks += ["bloat", "snapshots", "connections", "notifications", "figures"]
     assert [each["check"] for each in found] == checks
     assert all(check in page for check in checks)
     assert 'href="/all/health"' in of_tenant
@@ -228,3 +265,17 @@ async def test_the_audit_page_is_filtered_and_paged(world: World) -> None:
         foreign = await http.get("/t/acme/audit?tenant=initech")
         assert "tenant initech" not in foreign.text
     await admin.limit(world.app.store, Scope(ScopeKind.TENANT, ACME), None, Actor("ada"))
+
+
+async def test_the_audit_page_hides_templates_from_other_roles(world: World) -> None:
+    saved = {"label": "Audited", "payload": {"name": "{{event.audited_path}}"}, "filter": []}
+    await audit.record(world.app.store, Actor("ada"), "trigger.create", "trigger Audited", after=saved, tenant=ACME)
+    few = (Permission.JOBS_READ, Permission.AUDIT_READ)
+    async with await world.signed_in(Role.TENANT_ADMIN, *few) as http:
+        hidden = await http.get("/t/acme/audit?action=trigger.create")
+    async with await world.signed_in(Role.TENANT_ADMIN) as http:
+        shown = await http.get("/t/acme/audit?action=trigger.create")
+    assert "Audited" in hidden.text
+    assert "audited_path" not in hidden.text
+    assert "payload, filter: not for your role" in text_of(hidden)
+    assert "audited_path" in shown.text

@@ -10,7 +10,7 @@ from tests.console.browser import Visitors
 from tests.console.trigger_world import HOSTILE
 from tests.console.world import ACME, World
 
-from leasehold.console.timeline import timeline_of
+from leasehold.console.timeline import THINNEST, timeline_of
 from leasehold.model.access import Role
 from leasehold.model.job import JobId
 from leasehold.operations import reading
@@ -148,3 +148,45 @@ async def test_each_role_sees_and_does_what_it_may(visitors: Visitors, world: Wo
         assert answer.status == (200 if acts else 403)
         log = await page.request.get(f"{world.address}/t/acme/jobs/{job}/log.txt")
         assert log.status == (200 if reads else 403)
+
+
+async def test_the_bars_of_a_timeline_stand_where_their_times_are(visitors: Visitors, world: World) -> None:
+    job = world.jobs["dead letter"]
+    page = await visitors.open(f"/t/acme/jobs/{job}")
+    record = await world.app.store.tenant(ACME).get(job)
+    attempts = await world.app.store.tenant(ACME).attempts(job)
+    assert record is not None
+    assert record.finished_at is not None
+    whole = (record.finished_at - record.queued_at).total_seconds()
+    area = await page.locator("svg.timeline").bounding_box()
+    bars = [await bar.bounding_box() for bar in await page.locator("svg.timeline rect").all()]
+    assert area is not None
+    assert len(bars) == len(attempts)
+    for bar, attempt in zip(bars, attempts, strict=True):
+        assert bar is not None
+        assert attempt.finished_at is not None
+        begin = (attempt.started_at - record.queued_at).total_seconds() / whole * area["width"]
+        width = (attempt.finished_at - attempt.started_at).total_seconds() / whole * area["width"]
+        thinnest = THINNEST / 100 * area["width"]
+        assert bar["width"] == pytest.approx(max(width, thinnest), abs=2)
+        assert bar["x"] - area["x"] == pytest.approx(min(begin, area["width"] - bar["width"]), abs=2)
+    label = await page.locator("svg.timeline").get_attribute("aria-label")
+    assert label is not None
+    assert "try 2 failed" in label
+
+
+async def test_a_long_log_says_where_its_beginning_is(visitors: Visitors, world: World) -> None:
+    job = await world.enqueue("train_model")
+    await world.until(job, "running")
+    for number in range(260):
+        world.lines.put_nowait(f"epoch {number}")
+    world.lines.put_nowait(None)
+    await world.until(job, "succeeded")
+    page = await visitors.open(f"/t/acme/jobs/{job}")
+    log = page.locator("#log")
+    await expect(log).to_contain_text("epoch 259")
+    await expect(log).to_contain_text("earlier lines are in the download")
+    assert await log.locator(".line").count() <= 200
+    async with await world.signed_in(Role.TENANT_ADMIN) as http:
+        whole = (await http.get(f"/t/acme/jobs/{job}/log.txt")).text
+    assert "epoch 0\n" in whole

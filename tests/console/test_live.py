@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import Page, Request, expect
 from tests.conftest import PATIENCE, eventually
 from tests.console.browser import Visitors
+from tests.console.trigger_world import EVENT
 from tests.console.world import ACME, INITECH, World, make_app, signed_in
 
 from leasehold.api import live, streams
@@ -25,6 +26,9 @@ PLACES = """() => [...document.querySelectorAll('main *')].map((each) => {
   const box = each.getBoundingClientRect();
   return [each.tagName, each.id, box.x, box.y, box.width, box.height];
 })"""
+AGE = """() => {
+  for (const each of document.querySelectorAll('main time')) each.textContent = '29d ago';
+}"""
 HIDE = """(hidden) => {
   Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
   document.dispatchEvent(new Event('visibilitychange'));
@@ -64,6 +68,16 @@ async def test_the_stream_brings_rows_and_nothing_moves(visitors: Visitors, worl
     await expect(page.locator("#rows tbody tr")).to_have_count(2)
 
 
+async def test_ages_change_and_nothing_moves(visitors: Visitors, world: World) -> None:
+    job = await world.enqueue("send_report", payload={"name": "x"}, delay="2d", correlation_id="live-ages")
+    page = await open_without_timers(visitors, "/t/acme/jobs?q=correlation:live-ages")
+    age = page.locator(f"tr[data-key='acme/{job}'] time").first
+    before, text = await page.evaluate(PLACES), await age.inner_text()
+    await page.evaluate(AGE)
+    assert await age.inner_text() != text
+    assert await page.evaluate(PLACES) == before
+
+
 async def test_what_is_read_or_open_stays_as_it_is(visitors: Visitors, world: World) -> None:
     job = await world.enqueue("send_report", payload={"name": "z"}, delay="2d", correlation_id="live-selected")
     other = await world.enqueue("send_report", payload={"name": "z"}, delay="2d", correlation_id="live-selected")
@@ -76,6 +90,24 @@ async def test_what_is_read_or_open_stays_as_it_is(visitors: Visitors, world: Wo
     assert await page.evaluate("getSelection().toString()") != ""
     await page.evaluate("getSelection().empty()")
     await expect(row).to_contain_text("Canceled")
+
+
+async def test_pages_of_triggers_follow_the_stream(visitors: Visitors, world: World) -> None:
+    """A fire makes a job, of which the stream tells; the list of events has a button for the new one."""
+    trigger = world.triggers["changed"]
+    pages = [
+        await open_without_timers(visitors, path)
+        for path in ("/t/acme/triggers", f"/t/acme/triggers/{trigger}", "/t/acme/events")
+    ]
+    decisions = pages[1].locator("#trigger-decisions tbody tr")
+    before = await decisions.count()
+    data = {"provider": f"p_{time.monotonic_ns()}", "path": "/live", "size": 500}
+    await world.app.tenant(ACME).aemit(EVENT, data)
+    await expect(decisions).to_have_count(before + 1)
+    await expect(pages[0].locator(f"tr[data-key='{trigger}'] td[data-label='Last decision']")).to_contain_text(
+        "Fired"
+    )
+    await expect(pages[2].get_by_role("link", name="1 new")).to_be_visible()
 
 
 async def test_a_page_polls_without_its_stream(visitors: Visitors, world: World) -> None:

@@ -8,18 +8,22 @@ import pytest
 
 from leasehold.console.ansi import parts_of
 from leasehold.console.bulk_form import as_body, as_command, can_be_copied, kind_of_all, operation_of, read_choice
-from leasehold.console.charts import Layer, Part, durations, rates, shares, stacked
+from leasehold.console.charts import Layer, Part, durations, rates, shares, stack
 from leasehold.console.job_rows import known_columns, summarize
 from leasehold.console.queries import read_query
-from leasehold.console.remembered import Remembered
+from leasehold.console.recent_values import RecentValues
+from leasehold.console.rendering import sentence
 from leasehold.console.segments import name_of, segment_of
 from leasehold.console.tracebacks import own_code
-from leasehold.model.job import Source, tenant_id
+from leasehold.console.worker_rows import rows_of
+from leasehold.model.job import Source, WorkerId, tenant_id
 from leasehold.model.operation import OperationKind
 from leasehold.model.series import Histogram, Point
 from leasehold.model.status import DisplayState
 from leasehold.operations.changed_retry import restore_redacted
 from leasehold.operations.error_groups import count_fields
+from leasehold.operations.health import FleetState
+from leasehold.store import Subscription, Traits, WorkerFacts, WorkerRecord
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
@@ -43,11 +47,37 @@ def test_a_query_is_read_into_filters() -> None:
         ("tenant:acme", "the jobs of one tenant"),
         ("error:timeout", "16 hexadecimal digits"),
         ("one two", "name:value"),
+        ("worker:lab", "is a UUID"),
+        ("priority:high", "write 5, <50"),
+        ("priority:1 priority:2", "only one priority"),
+        ("duration:5m", "write >5m"),
+        ("payload:p_9", "payload.provider_id:p_9"),
+        ("payload.api_key:x", "holds a secret"),
+        ("payload.a:1 payload.b:2", "only one payload"),
     ],
 )
 def test_a_word_that_can_not_be_used_says_why(text: str, problem: str) -> None:
     (word,) = read_query(text, NOW).problems
     assert problem in (word.problem or "")
+
+
+def test_traits_are_read_into_filters() -> None:
+    query = read_query('dedupe:"a b" priority:<50 took:>5m payload.owner.Name:"Ada L"', NOW)
+    (where,) = query.filters()
+    assert where.traits == Traits(
+        dedupe_key="a b",
+        highest_priority=49,
+        shortest=timedelta(minutes=5),
+        payload_path=("owner", "Name"),
+        payload_value="Ada L",
+    )
+    assert query.without() == 'dedupe:"a b" priority:<50 duration:>5m payload.owner.Name:"Ada L"'
+    assert kind_of_all(read_query("status:dead-letter priority:<50", NOW)) is None
+
+
+def test_payloads_are_found_by_their_readers() -> None:
+    (word,) = read_query("payload.name:x", NOW, payloads=False).problems
+    assert "does not read payloads" in (word.problem or "")
 
 
 def test_words_after_the_twentieth_are_left_out() -> None:
@@ -104,7 +134,7 @@ def test_figures_become_bands_that_stand_on_each_other() -> None:
     points = [Point(NOW, {}, {"ready": ready, "running": 2}, Histogram(), Histogram()) for ready in (0, 3)]
     running = Layer("running", "running", lambda point: point.depths["running"])
     layers = [running, Layer("ready", "ready", lambda point: point.depths["ready"])]
-    chart = stacked("depth", "Depth", "jobs", layers, points, {})
+    chart = stack("depth", "Depth", "jobs", layers, points, {})
     assert (chart.top, [shape.name for shape in chart.shapes]) == ("5", ["running", "ready"])
     assert (
         chart.shapes[1].path == "M0.0 84.0L300.0 84.0L300.0 0.0L600.0 0.0L600.0 84.0L300.0 84.0L300.0 84.0L0.0 84.0Z"
@@ -187,7 +217,60 @@ async def test_visitors_at_once_share_one_look() -> None:
         await asyncio.sleep(0)
         return len(looks)
 
-    remembered = Remembered(lambda: now[0])
+    remembered = RecentValues(lambda: now[0])
     assert await asyncio.gather(*(remembered.get("counts", look) for _ in range(50))) == [1] * 50
     now[0] = 2.0
     assert await remembered.get("counts", look) == 2
+
+
+async def test_a_change_of_a_shared_view_is_forgotten_for_all() -> None:
+    remembered = RecentValues(lambda: 0.0)
+
+    async def read(key: tuple[str, ...], value: int) -> int:
+        async def answer() -> int:
+            return value
+
+        return await remembered.get(key, answer)
+
+    people = [("views", "acme", "ada"), ("views", "acme", "bob"), ("views", "globex", "ada")]
+    for person in people:
+        await read(person, 1)
+    remembered.forget("views", "acme")
+    assert [await read(person, 2) for person in people] == [2, 2, 1]
+
+
+async def test_a_read_before_a_change_is_not_remembered_after_it() -> None:
+    remembered, changed = RecentValues(lambda: 0.0), asyncio.Event()
+    key = ("views", "acme", "ada")
+
+    async def read_old() -> str:
+        await changed.wait()
+        return "old"
+
+    async def read_new() -> str:
+        return "new"
+
+    reading = asyncio.create_task(remembered.get(key, read_old))
+    await asyncio.sleep(0)
+    remembered.forget("views", "acme")
+    changed.set()
+    assert await reading == "old"
+    assert await remembered.get(key, read_new) == "new"
+
+
+def test_of_two_versions_the_one_before_is_marked() -> None:
+    def worker(version: str, age: int) -> WorkerRecord:
+        began, facts = NOW - timedelta(minutes=age), WorkerFacts("host", 1, version)
+        return WorkerRecord(WorkerId(version), facts, Subscription(()), 0, began, NOW, NOW + timedelta(minutes=1))
+
+    for workers in ([worker("1.0", 60), worker("2.0", 1)], [worker("2.0", 1), worker("1.0", 60)]):
+        marked = [row.worker.facts.version for row in rows_of(FleetState(workers, NOW)) if row.is_odd_version]
+        assert marked == ["1.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("tenant x has none.", "Tenant x has none."), ("max_attempts is 0.", "max_attempts is 0."), ("", "")],
+)
+def test_an_error_begins_as_a_sentence_does(text: str, shown: str) -> None:
+    assert sentence(text) == shown

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.console.trigger_world import SCHEMA
 
-from leasehold.console.schema_form import Node, Raw, Reading, as_text, build, pointer_of, reshape
+from leasehold.console.schema_form import FormReader, Node, Raw, as_text, build, pointer_of, reshape
 from leasehold.console.schema_parts import MOST_PARTS, Kind, Part, part_of
 from leasehold.model.definition import Definition
 
@@ -26,7 +26,7 @@ FULL = {
 
 
 def reread(schema: dict[str, Any], value: Any) -> Any:
-    return Reading(schema, dict(build(schema, value).pairs())).value()
+    return FormReader(schema, dict(build(schema, value).pairs())).value()
 
 
 def found(schema: dict[str, Any], value: Any, name: str) -> Node:
@@ -117,14 +117,14 @@ def test_a_choice_among_too_many_is_json() -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-1e999", "[" * 100_000, "9" * 5000])
 def test_a_text_that_is_no_number_of_json_stays_text(text: str) -> None:
-    assert Reading(SCHEMA, {"/quality": text, "/limit": text}).value() == {"quality": text, "limit": text}
+    assert FormReader(SCHEMA, {"/quality": text, "/limit": text}).value() == {"quality": text, "limit": text}
     assert found(SCHEMA, {"limit": text}, "/limit").text == text
 
 
 @pytest.mark.parametrize("text", ["0000009", "²", "٣", "-1", "9", "99999", "1" * 5000])
 def test_an_index_that_names_nothing_is_left_out(text: str) -> None:
     sent = {"/mode": text, "/target!choice": text, "/tags!count": "²"}
-    assert Reading(SCHEMA, sent).value() == {}
+    assert FormReader(SCHEMA, sent).value() == {}
     assert build(SCHEMA, {}, sent=sent).kind is Kind.GROUP
     schema = of(rows={"type": "array", "items": {"type": "array", "items": {"type": "string"}}})
     for action in (f"add:/rows/{text}", f"remove:/rows/0/{text}"):
@@ -143,13 +143,13 @@ def test_values_that_are_not_json_are_a_problem_of_the_payload() -> None:
 
 
 def test_a_number_that_is_none_is_kept_as_it_was_typed() -> None:
-    reading = Reading(SCHEMA, {"/limit": "twelve"})
+    reading = FormReader(SCHEMA, {"/limit": "twelve"})
     assert reading.value() == {"limit": "twelve"}
     assert found(SCHEMA, {"limit": "twelve"}, "/limit").kind is Kind.INTEGER
 
 
 def test_a_text_that_is_not_json_is_kept_and_explained() -> None:
-    reading = Reading(SCHEMA, {"/options!json": "{oops"})
+    reading = FormReader(SCHEMA, {"/options!json": "{oops"})
     assert reading.value() == {"options": Raw("{oops")}
     assert "not JSON" in reading.problems["/options"]
     assert found(SCHEMA, reading.value(), "/options").text == "{oops"
@@ -157,8 +157,8 @@ def test_a_text_that_is_not_json_is_kept_and_explained() -> None:
 
 def test_an_object_that_was_not_touched_is_left_out() -> None:
     schema = of(who=of(kind={"const": "x"}, name={"type": "string"}) | {"required": ["kind", "name"]})
-    assert Reading(schema, {"/who/name": ""}).value() == {}
-    assert Reading(schema, {"/who/name": "ada"}).value() == {"who": {"kind": "x", "name": "ada"}}
+    assert FormReader(schema, {"/who/name": ""}).value() == {}
+    assert FormReader(schema, {"/who/name": "ada"}).value() == {"who": {"kind": "x", "name": "ada"}}
 
 
 def test_buttons_of_a_list_add_remove_and_move_items() -> None:

@@ -19,7 +19,7 @@ async def test_a_token_signs_in_and_signing_out_ends_it(visitors: Visitors, worl
     page = await visitors.open("/t/acme/jobs?q=status:running", role=None)
     await page.get_by_label("Token").fill("lh_" + "a" * 71)
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page.get_by_role("alert")).to_contain_text("the token is not valid")
+    await expect(page.get_by_role("alert")).to_contain_text("The token is not valid")
     await page.goto("/t/acme/jobs?q=status:running")
     await page.get_by_label("Token").fill(await world.token(Role.OPERATOR))
     await page.get_by_role("button", name="Sign in").click()
@@ -43,7 +43,7 @@ async def test_a_link_signs_in_once(visitors: Visitors, world: World) -> None:
     assert urlsplit(page.url).path == "/all/jobs"
     visitors.expected = ("401",)
     other = await visitors.open(f"/sign-in?link={link}", role=None)
-    await expect(other.get_by_role("alert")).to_contain_text("this link can't be used")
+    await expect(other.get_by_role("alert")).to_contain_text("This link can't be used")
 
 
 async def test_a_link_waits_for_a_click_if_others_opened_it(world: World) -> None:

@@ -2,7 +2,7 @@
 
 application   makes the ASGI app: pages, files, and the HTTP API beside them
 visitors      who a browser belongs to: sessions, the app's own resolver, tokens of forms
-remembered    values that all visitors share for a moment
+recent_values values that all visitors share for a moment
 pages         a page with its permission and its scope: one tenant, or all of them
 navigation    the pages that the frame links to
 health_strip  the lines under the header, only when something is wrong
@@ -10,6 +10,7 @@ worker_rows   workers as rows of a table
 tenant_rows   tenants as rows of a table, with their figures of the last hour
 rendering     Jinja2, and how values are written
 queries       the words of the search box
+completions   the values that the search box suggests
 job_rows      jobs as rows of a table
 job_view      all that the page of a job shows
 ansi          the colours of log lines

@@ -60,7 +60,7 @@ class BulkChoice:
 
 def kind_of_all(query: Query) -> str | None:
     """Returns the operation that can change all jobs of a list; None if its states don't tell one."""
-    if query.problems or query.text or not (query.states or query.error):
+    if query.problems or query.text or query.traits or not (query.states or query.error):
         return None
     first, *others = query.filters()
     if others:

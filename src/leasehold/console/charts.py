@@ -66,7 +66,7 @@ class Part:
     href: str | None = None
 
 
-def stacked(
+def stack(
     name: str, title: str, unit: str, layers: Sequence[Layer], points: Sequence[Point], links: Mapping[str, str]
 ) -> Chart:
     """Draws figures on top of each other, the first one at the bottom."""

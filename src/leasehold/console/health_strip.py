@@ -18,7 +18,7 @@ T = TypeVar("T")
 LEAST_SILENCE = timedelta(seconds=10)
 
 
-class Shared(Protocol):
+class AskStore(Protocol):
     """Asks the store for a value that all visitors share for a moment."""
 
     async def __call__(self, key: Hashable, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T: ...
@@ -36,7 +36,7 @@ class Line:
     link: str
 
 
-async def strip_of(shared: Shared, root: str, base: str, tenant: TenantId | None, *, wide: bool) -> Sequence[Line]:
+async def strip_of(shared: AskStore, root: str, base: str, tenant: TenantId | None, *, wide: bool) -> Sequence[Line]:
     """Returns the lines of a page, the worst first. With `wide`, its visitor may know the workers."""
     fleet = await shared("fleet", health.read_fleet)
     lines = []
@@ -48,7 +48,7 @@ async def strip_of(shared: Shared, root: str, base: str, tenant: TenantId | None
     return [*lines, *(_silent(fleet, f"{root}/all/workers") if wide else ())]
 
 
-async def _waits(shared: Shared, tenant: TenantId | None) -> bool | None:
+async def _waits(shared: AskStore, tenant: TenantId | None) -> bool | None:
     return await shared(("ready", tenant), lambda store: health.has_ready_jobs(store, tenant))
 
 

@@ -14,7 +14,7 @@ from leasehold.console.timeline import Timeline, timeline_of
 from leasehold.console.tracebacks import own_code
 from leasehold.model.access import Permission
 from leasehold.model.error_group import GROUPED, error_group
-from leasehold.model.explain import CheckState, Explanation
+from leasehold.model.explanation import CheckState, Explanation
 from leasehold.model.job import Attempt, JobId, JobRecord, LineKind, TenantId, tenant_id
 from leasehold.model.status import AttemptStatus, Status
 from leasehold.operations import explain as explaining
@@ -155,11 +155,11 @@ async def _read(store: Store, owner: TenantId, job: JobId, logs: bool) -> _Read:
     waits = record.status in (Status.QUEUED, Status.BLOCKED)
     why = await explaining.explain(store, owner, job) if waits else None
     reasons = await jobs.read_reasons(store, [record])
-    related = await _related(store, record)
+    related = await _read_related(store, record)
     return _Read(record, reasons.of(record), attempts, lines, progress, why, related)
 
 
-async def _related(store: Store, record: JobRecord) -> Sequence[JobRecord]:
+async def _read_related(store: Store, record: JobRecord) -> Sequence[JobRecord]:
     """Reads jobs with the same correlation id, and those that were made of this one with changes."""
     found: dict[JobId, JobRecord] = {}
     for correlation in dict.fromkeys(each for each in (record.correlation_id, record.id) if each):

@@ -27,6 +27,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("triggers", "Triggers", "/triggers", Permission.TRIGGERS_READ),
     Section("events", "Events", "/events", Permission.EVENTS_READ),
     Section("definitions", "Definitions", "/definitions", Permission.DEFINITIONS_READ),
+    Section("usage", "Usage", "/usage", Permission.JOBS_READ),
     Section("audit", "Audit", "/audit", Permission.AUDIT_READ),
     Section("health", "Health", "/health", Permission.JOBS_READ),
     Section("workers", "Workers", "/workers", Permission.WORKERS_READ, wide=True),

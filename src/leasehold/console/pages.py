@@ -90,7 +90,7 @@ class Visit:
 
     async def shared(self, key: Hashable, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Asks the store, at most every two seconds for all visitors. The key names the tenant, if it matters."""
-        return await self.visitors.remembered.get(key, lambda: self.context.ask(question))
+        return await self.visitors.recent_values.get(key, lambda: self.context.ask(question))
 
     async def show(self, template: str, section: str, facts: Mapping[str, Any], *, status: int = 200) -> Response:
         """Renders a page within the frame."""
@@ -101,6 +101,7 @@ class Visit:
             "form_token": self.visitors.form_token(self.request),
             "strip": await self._strip(section),
             "flash": _FLASHES.get(self.request.query_params.get("done", "")),
+            "undo": None,  # where a form brings back what the flash says is gone
         }
         response = self.renderer.answer(self.request, template, {**frame, **facts}, status=status)
         self.visitors.keep_form_token(self.request, response)
@@ -135,13 +136,16 @@ _FLASHES = {
     "trigger-enable": "The trigger is enabled.",
     "trigger-disable": "The trigger is disabled.",
     "trigger-delete": "The trigger is deleted. Jobs that it has made stay.",
+    "trigger-restore": "The trigger is back as it was. A schedule begins at this moment.",
+    "view-saved": "The view is saved. It stands under Views.",
+    "view-deleted": "The view is deleted.",
     "definition-set": "The fields are set. New jobs get them; waiting jobs keep theirs.",
     "definition-reset": "The fields are those of the code again.",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Declared:
+class _PageRoute:
     method: str
     path: str
     permission: Permission
@@ -153,14 +157,14 @@ class Pages:
     """The pages of one topic. Each is served for one tenant, under /t/<tenant>, and for all of them, under /all."""
 
     def __init__(self) -> None:
-        self._declared: list[_Declared] = []
+        self._pages: list[_PageRoute] = []
 
     def add(self, method: str, path: str, permission: Permission, *, wide: bool = False) -> Callable[[F], F]:
         """Declares a page. The permission is that of its twin in the API; a `wide` one is about all tenants only."""
 
         def declare(handler: F) -> F:
             prefixes = ("/all",) if wide else ("/t/{tenant}", "/all")
-            self._declared.append(_Declared(method, path, permission, handler, prefixes))
+            self._pages.append(_PageRoute(method, path, permission, handler, prefixes))
             return handler
 
         return declare
@@ -168,13 +172,13 @@ class Pages:
     def routes(self, guard: Guard, visitors: Visitors, renderer: Renderer) -> list[Route]:
         return [
             Route(prefix + each.path, _endpoint(each, guard, visitors, renderer), methods=[each.method])
-            for each in self._declared
+            for each in self._pages
             for prefix in each.prefixes
         ]
 
 
 def _endpoint(
-    page: _Declared, guard: Guard, visitors: Visitors, renderer: Renderer
+    page: _PageRoute, guard: Guard, visitors: Visitors, renderer: Renderer
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:

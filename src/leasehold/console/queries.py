@@ -1,7 +1,7 @@
 """The words of the search box: `status:failed definition:report created:<2h`. No I/O."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -12,6 +12,7 @@ from leasehold.model.duration import read_duration
 from leasehold.model.job import Source, TenantId, tenant_id
 from leasehold.model.status import DisplayState
 from leasehold.operations.lookup import as_filters, read_states
+from leasehold.operations.traits import read_traits
 from leasehold.store import Filter
 
 NAMES = {
@@ -20,6 +21,11 @@ NAMES = {
     "source": "manual, event, schedule or system",
     "correlation": "the correlation id of a job",
     "error": "an error group, as the page of dead letters links to it",
+    "worker": "the id of a worker that runs the job, or ran it last",
+    "dedupe": "the dedupe key of a job",
+    "priority": "priority:5, priority:<50, priority:>10 or priority:1..9",
+    "duration": "duration:>5m, duration:<10s or duration:1m..5m",
+    "payload": "a field of the payload, as in payload.provider_id:p_9 or payload.owner.name:ada",
     "created": "created:<2h in the last two hours, created:>7d before, created:2026-11-01..2026-11-03",
     "tenant": "one tenant, in the list of all",
 }
@@ -29,10 +35,13 @@ _OTHER_NAMES = {
     "correlation_id": "correlation",
     "queued": "created",
     "error_group": "error",
+    "dedupe_key": "dedupe",
+    "took": "duration",
 }
 LONGEST = 2000
 MOST_WORDS = 20
-_TOKEN = re.compile(r'(?:([A-Za-z_]+):)?(?:"([^"]*)"|(\S+))')
+_TOKEN = re.compile(r'(?:([A-Za-z_]+(?:\.[^\s:"]+)?):)?(?:"([^"]*)"|(\S+))')
+PAYLOAD = "payload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,7 @@ class Query:
     created_after: datetime | None = None
     created_before: datetime | None = None
     tenant: TenantId | None = None
+    traits: dict[str, str] = field(default_factory=dict)
     text: str = ""
 
     @property
@@ -76,6 +86,7 @@ class Query:
             error_group=self.error,
             created_after=self.created_after,
             created_before=self.created_before,
+            traits=read_traits(self.traits),
         )
 
     def without(self, *removed: Word) -> str:
@@ -88,8 +99,11 @@ class Query:
         return " ".join([*([f"status:{status}"] if status else []), *others])
 
 
-def read_query(text: str, now: datetime, *, all_tenants: bool = False) -> Query:
-    """Reads a query. Words that can't be used have a problem; the others still count."""
+def read_query(text: str, now: datetime, *, all_tenants: bool = False, payloads: bool = True) -> Query:
+    """Reads a query. Words that can't be used have a problem; the others still count.
+
+    Without `payloads`, its reader may not see them, and so can't find jobs by them.
+    """
     query = Query()
     for number, (name, value) in enumerate(_words(text[:LONGEST])):
         if number == MOST_WORDS:
@@ -97,7 +111,11 @@ def read_query(text: str, now: datetime, *, all_tenants: bool = False) -> Query:
             query.words.append(Word(name, value, problem))
             break
         try:
-            _READERS[name](query, value, now)
+            topic, _, path = name.partition(".")
+            if topic == PAYLOAD:
+                _payload(query, path, value, readable=payloads)
+            else:
+                _READERS[name](query, value, now)
             if name == "tenant" and not all_tenants:
                 raise ValueError("this list has the jobs of one tenant")
             query.words.append(Word(name, value))
@@ -113,8 +131,9 @@ def read_query(text: str, now: datetime, *, all_tenants: bool = False) -> Query:
 def _words(text: str) -> Iterator[tuple[str, str]]:
     for found in _TOKEN.finditer(text):
         name, quoted, plain = found.groups("")
-        spelled = name.lower()
-        yield _OTHER_NAMES.get(spelled, spelled), quoted or plain
+        topic, dot, path = name.partition(".")
+        spelled = topic.lower()
+        yield _OTHER_NAMES.get(spelled, spelled) + dot + path, quoted or plain
 
 
 def _unknown(name: str) -> str:
@@ -165,6 +184,24 @@ def _created(query: Query, value: str, now: datetime) -> None:
         query.created_before = _moment(end) if end else None
 
 
+def _trait(name: str) -> Callable[[Query, str, datetime], None]:
+    def read(query: Query, value: str, _: datetime) -> None:
+        if name in query.traits:
+            raise ValueError(f"only one {name.replace('_', ' ')} can be looked for")
+        read_traits({name: value})
+        query.traits[name] = value
+
+    return read
+
+
+def _payload(query: Query, path: str, value: str, *, readable: bool) -> None:
+    if not path:
+        raise ValueError("write the name of a field, as in payload.provider_id:p_9")
+    if not readable:
+        raise ValueError("your role does not read payloads, so it can't find jobs by them")
+    _trait(PAYLOAD)(query, f"{path}={value}", datetime.min)
+
+
 def _moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
@@ -189,6 +226,10 @@ _READERS: dict[str, Any] = {
     "source": _source,
     "correlation": _correlation,
     "error": _error,
+    "worker": _trait("worker"),
+    "dedupe": _trait("dedupe_key"),
+    "priority": _trait("priority"),
+    "duration": _trait("duration"),
     "created": _created,
     "tenant": _tenant,
     "": _text,

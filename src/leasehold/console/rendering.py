@@ -52,11 +52,12 @@ class Renderer:
             "visible": views.visible,
             "printable": views.printable,
             "compact": compact,
-            "count": capped,
+            "count": count_text,
             "redacted": lambda text: process_redactor().text(text),
             "redacted_document": lambda document: process_redactor().document(document),
             "segment": segment_of,
             "shell": quote,
+            "sentence": sentence,
         }
 
     def answer(
@@ -129,6 +130,12 @@ def compact(value: Any) -> str:
     return views.printable(views.as_json(value).decode())
 
 
-def capped(number: int, cap: int) -> str:
+def sentence(text: str) -> str:
+    """Returns the text of an error as the beginning of a paragraph. A name that it begins with stays as it is."""
+    first, _, _ = text.partition(" ")
+    return text[:1].upper() + text[1:] if first.isalpha() else text
+
+
+def count_text(number: int, cap: int) -> str:
     """`412`, `10 000+`: a count that has reached its cap says so."""
     return f"{number:,}".replace(",", "\u202f") + ("+" if number >= cap else "")

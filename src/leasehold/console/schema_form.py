@@ -98,7 +98,7 @@ def _as_typed(text: str, kind: str) -> str:
 
 
 @dataclass
-class Reading:
+class FormReader:
     """Reads the fields of a form by its schema. `problems` has texts that are not JSON."""
 
     root: Mapping[str, Any]
@@ -206,14 +206,14 @@ def build(
     sent: Mapping[str, str] | None = None,
 ) -> Node:
     """Returns the widgets for a value. `sent` are the fields of the form before: they say which choice was taken."""
-    made = _Building(schema, sent or {}).node(part_of(schema, schema), ROOT, value, True)
+    made = _FormBuilder(schema, sent or {}).node(part_of(schema, schema), ROOT, value, True)
     if sum(1 for _ in made.walk()) > MOST_WIDGETS:
         made = _as_json(made.part, ROOT, value, True)
     return _with_problems(made, problems or {})
 
 
 @dataclass(frozen=True, slots=True)
-class _Building:
+class _FormBuilder:
     root: Mapping[str, Any]
     sent: Mapping[str, str]
 
@@ -225,7 +225,7 @@ class _Building:
         return _as_json(part, name, value, required, is_item)
 
     def _reread(self, part: Part, made: Node, required: bool, is_item: bool) -> Any:
-        return Reading(self.root, dict(made.pairs())).read(part, made.name, required, is_item)
+        return FormReader(self.root, dict(made.pairs())).read(part, made.name, required, is_item)
 
     def _widget(self, part: Part, name: str, value: Any, required: bool, is_item: bool) -> Node | None:
         node = Node(part.kind, name, part, required, is_item=is_item)

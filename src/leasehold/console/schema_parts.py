@@ -58,7 +58,7 @@ def part_of(schema: Any, root: Mapping[str, Any]) -> Part:
     """
     for deepest in range(_DEEPEST, -1, -1):
         try:
-            return _Reading(root, deepest).part(schema)
+            return _SchemaReader(root, deepest).part(schema)
         except _TooManyParts:
             continue
     return Part(Kind.JSON)
@@ -69,7 +69,7 @@ class _TooManyParts(Exception):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _SchemaReader:
     """Reads the parts of a schema. Raises _TooManyParts."""
 
     root: Mapping[str, Any]
@@ -82,7 +82,7 @@ class _Reading:
             raise _TooManyParts
         if not isinstance(schema, Mapping) or depth > self.deepest:
             return Part(Kind.JSON)
-        found = _resolved(schema, self.root)
+        found = _resolve(schema, self.root)
         about: dict[str, Any] = {
             "title": str(found.get("title", "")),
             "help": str(found.get("description", "")),
@@ -102,7 +102,7 @@ class _Reading:
         names = [each for each in kinds if each != "null"] if isinstance(kinds, list) else [kinds]
         if len(names) != 1:
             return Part(Kind.JSON, **about)
-        return self._typed(found, names[0], depth, about | {"nullable": nullable})
+        return self._part_of_type(found, names[0], depth, about | {"nullable": nullable})
 
     def _alternatives(
         self, found: Mapping[str, Any], given: Sequence[Any], depth: int, about: Mapping[str, Any]
@@ -111,14 +111,14 @@ class _Reading:
         nullable = len(others) < len(given)
         if len(others) == 1 and isinstance(others[0], Mapping):
             kept = {name: value for name, value in found.items() if name not in ("anyOf", "oneOf")}
-            one = self.part({**_resolved(others[0], self.root), **kept}, depth + 1)
+            one = self.part({**_resolve(others[0], self.root), **kept}, depth + 1)
             return replace(one, nullable=one.nullable or nullable)
         choices = tuple(self.part(each, depth + 1) for each in others)
         if nullable or not choices or any(each.kind is Kind.CHOICE for each in choices):
             return Part(Kind.JSON, **about)
         return Part(Kind.CHOICE, choices=choices, **about)
 
-    def _typed(self, found: Mapping[str, Any], name: Any, depth: int, about: Mapping[str, Any]) -> Part:
+    def _part_of_type(self, found: Mapping[str, Any], name: Any, depth: int, about: Mapping[str, Any]) -> Part:
         if name == "boolean":
             return Part(Kind.FLAG, options=(True, False), **about)
         if name in ("integer", "number"):
@@ -180,7 +180,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Follows references within the schema, and merges a single `allOf`. Words beside a reference stay."""
     for _ in range(_DEEPEST):
         reference, merged = schema.get("$ref"), schema.get("allOf")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from leasehold.api import Backend, Resolve
 from leasehold.api.own_site import OWN_SITE, SAFE_METHODS, require_own_site
-from leasehold.console.remembered import Remembered
+from leasehold.console.recent_values import RecentValues
 from leasehold.errors import NotPermitted
 from leasehold.model.access import Principal
 from leasehold.model.session import SESSION_LIFE, new_secret
@@ -25,7 +25,7 @@ class Visitors:
         self.backend = backend
         self.tokens = tokens
         self.sessions = SessionCheck()
-        self.remembered = Remembered()
+        self.recent_values = RecentValues()
         self._resolve = resolve
 
     async def principal(self, request: Request) -> Principal | None:

@@ -20,11 +20,13 @@ from leasehold.console.routes import (
     jobs,
     operations,
     overview,
+    saved_views,
     sign_in,
     tenants,
     trigger_actions,
     trigger_editor,
     triggers,
+    usage,
     workers,
 )
 from leasehold.console.visitors import Visitors
@@ -35,9 +37,9 @@ class Topic(Protocol):
 
 
 TOPICS: tuple[Topic, ...] = (
-    *(sign_in.SignIn(), overview.pages, jobs.pages, job_actions.pages, job.pages),
+    *(sign_in.SignIn(), overview.pages, jobs.pages, saved_views.pages, job_actions.pages, job.pages),
     *(dead.pages, bulk.pages, operations.pages),
     *(trigger_editor.pages, trigger_actions.pages, triggers.pages, events.pages),
     *(enqueue.pages, definition_overrides.pages, definitions.pages),
-    *(audit.pages, health.pages, workers.pages, tenants.pages),
+    *(usage.pages, audit.pages, health.pages, workers.pages, tenants.pages),
 )

@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from leasehold.console.pages import Area, Pages, Visit
+from leasehold.api import shown
+from leasehold.console.pages import Pages, Visit
 from leasehold.errors import InvalidInput
 from leasehold.model.access import Permission
 from leasehold.model.audit import AuditEntry
@@ -20,6 +21,8 @@ from leasehold.store import AuditFilter
 pages = Pages()
 LIMIT = 50
 LONGEST_VALUE = 80
+# Beyond so many, the values that a change has written are folded up.
+SHOWN_CHANGES = 6
 ACTIONS = (
     *(
         "job.retry",
@@ -30,14 +33,23 @@ ACTIONS = (
         "tenant.limit",
         "definition.override",
     ),
-    *("trigger.create", "trigger.change", "trigger.delete", "token.create", "token.revoke", "console.sign_in"),
+    *(
+        "trigger.create",
+        "trigger.change",
+        "trigger.delete",
+        "trigger.restore",
+        "token.create",
+        "token.revoke",
+        "console.sign_in",
+    ),
 )
 _JOB = re.compile(r"job ([0-9a-f-]{36})")
+_TRIGGER = re.compile(r"trigger ([0-9a-f-]{36})")
 _FIELDS = ("action", "tenant", "after", "before")
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ValueChange:
     """A value before and after; None where it was not there."""
 
     name: str
@@ -48,8 +60,9 @@ class Changed:
 @dataclass(frozen=True, slots=True)
 class EntryRow:
     noted: AuditEntry
-    changes: Sequence[Changed]
+    changes: Sequence[ValueChange]
     href: str | None
+    hidden: Sequence[str]
 
 
 @pages.add("GET", "/audit", Permission.AUDIT_READ)
@@ -61,7 +74,7 @@ async def list_entries(visit: Visit) -> Response:
     try:
         where = _filter(visit, asked)
         page = await visit.context.ask(lambda store: audit.entries(store, where, cursor, LIMIT))
-        rows, following = [_row(visit.area, each) for each in page.entries], page.next
+        rows, following = [_row(visit, each) for each in page.entries], page.next
     except InvalidInput as error:
         problem = error
     kept = {name: value for name, value in asked.items() if value}
@@ -71,6 +84,7 @@ async def list_entries(visit: Visit) -> Response:
         "asked": asked if problem else asked | {name: _as_field(asked[name]) for name in ("after", "before")},
         "problem": problem,
         "actions": ACTIONS,
+        "shown_changes": SHOWN_CHANGES,
         "is_filtered": bool(kept),
         "is_first": cursor is None,
         "newest": f"{path}?{urlencode(kept)}" if kept else path,
@@ -104,20 +118,28 @@ def _as_field(text: str) -> str:
     return "" if found is None else found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
-def _row(area: Area, noted: AuditEntry) -> EntryRow:
-    entry = noted.entry
-    found = _JOB.fullmatch(entry.subject)
-    href = None
-    if found and entry.tenant is not None:
-        whose = f"?{urlencode({'tenant': entry.tenant})}" if area.tenant is None else ""
-        href = f"{area.base}/jobs/{found[1]}{whose}"
-    before, after = entry.before or {}, entry.after or {}
+def _row(visit: Visit, noted: AuditEntry) -> EntryRow:
+    document = shown.audit_entry(visit.context, noted)
+    before, after = document["before"] or {}, document["after"] or {}
     changes = [
-        Changed(name, _text(before, name), _text(after, name))
+        ValueChange(name, _text(before, name), _text(after, name))
         for name in {**before, **after}
         if before.get(name) is not None or after.get(name) is not None
     ]
-    return EntryRow(noted, changes, href)
+    return EntryRow(noted, changes, _href(visit, noted), document["hidden"])
+
+
+def _href(visit: Visit, noted: AuditEntry) -> str | None:
+    """Returns the address of the job that was changed, or of the page that restores a deleted trigger."""
+    base, entry = visit.area.base, noted.entry
+    whose = (
+        f"?{urlencode({'tenant': entry.tenant})}" if entry.tenant is not None and visit.area.tenant is None else ""
+    )
+    if entry.tenant is not None and (found := _JOB.fullmatch(entry.subject)):
+        return f"{base}/jobs/{found[1]}{whose}"
+    if entry.action == "trigger.delete" and (found := _TRIGGER.fullmatch(entry.subject)):
+        return f"{base}/triggers/{found[1]}/restore{whose}" if visit.may(Permission.TRIGGERS_WRITE) else None
+    return None
 
 
 def _text(values: Mapping[str, Any], name: str) -> str | None:

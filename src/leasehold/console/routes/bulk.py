@@ -79,7 +79,7 @@ async def begin_change(visit: Visit) -> Response:
     try:
         new = operation_of(choice, owner, visit.form, as_of, visit.principal.name)
         planned = await visit.context.ask(lambda store: bulk.plan(store, new))
-        begun = await visit.context.ask(lambda store: bulk.begin(store, planned, visit.context.actor))
+        begun = await visit.context.begin(lambda store: bulk.begin(store, planned, visit.context.actor))
     except InvalidInput as error:
         return await _show(visit, owner, choice, visit.form, as_of, error)
     return visit.go(f"/operations/{begun.id}")
@@ -126,7 +126,7 @@ async def _show(
     try:
         new = operation_of(choice, owner, {} if problem else given, as_of, visit.principal.name)
         planned = await visit.context.ask(lambda store: bulk.plan(store, new))
-        skipped = await _skipped(visit, owner, choice, planned)
+        skipped = await _count_skipped(visit, owner, choice, planned)
     except InvalidInput as error:
         planned, skipped, problem = None, {}, problem or error
     facts = {
@@ -135,6 +135,7 @@ async def _show(
         "owner": owner,
         "planned": planned,
         "skipped": skipped,
+        "checked_keys": bulk.CHECKED_KEYS,
         "sample": [] if planned is None else planned.sample[:SAMPLE],
         "form": given,
         "as_of": as_of,
@@ -150,7 +151,7 @@ async def _show(
     )
 
 
-async def _skipped(visit: Visit, owner: TenantId, choice: BulkChoice, planned: Plan) -> dict[str, int]:
+async def _count_skipped(visit: Visit, owner: TenantId, choice: BulkChoice, planned: Plan) -> dict[str, int]:
     """Counts the jobs that were chosen and can't be changed, by the reason."""
     if not choice.jobs:
         return {}
@@ -158,9 +159,11 @@ async def _skipped(visit: Visit, owner: TenantId, choice: BulkChoice, planned: P
     reasons = Counter(
         state_title(job.display).lower() for job in found if job.status not in planned.operation.where.statuses
     )
+    if planned.duplicates:
+        reasons["whose dedupe key another job holds"] = planned.duplicates
     if gone := len(choice.jobs) - len(found):
         reasons["gone"] = gone
-    if late := len(choice.jobs) - planned.matching - reasons.total():
+    if late := len(choice.jobs) - planned.matching - reasons.total() + planned.duplicates:
         reasons["changed just now"] = late
     return dict(reasons)
 

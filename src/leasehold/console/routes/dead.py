@@ -81,7 +81,7 @@ async def list_groups(visit: Visit) -> Response:
     """Lists error groups, those with the latest job first."""
     rows, is_whole = await read_groups(visit)
     owner = visit.area.tenant
-    retrying = 0 if rows or owner is None else await visit.context.ask(lambda store: _retrying(store, owner))
+    retrying = 0 if rows or owner is None else await visit.context.ask(lambda store: _count_retrying(store, owner))
     facts = {
         "rows": rows,
         "is_whole": is_whole,
@@ -95,7 +95,7 @@ async def list_groups(visit: Visit) -> Response:
     return await visit.show("dead.html", "dead", facts)
 
 
-async def _retrying(store: Store, tenant: TenantId) -> int:
+async def _count_retrying(store: Store, tenant: TenantId) -> int:
     return (await jobs.counts(store, tenant, CAP)).get(Status.QUEUED, 0)
 
 

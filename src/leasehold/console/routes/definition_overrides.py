@@ -51,7 +51,7 @@ async def change(visit: Visit) -> Response:
         if reset := visit.form.get("reset"):
             await visit.context.ask(lambda store: definitions.reset(store, key, [reset], actor, revision=revision))
             return visit.go(href_of(visit, key).removeprefix(visit.area.base), done="definition-reset")
-        given = _changed(details, before, texts, problems)
+        given = _read_changes(details, before, texts, problems)
         if problems:
             return await _show(visit, details, texts, problems, None)
         if given:
@@ -89,7 +89,7 @@ def _seconds_as_text(value: Any) -> Any:
     return {name: _seconds_as_text(each) for name, each in value.items()} if isinstance(value, Mapping) else value
 
 
-def _changed(
+def _read_changes(
     details: Details, before: Mapping[str, str], texts: Mapping[str, str], problems: dict[str, str]
 ) -> dict[str, Any]:
     """Returns the fields that were changed in the form, and binds problems to those that can't be read."""

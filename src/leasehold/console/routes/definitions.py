@@ -53,13 +53,16 @@ def href_of(visit: Visit, key: str) -> str:
     return f"{visit.area.base}/definitions/{segment_of(key)}"
 
 
-def serving(workers: Sequence[WorkerRecord], key: str, tenant: TenantId | None, now: datetime) -> list[WorkerRecord]:
-    """Returns the live workers that run jobs of a definition; in the scope of a tenant, those that run its jobs."""
+def list_serving(
+    workers: Sequence[WorkerRecord], key: str, tenant: TenantId | None, now: datetime
+) -> list[WorkerRecord]:
+    """Returns the live workers that start jobs of a definition; in the scope of a tenant, those for its jobs."""
     return [
         each
         for each in workers
         if key in each.serves.definitions
         and each.lease_expires_at > now
+        and each.drains_since is None
         and (tenant is None or each.serves.tenants is None or tenant in each.serves.tenants)
     ]
 
@@ -75,7 +78,7 @@ async def list_definitions(visit: Visit) -> Response:
         DefinitionRow(
             each,
             href_of(visit, each.definition.key),
-            len(serving(workers, each.definition.key, owner, now)),
+            len(list_serving(workers, each.definition.key, owner, now)),
             scopes.get(each.definition.key),
         )
         for each in sorted(known, key=lambda each: each.definition.key)
@@ -96,7 +99,7 @@ async def show_definition(visit: Visit) -> Response:
 
     details, versions = await visit.context.ask(read)
     workers = await visit.shared("workers", admin.workers)
-    found = serving(workers, key, visit.area.tenant, datetime.now(UTC))
+    found = list_serving(workers, key, visit.area.tenant, datetime.now(UTC))
     document = views.definition(details.registered)
     facts = {
         "known": details.registered,

@@ -17,7 +17,7 @@ from leasehold.console.job_rows import row_of
 from leasehold.console.pages import Pages, Visit
 from leasehold.console.rendering import written
 from leasehold.console.routes.definitions import href_of, key_of
-from leasehold.console.schema_form import Node, Reading
+from leasehold.console.schema_form import FormReader, Node
 from leasehold.console.schema_parts import Kind
 from leasehold.errors import InvalidInput, LeaseholdError, NoTenant, PayloadInvalid
 from leasehold.model.access import Permission
@@ -29,6 +29,7 @@ from leasehold.model.payload import encode
 from leasehold.model.secret_fields import SHOWN
 from leasehold.operations import admin, jobs, views
 from leasehold.operations.enqueue import Target, enqueue_key
+from leasehold.operations.reports import report_enqueue
 from leasehold.operations.statuses import statuses_of
 
 pages = Pages()
@@ -67,7 +68,7 @@ async def enqueue(visit: Visit) -> Response:
     found = _read(visit, await _known(visit))
     action = visit.form.get("do", "enqueue")
     if action != "enqueue":
-        return await _show(visit, _reshaped(found, action), None)
+        return await _show(visit, _reshape(found, action), None)
     if not found.problems and isinstance(found.payload, dict):
         found.problems |= {
             schema_form.pointer_of(path): text
@@ -95,7 +96,9 @@ async def _enqueue(visit: Visit, found: _Form, owner: TenantId, options: Mapping
         fields["id"] = job_id(repeatable)
     NewJob(definition=key, **fields)
     target = Target(owner, fields, visit.context.guard.backend.code)
-    return await visit.context.call(lambda catalog: enqueue_key(target, key, found.payload, catalog))
+    placed = await visit.context.call(lambda catalog: enqueue_key(target, key, found.payload, catalog))
+    report_enqueue(visit.context.guard.backend.listeners, owner, key, placed)
+    return placed
 
 
 async def _known(visit: Visit) -> Registered:
@@ -128,12 +131,12 @@ def _read(visit: Visit, known: Registered) -> _Form:
         except LeaseholdError as error:
             payload, problems = schema_form.Raw(text), {"": f"This is not JSON: {error.happened}"}
         return _Form(known, sent, payload, text, True, problems)
-    reading = Reading(known.definition.schema or {}, sent)
+    reading = FormReader(known.definition.schema or {}, sent)
     payload = reading.value()
     return _Form(known, sent, payload, "", False, reading.problems)
 
 
-def _reshaped(found: _Form, action: str) -> _Form:
+def _reshape(found: _Form, action: str) -> _Form:
     if found.problems and action in ("json", "form"):
         return found  # what can't be read can't be shown in another way
     if action == "json":

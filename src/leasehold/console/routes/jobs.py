@@ -10,17 +10,19 @@ from starlette.responses import RedirectResponse, Response
 
 from leasehold.console import job_rows
 from leasehold.console.bulk_form import kind_of_all
+from leasehold.console.completions import completions_of
 from leasehold.console.job_rows import Row, href_of
 from leasehold.console.pages import Pages, Visit
 from leasehold.console.queries import LONGEST, NAMES, Query, read_query
 from leasehold.console.rendering import state_title
+from leasehold.console.routes.saved_views import views_key
 from leasehold.errors import InvalidInput, UnknownJob
 from leasehold.model.access import Permission
-from leasehold.model.job import JobRecord, Source, TenantId
+from leasehold.model.job import JobRecord, TenantId
 from leasehold.model.status import DisplayState, Status
-from leasehold.operations import jobs
+from leasehold.operations import jobs, saved_views
 from leasehold.operations.lookup import WAITING, find_job
-from leasehold.store import Store
+from leasehold.store import Page, SavedView, Store
 
 pages = Pages()
 CAP = 10_000
@@ -51,13 +53,14 @@ async def list_jobs(visit: Visit) -> Response:
     """Lists jobs, newest first. Every view has an address of its own: `q`, `column`, `limit` and `after`."""
     parameters = visit.request.query_params
     text = parameters.get("q", "")[:LONGEST]
-    query = read_query(text, datetime.now(UTC), all_tenants=visit.area.tenant is None)
+    readable = visit.may(Permission.PAYLOADS_READ)
+    query = read_query(text, datetime.now(UTC), all_tenants=visit.area.tenant is None, payloads=readable)
     if query.text and not query.problems and (found := await _find(visit, query)):
         return found
     limit = next((size for size in SIZES if str(size) == parameters.get("limit")), 50)
     after = parameters.get("after") or None
     owner = visit.area.tenant or query.tenant
-    rows, following = await _page(visit, query, owner, after, limit)
+    page, rows = await _page(visit, query, owner, after, limit)
     chosen = job_rows.known_columns(parameters.getlist("column"))
     columns = job_rows.read_columns(chosen, all_tenants=visit.area.tenant is None)
     counts = (
@@ -79,24 +82,34 @@ async def list_jobs(visit: Visit) -> Response:
         "sizes": SIZES,
         "is_first": after is None,
         "newest": address.to(text),
-        "older": None if following is None else address.to(text, following),
-        "completions": await _completions(visit),
+        "views": await _views(visit),
+        "own_query": saved_views.kept_of(address.to(text).partition("?")[2]),
+        "older": None if page.next is None else address.to(text, page.next),
+        "is_partial": page.down_to is not None,
+        "completions": await completions_of(visit),
         "filter_names": NAMES,
         "may_change": visit.may(Permission.JOBS_CHANGE) and visit.area.tenant is not None,
+        "may_share": visit.may(Permission.JOBS_CHANGE),
         "all_of": kind_of_all(query),
     }
     return await visit.show("jobs.html", "jobs", facts, status=422 if query.problems else 200)
 
 
+async def _views(visit: Visit) -> Sequence[SavedView]:
+    return await visit.shared(
+        views_key(visit), lambda store: saved_views.read(store, visit.area.tenant, visit.principal)
+    )
+
+
 async def _page(
     visit: Visit, query: Query, owner: TenantId | None, after: str | None, limit: int
-) -> tuple[Sequence[Row], str | None]:
+) -> tuple[Page, Sequence[Row]]:
     """Reads a page; none while a word of the query can't be used: a list that ignores it would mislead."""
     if query.problems:
-        return (), None
+        return Page((), None), ()
     filters = query.filters()
     page, reasons = await visit.context.ask(lambda store: jobs.list_page(store, owner, filters, after, limit))
-    return [job_rows.row_of(visit, each, reasons.of(each)) for each in page.jobs], page.next
+    return page, [job_rows.row_of(visit, each, reasons.of(each)) for each in page.jobs]
 
 
 async def _find(visit: Visit, query: Query) -> Response | None:
@@ -162,19 +175,3 @@ def _waiting_tabs(query: Query, address: _Address) -> list[Tab]:
 
 def _count(counts: Mapping[Status, int] | None, status: Status) -> int | None:
     return None if counts is None else counts.get(status, 0)
-
-
-async def _completions(visit: Visit) -> dict[str, list[str]]:
-    """Returns the values that the search box suggests, by the name of their filter."""
-    readable = visit.may(Permission.DEFINITIONS_READ)
-    definitions = await visit.shared("definitions", lambda store: store.definitions()) if readable else ()
-    states = [state.value.replace(" ", "-") for state in DisplayState if state is not DisplayState.BLOCKED]
-    known = {
-        "status": [*states, "queued"],
-        "definition": sorted(each.definition.key for each in definitions),
-        "source": [source.value for source in Source],
-        "created": ["<15m", "<1h", "<24h", "<7d", ">7d"],
-        "correlation": [],
-        "error": [],
-    }
-    return known | {"tenant": await visit.tenants()} if visit.area.tenant is None else known

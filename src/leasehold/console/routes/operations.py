@@ -174,7 +174,7 @@ async def abort(visit: Visit) -> Response:
 async def _get(visit: Visit) -> Operation:
     named = visit.request.path_params["operation"]
     try:
-        return await visit.context.ask(lambda store: bulk.get(store, named, visit.area.tenant))
+        return await visit.context.look_at(named, visit.area.tenant)
     except UnknownOperation:
         raise
     except InvalidInput as error:

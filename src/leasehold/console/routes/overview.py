@@ -124,8 +124,8 @@ async def _keeps_series(store: Store) -> bool:
 
 def _charts(points: Sequence[Point], links: dict[str, str]) -> list[Chart]:
     return [
-        charts.stacked("depth", "Jobs that wait or run", "jobs", _DEPTHS, points, links),
-        charts.stacked("ends", "Ends of jobs and tries", "per step", _ENDS, points, links),
+        charts.stack("depth", "Jobs that wait or run", "jobs", _DEPTHS, points, links),
+        charts.stack("ends", "Ends of jobs and tries", "per step", _ENDS, points, links),
         charts.durations("wait", "Time until a job starts", _WAITS, points),
         charts.durations("run", "Time that a try takes", _RUNS, points),
         charts.rates("failures", "Failures", _RATES, points),

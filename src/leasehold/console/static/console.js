@@ -18,6 +18,11 @@ startLive();
 startKeys();
 
 for (const button of document.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
+// The shapes of a chart lead where the links of its legend lead.
+document.addEventListener("click", (event) => {
+  const shape = event.target.closest("[data-href]");
+  if (shape) location.assign(shape.dataset.href);
+});
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (button) {

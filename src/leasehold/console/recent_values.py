@@ -12,13 +12,24 @@ FRESH = 2.0
 MOST = 1000
 
 
-class Remembered:
+class RecentValues:
     """Remembers values by a key. Of several visitors at once, one reads, and the others wait for its answer."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._values: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
         self._reading: dict[Hashable, asyncio.Lock] = {}
+        self._changes = 0
+
+    def forget(self, *beginning: Hashable) -> None:
+        """Forgets the values that have just changed: those whose keys are tuples that begin like this.
+
+        Reads under way may have seen values before the change: they are answered, but not remembered.
+        """
+        self._changes += 1
+        size = len(beginning)
+        for key in [each for each in self._values if isinstance(each, tuple) and each[:size] == beginning]:
+            del self._values[key]
 
     async def get(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
         lock = self._reading.setdefault(key, asyncio.Lock())
@@ -27,7 +38,10 @@ class Remembered:
                 found = self._values.get(key)
                 if found is not None and self._clock() - found[0] < FRESH:
                     return cast(T, found[1])
+                changes = self._changes
                 value = await read()
+                if changes != self._changes:
+                    return value
                 self._values[key] = self._clock(), value
                 self._values.move_to_end(key)
                 while len(self._values) > MOST:
