@@ -33,6 +33,7 @@ from bench.measures.isolation import Isolation
 from bench.measures.latency import Asleep, Committed, Due, Hundred, Latency, Urgent, WakeToStart
 from bench.measures.memory import Memory
 from bench.measures.rollup import RollUp
+from bench.measures.telemetry import Telemetry
 from bench.measures.wakes import Producers
 from bench.names import command_for, file_for
 from bench.report import Circumstances, added, markdown
@@ -45,7 +46,7 @@ HERE = Path(__file__).parent
 MEASURES: tuple[Measure, ...] = (
     *(Drain(), Tenants(), Polling(), OneByOne(), Asleep(), Bulk(), Latency(), WakeToStart(), Hundred(), Backlog()),
     *(History(), Lanes(), Snapshot(), Flood(), Urgent(), Due(), Committed(), Producers(), Processes(), OneCall()),
-    *(Emit(), Fires(), Isolation(), DynamoJobs(), RollUp(), Api(), Memory(), Idle()),
+    *(Emit(), Fires(), Isolation(), DynamoJobs(), RollUp(), Telemetry(), Api(), Memory(), Idle()),
 )
 NAMES = ", ".join(measure.name for measure in MEASURES)
 console = Console(stderr=True)

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.book import Book
+from bench.listeners import ALL
 from bench.measures.api import LONG
+from bench.measures.telemetry import DRAINED, ONE_BY_ONE
 from bench.sizes import Sizes
 from bench.systems import OURS, RAW
 
@@ -28,7 +30,8 @@ API_BARS = (
 class Bar:
     """`value` None: it was not measured. `parts` says in figures what it was made of.
 
-    `noise` is how much the figure that it is compared with differs from itself in this run; None: unknown.
+    `noise` is how much the figure that it is compared with differs from itself in this run; None: unknown. A bar is
+    `mixed` if its figures come from different runs: it is not decided, since one of them may be less disturbed.
     """
 
     measure: str
@@ -39,17 +42,18 @@ class Bar:
     parts: str = ""
     unit: str = "×"
     noise: float | None = None
+    mixed: bool = False
 
     @property
     def met(self) -> bool | None:
-        if self.value is None:
+        if self.value is None or self.mixed:
             return None
         return self.value >= self.limit if self.kind == AT_LEAST else self.value <= self.limit
 
     @property
     def within_noise(self) -> bool:
         """Whether another run could as well have come out on the other side of the limit."""
-        if self.value is None or self.noise is None:
+        if self.value is None or self.noise is None or self.mixed:
             return False
         return abs(self.value / self.limit - 1) <= self.noise
 
@@ -151,8 +155,14 @@ def _asking(book: Book, sizes: Sizes) -> Iterator[Bar]:
     for what, limit, wanted in API_BARS:
         slowest = max((book.value(*each) or 0 for each in book.samples if wanted.fullmatch(each[0])), default=None)
         yield Bar(f"{filled}: {what}, p95", "", AT_MOST, limit, slowest, unit=" ms")
-    share = book.value("rollup, % of the processor time of a job", OURS)
-    yield Bar("figures for charts, processor time to add up a job", "its own", AT_MOST, 2, share, unit=" %")
+    for jobs, figure in (("one by one", " that is enqueued alone"), ("drained", "")):
+        share = book.value(f"rollup, % of the processor time of a job{figure}", OURS)
+        measure = f"figures for charts, jobs {jobs}, processor time to add up a job"
+        yield Bar(measure, "its own", AT_MOST, 2, share, unit=" %")
+    for kind in (ONE_BY_ONE, DRAINED):
+        added = book.value(f"telemetry, {kind}, % added by {ALL}", OURS)
+        measure = f"logs, metrics, Sentry and traces of 1 % of the jobs, jobs {kind}, processor time"
+        yield Bar(measure, "no listeners", AT_MOST, 2, added, unit=" %")
 
 
 def _of_the_drain(book: Book, measure: str, figure: str) -> Bar:
@@ -166,7 +176,8 @@ def _ratio(
     if upper is None or not lower:
         return Bar(measure, against, kind, limit, None)
     parts = f"{number(upper)} : {number(lower)}"
-    return Bar(measure, against, kind, limit, upper / lower, parts, noise=book.noise(under, to))
+    mixed = not book.are_of_one_run((over, of), (under, to))
+    return Bar(measure, against, kind, limit, upper / lower, parts, noise=book.noise(under, to), mixed=mixed)
 
 
 def number(value: float) -> str:

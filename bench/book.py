@@ -27,13 +27,17 @@ class Spread:
 
 @dataclass
 class Book:
-    """Samples by (measure, system); series for plots; what could not be measured, and why."""
+    """Samples by (measure, system); series for plots; what could not be measured, and why.
+
+    `origins` has the command and day of the figures that a later run replaced or added.
+    """
 
     samples: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     costs: dict[tuple[str, str], list[Costs]] = field(default_factory=lambda: defaultdict(list))
     series: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
     failures: dict[tuple[str, str], str] = field(default_factory=dict)
     slowest: list[Mapping[str, Any]] = field(default_factory=list)
+    origins: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def add(self, measure: str, system: str, value: float, costs: Costs | None = None) -> None:
         self.samples[measure, system].append(value)
@@ -76,24 +80,28 @@ class Book:
         columns = {name: [getattr(costs, name) for costs in found] for name in asdict(found[0])}
         return Costs(**{name: _middle(values) for name, values in columns.items()})
 
-    def take_over(self, other: "Book") -> list[str]:
-        """Replaces figures by those of another run, which measured some again or more. Returns their measures."""
-        measures = list(dict.fromkeys(measure for measure, _ in (*other.samples, *other.failures)))
-        for mine in (self.samples, self.costs, self.failures):
-            for key in [key for key in mine if key[0] in measures]:
-                del mine[key]
+    def take_over(self, other: "Book", origin: str) -> None:
+        """Replaces figures by those of another run, which measured some again or more."""
+        for key in dict.fromkeys((*other.samples, *other.failures)):
+            for mine in (self.samples, self.costs, self.failures):
+                mine.pop(key, None)
+            self.origins[key] = origin
         self.samples.update(other.samples)
         self.costs.update(other.costs)
         self.series.update(other.series)
         self.failures.update(other.failures)
         self.slowest = other.slowest or self.slowest
-        return measures
+
+    def are_of_one_run(self, *figures: tuple[str, str]) -> bool:
+        return len({self.origins.get(figure) for figure in figures}) == 1
 
     @staticmethod
     def of_json(read: Mapping[str, Any]) -> "Book":
         book = Book(slowest=read["slowest"])
         for each in read["samples"]:
             book.samples[each["measure"], each["system"]] = each["values"]
+            if "origin" in each:
+                book.origins[each["measure"], each["system"]] = each["origin"]
         for each in read["costs"]:
             book.costs[each["measure"], each["system"]] = [Costs(**values) for values in each["values"]]
         for name, points in read["series"].items():
@@ -105,7 +113,7 @@ class Book:
     def as_json(self) -> dict[str, Any]:
         return {
             "samples": [
-                {"measure": measure, "system": system, "values": values}
+                {"measure": measure, "system": system, "values": values} | self._origin(measure, system)
                 for (measure, system), values in self.samples.items()
             ],
             "costs": [
@@ -118,6 +126,10 @@ class Book:
             ],
             "slowest": self.slowest,
         }
+
+    def _origin(self, measure: str, system: str) -> dict[str, str]:
+        origin = self.origins.get((measure, system))
+        return {} if origin is None else {"origin": origin}
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.bars import AT_LEAST, Bar, bars, number
@@ -27,7 +27,7 @@ COSTS = (
     ("drain", "drain"),
     ("latency p50", "one job, idle worker"),
 )
-SHORT_NAMES = {Api.name: "the HTTP API", "dynamodb": "DynamoDB", "rollup": "roll-ups"}
+SHORT_NAMES = {Api.name: "the HTTP API", "dynamodb": "DynamoDB", "rollup": "roll-ups", "telemetry": "listeners"}
 VERDICTS = {
     (True, False): "met",
     (True, True): "within noise",
@@ -49,21 +49,20 @@ class Circumstances:
     settings: Mapping[str, str]
     systems: Mapping[str, tuple[str, str]]
     missing: Mapping[str, str]
-    added: Mapping[str, str] = field(default_factory=dict)
-    """By measure, the command and day of a later run that replaced or added its figures."""
 
 
 def added(book: Book, run: Circumstances, whole: Path) -> tuple[Book, Circumstances]:
-    """Returns the whole results with the figures of this run, and which command measured those."""
+    """Returns the whole results with the figures of this run, each with the command that measured it."""
     read = json.loads(whole.read_text())
     results, before = Book.of_json(read), Circumstances(**read["run"])
-    how = f"`{run.command}` on {run.day}, {run.rounds} rounds"
-    return results, replace(before, added={**before.added, **dict.fromkeys(results.take_over(book), how)})
+    rounds = "one round" if run.rounds == 1 else f"{run.rounds} rounds"
+    results.take_over(book, f"`{run.command}` on {run.day}, {rounds}")
+    return results, before
 
 
 def markdown(book: Book, sizes: Sizes, run: Circumstances, plots: Sequence[tuple[str, str]]) -> str:
     parts = [
-        *_heading(run),
+        *_heading(run, book),
         *_bars(list(bars(book, sizes))),
         *_systems(book, run),
         *_costs(book, run),
@@ -90,7 +89,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield ""
 
 
-def _heading(run: Circumstances) -> Iterator[str]:
+def _heading(run: Circumstances, book: Book) -> Iterator[str]:
     yield "# Benchmark results\n"
     if run.quick:
         yield "**A quick run: small sizes, to see that everything works. These figures say nothing.**\n"
@@ -98,11 +97,11 @@ def _heading(run: Circumstances) -> Iterator[str]:
     yield f"Made by `{run.command}` on {run.day} in {run.minutes:.0f} minutes, {rounds}: all systems"
     yield "on one Postgres, in turn. Figures are medians, with the lowest and the highest in brackets. Compare rows,"
     yield "not machines. [How to read and repeat it](../docs/how-to/benchmark.md).\n"
-    if run.added:
+    if book.origins:
         yield "Some figures come from later runs:\n"
-        for how in dict.fromkeys(run.added.values()):
-            measures = (short_name(measure) for measure, its in run.added.items() if its == how)
-            yield f"- {how}: {'; '.join(dict.fromkeys(measures))}"
+        for origin in dict.fromkeys(book.origins.values()):
+            measures = (short_name(measure) for (measure, _), its in book.origins.items() if its == origin)
+            yield f"- {origin}: {'; '.join(dict.fromkeys(measures))}"
         yield ""
 
 
@@ -123,7 +122,7 @@ def _bars(all_bars: Sequence[Bar]) -> Iterator[str]:
                 _value(bar),
                 bar.parts,
                 "–" if bar.noise is None else f"±{100 * bar.noise:.0f} %",
-                VERDICTS[bar.met, bar.within_noise],
+                "figures of different runs" if bar.mixed else VERDICTS[bar.met, bar.within_noise],
             )
             for bar in all_bars
         ),

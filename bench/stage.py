@@ -111,14 +111,14 @@ class Stage:
     # -------------------------------------------------------------------------------------------------- processes
 
     @asynccontextmanager
-    async def producing(self, place: Place) -> AsyncIterator[Child]:
-        async with self.all_producing(place, 1) as (producer,):
+    async def producing(self, place: Place, **how: Any) -> AsyncIterator[Child]:
+        async with self.all_producing(place, 1, **how) as (producer,):
             yield producer
 
     @asynccontextmanager
-    async def all_producing(self, place: Place, producers: int) -> AsyncIterator[Sequence[Child]]:
+    async def all_producing(self, place: Place, producers: int, **how: Any) -> AsyncIterator[Sequence[Child]]:
         async with AsyncExitStack() as stack:
-            command = place.system.command("produce", place.url, "{}")
+            command = place.system.command("produce", place.url, json.dumps(how))
             children = [
                 await stack.enter_async_context(started(command, self._log(place.system, "produce"), answers=True))
                 for _ in range(producers)

@@ -1,5 +1,7 @@
 """The cost of figures for charts: to add up a job, beside the enqueue and the run of the same job."""
 
+from typing import Any
+
 from bench import processor
 from bench.book import Costs
 from bench.job import TENANTS
@@ -14,6 +16,15 @@ CLOCK = """
     as $$ select clock_timestamp() + interval '{}' $$
 """
 BACK = "update leasehold.series_progress set minutes = date_trunc('minute', clock_timestamp()) - interval '5 minutes'"
+
+# Processor time is counted by hundredths of a second, and a percent of it has to be told.
+SINGLE = 4
+
+NOTED = """
+    update leasehold.series_progress
+    set usage_until = clock_timestamp() - interval '5 minutes', noted_at = clock_timestamp() + interval '1 minute',
+        noted_by = '3'::xid8
+"""
 
 
 class RollUp:
@@ -30,11 +41,18 @@ class RollUp:
                 first, empty = await roll_up(place), await roll_up(place)
                 job = await self._enqueue(stage, place) + await self._drain(stage, place)
                 added = 1e6 * (await roll_up(place) - empty) / stage.sizes.drain
+                used = 1e6 * await add_up_usage(place) / stage.sizes.drain
+                stage.book.add("rollup, µs to add it to the usage", OURS, used)
                 stage.book.add("rollup, ms of a minute without jobs, on a new connection", OURS, 1000 * first)
                 stage.book.add("rollup, ms of a minute without jobs", OURS, 1000 * empty)
                 stage.book.add("rollup, µs to enqueue and run a job", OURS, job)
                 stage.book.add("rollup, µs to add it up", OURS, added)
                 stage.book.add("rollup, % of the processor time of a job", OURS, 100 * added / job)
+                single = await cost_of_single_jobs(stage)
+                stage.book.add("rollup, µs of a job that is enqueued alone", OURS, single)
+                stage.book.add(
+                    "rollup, % of the processor time of a job that is enqueued alone", OURS, 100 * added / single
+                )
 
     async def _enqueue(self, stage: Stage, place: Place) -> float:
         jobs = stage.sizes.drain
@@ -53,13 +71,39 @@ class RollUp:
             return processor_time(await reading.end(jobs, crew.stop))
 
 
+async def cost_of_single_jobs(stage: Stage, **how: Any) -> float:
+    """Returns the processor time in µs of a job that is enqueued alone and run at once: all that take part in it."""
+    jobs = SINGLE * stage.sizes.one_by_one
+    async with (
+        stage.place(stage.ours) as place,
+        stage.working(place, jobs + TENANTS, **how) as crew,
+        stage.producing(place, **how) as producer,
+    ):
+        await producer.ask(stage.sizes.limit, do="one", count=TENANTS)
+        await crew.until(TENANTS, stage.sizes.limit)
+        reading = await stage.begin(place, [*crew.pids, producer.pid])
+        await producer.ask(stage.sizes.limit, do="one", count=jobs)
+        await crew.until(jobs + TENANTS, stage.sizes.limit)
+        return processor_time(await reading.end(jobs, crew.stop))
+
+
 async def roll_up(place: Place) -> float:
-    """Returns the seconds of processor time to add up the last minutes, by the observer's connection."""
+    """Returns the seconds of processor time to add up the last minutes."""
+    return await _add_up(place, BACK, "select leasehold.roll_up()")
+
+
+async def add_up_usage(place: Place) -> float:
+    """Returns the seconds of processor time to add up the usage of the last minutes."""
+    return await _add_up(place, NOTED, "select leasehold.add_up_usage()")
+
+
+async def _add_up(place: Place, begin: str, statement: str) -> float:
+    """Measures the observer's connection."""
     pid = place.observer.get_server_pid()
     await place.observer.execute(CLOCK.format(AHEAD))
-    await place.observer.execute(BACK)
+    await place.observer.execute(begin)
     before = processor.precisely_used_by(pid)
-    while await place.observer.fetchval("select leasehold.roll_up()"):
+    while await place.observer.fetchval(statement):
         continue
     after = processor.precisely_used_by(pid)
     await place.observer.execute(CLOCK.format(NOW))

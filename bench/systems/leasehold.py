@@ -9,6 +9,7 @@ from time import monotonic_ns
 import asyncpg
 
 from bench.job import NAME, payload, tenant
+from bench.listeners import CONTROL, listeners_named, observers_named
 from bench.systems import How, Producer, PythonSystem
 from bench.tape import Tape
 from leasehold import Job, Leasehold
@@ -113,11 +114,14 @@ class LeaseholdParts:
         settings = replace(app.worker_settings(), slots=how.get("slots", SLOTS), notify=how.get("notify", True))
         if "fallback" in how:
             settings = replace(settings, fallback=timedelta(seconds=how["fallback"]))
-        serve(lambda: Worker(engine_for(url).open, app.handlers, settings, make_schedules=FireLoop))
+        observe = listeners_named(how.get("listeners", CONTROL))
+        serve(lambda: Worker(engine_for(url).open, app.handlers, settings, observe, FireLoop))
 
     @asynccontextmanager
     async def producer(self, url: str, how: How) -> AsyncIterator[Producer]:
         app, bench = app_with_handlers(url, None, {})
+        for observer in observers_named(how.get("listeners", CONTROL)):
+            app.observe(observer)
         without_disk = {"synchronous_commit": "off"}
         async with (
             app.open(),

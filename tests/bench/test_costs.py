@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from tests.conftest import DatabaseServer, Raw, eventually
+from tests.conftest import Raw, eventually
+from tests.database_server import DatabaseServer
 from tests.worker.shop import SHORT, Shop, only
 
 from leasehold.engines import engine_for

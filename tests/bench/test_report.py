@@ -51,16 +51,31 @@ def test_a_later_run_replaces_its_figures_and_is_named(book: Book, tmp_path: Pat
     later = Book()
     later.add("drain", "leasehold", 300.0)
     merged, run = added(later, replace(RUN, command="python -m bench --only drain", day="2030-02-03"), whole)
-    assert (merged.value("drain", "leasehold"), merged.value("drain", "raw")) == (300.0, None)
+    assert (merged.value("drain", "leasehold"), merged.value("drain", "raw")) == (300.0, 200.0)
     assert merged.value("latency p50", "leasehold") == 3.0
     assert "`python -m bench --only drain` on 2030-02-03, 3 rounds: drain" in markdown(merged, QUICK, run, [])
+
+
+def test_figures_of_different_runs_decide_no_bar(book: Book, tmp_path: Path) -> None:
+    whole = tmp_path / "RESULTS.json"
+    whole.write_text(json.dumps({"run": asdict(RUN), **book.as_json()}))
+    later = Book()
+    later.add("drain", "leasehold", 300.0)
+    merged, run = added(later, RUN, whole)
+    read = Book.of_json(json.loads(json.dumps(merged.as_json())))
+    for results in (merged, read):
+        report = markdown(results, QUICK, run, [])
+        assert (
+            "| our own SQL driven raw | at least 0.5× | 1.50× | 300 : 200 | – | figures of different runs |" in report
+        )
 
 
 def test_requests_to_the_api_have_a_table_and_bars(book: Book) -> None:
     for whose, p95 in (("the large tenant", 40.0), ("all tenants", 400.0)):
         for share, value in (("p50", 20.0), ("p95", p95), ("processor", 10.0)):
             book.add(f"api, list, queued, {whose}, {share}", "leasehold", value)
-    report = markdown(book, QUICK, replace(RUN, added=dict.fromkeys(["api, a", "api, b"], "later")), [])
+    book.origins.update({(measure, "leasehold"): "later" for measure in ("api, a", "api, b")})
+    report = markdown(book, QUICK, RUN, [])
     assert "| list, queued | 20 / 40 / 10 | – | 20 / 400 / 10 |" in report
     assert "lists of a tenant, p95 |  | at most 300 ms | 40.00 ms |  | – | met |" in report
     assert "lists of all tenants, p95 |  | at most 300 ms | 400 ms |  | – | **missed** |" in report
