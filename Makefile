@@ -20,16 +20,20 @@ screenshots: $(READY)
 	$(BIN)/python -m tests.console.screenshots
 
 # Beside the checks, one process compiles all tests: otherwise each of the parallel ones would, for two minutes.
+test: CHOSEN := not faults and not programs
 test: $(READY)
-	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 & $(MAKE) --no-print-directory check && wait
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not faults and not programs"
+	@$(BIN)/pytest --collect-only -qq -m "$(CHOSEN)" >/dev/null 2>&1 & $(MAKE) --no-print-directory check && wait
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "$(CHOSEN)"
 
 # Worker processes, `leasehold dev`, the embedded Postgres, the examples, Django projects, the console in a browser, and each
 # command and code block of the README and the docs, all started as users start them. Chromium is installed as root; without it the
-# tests of the console are skipped, unless CI is set.
+# tests of the console are skipped, unless CI is set. Prometheus is installed where its package would start no service.
 test-programs: $(READY)
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	    apt-get install -y -qq chromium >/dev/null 2>&1; } || echo "There is no Chromium: the tests of the console are skipped."
+	@command -v prometheus >/dev/null || { [ "$$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null && \
+	    apt-get install -y -qq --no-install-recommends prometheus >/dev/null 2>&1; } || \
+	    echo "There is no Prometheus: the tests that ask it the queries of the dashboard are skipped."
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "programs and not faults"
 
 # The store's, the worker's and the CLI's tests on the oldest Postgres that the machine's packages offer; as root it is

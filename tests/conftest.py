@@ -25,8 +25,6 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import entry_points
 from itertools import islice
@@ -38,26 +36,26 @@ import asyncpg
 import pytest
 from hypothesis import Phase, settings
 from tests.admin_link import AdminLink
+from tests.database_server import DatabaseServer
 from tests.forked import ForkedPython, Run
 from tests.proxy import Proxy
+from tests.reused_databases import ReusedDatabases
 
 from leasehold import embedded
 from leasehold.embedded.places import remove_lost_homes
 from leasehold.engine import ClonedDatabases
 from leasehold.engines import engine_for
 from leasehold.engines.dynamodb.emulator import emulator
-from leasehold.engines.postgres.database import Database
-from leasehold.engines.postgres.test_databases import CLOSING, DatabaseClock, TemplateDatabases
+from leasehold.engines.postgres.test_databases import DatabaseClock, TemplateDatabases
 from leasehold.store import Store
-from leasehold.testing.server import HOME, RUN, URL, databases, roomy_folder, run_in_thread
+from leasehold.testing import server
+from leasehold.testing.server import HOME, RUN, URL, roomy_folder, run_in_thread
 
 # An installed package registers the plugin; loading it twice would be an error.
 OURS = [] if entry_points(group="pytest11", name="leasehold") else ["leasehold.testing.plugin"]
 pytest_plugins = ["pytester", *OURS]
 
 if TYPE_CHECKING:
-    from leasehold.engines.postgres.database import Connection
-
     Raw = asyncpg.Connection[asyncpg.Record]
 else:
     Raw = asyncpg.Connection
@@ -69,6 +67,9 @@ INHABITED = "b"
 TOGETHER = "tests/postgres/test_plans.py"
 # They share one server and one browser: another worker of xdist runs all of them.
 BROWSER = "tests/console/"
+FAULTS = "tests/faults/"
+# Their tests ask for nothing but rows. Others look at plans, statistics, dead rows, locks and rights.
+REUSING = ("tests/app/",)
 # Their tests start programs and processes, as users do, and take seconds each: `make test-programs` runs them.
 PROGRAMS = tuple(
     f"tests/{name}"
@@ -117,6 +118,17 @@ def pytest_configure() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out files that `-m` deselects as a whole: each process of xdist would take seconds to import them."""
+    if not collection_path.match("test_*.py"):
+        return None
+    chosen: str = config.option.markexpr
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    is_program = name.startswith((BROWSER, *PROGRAMS))
+    is_left_out = is_program if "not programs" in chosen else chosen.startswith("programs") and not is_program
+    return True if is_left_out or ("not faults" in chosen and name.startswith(FAULTS)) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if item.nodeid.startswith((BROWSER, *PROGRAMS)):
         item.add_marker("programs")
@@ -147,39 +159,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [*ordered, *others]
 
 
-@dataclass(frozen=True)
-class DatabaseServer(TemplateDatabases):
-    """Fails a test that leaves a connection open. Clones and drops on its link, if it has one."""
-
-    link: AdminLink | None = None
-
-    @asynccontextmanager
-    async def fresh(self) -> AsyncIterator[str]:
-        name = await self.clone()
-        yield self.url_for(name)
-        await self.drop(name)
-
-    async def drop(self, name: str, patience: timedelta = CLOSING) -> list[str]:
-        work = super().drop(name, patience)
-        if left := await (self.link.run(work) if self.link else work):
-            pytest.fail(f"{len(left)} connection(s) left behind: {'; '.join(left)}")
-        return left
-
-    async def clone(self) -> str:
-        work = super().clone()
-        return await (self.link.run(work) if self.link else work)
-
-    @asynccontextmanager
-    async def _admin(self) -> AsyncIterator[tuple[Database, "Connection"]]:
-        if self.link is None or not self.link.is_running_here:
-            async with super()._admin() as opened:
-                yield opened
-            return
-        database = Database(self.url, self.schema)
-        with database.translate_errors():
-            yield database, await self.link.connection()
-
-
 async def eventually(
     condition: Callable[[], Awaitable[bool]], within: timedelta = PATIENCE, what: str = "the condition"
 ) -> None:
@@ -199,13 +178,22 @@ def copy_cluster(cluster: Path, home: Path) -> None:
 @pytest.fixture(scope="session")
 def database_server() -> Iterator[DatabaseServer]:
     """The run's server, with its template database."""
-    with databases() as found:
+    with server.databases() as found:
         assert isinstance(found, TemplateDatabases)
         link = AdminLink(found.url, found.schema)
-        server = DatabaseServer(found.url, found.run, found.schema, found.url_of, link)
-        asyncio.run(server.make_template())
-        yield server
+        made = DatabaseServer(found.url, found.run, found.schema, found.url_of, link)
+        asyncio.run(made.make_template())
+        yield made
         link.close()
+
+
+@pytest.fixture(scope="session")
+def reused_databases(database_server: DatabaseServer) -> Iterator[ReusedDatabases]:
+    """Databases of the same template for tests that ask for nothing but rows."""
+    known = database_server
+    reused = ReusedDatabases(known.url, known.run, known.schema, known.url_of, known.link)
+    yield reused
+    run_in_thread(reused.drop_free())
 
 
 @pytest.fixture(scope="session")
@@ -278,10 +266,18 @@ def table_server(dynamodb_url: str) -> ClonedDatabases:
 
 
 @pytest.fixture
-async def database_url(database_server: DatabaseServer) -> AsyncIterator[str]:
+def databases(request: pytest.FixtureRequest) -> ClonedDatabases:
+    reuses = request.node.nodeid.startswith(REUSING)
+    found: ClonedDatabases = request.getfixturevalue("reused_databases" if reuses else "database_server")
+    return found
+
+
+@pytest.fixture
+async def database_url(databases: ClonedDatabases) -> AsyncIterator[str]:
     """The URL of a fresh database with the schema and a movable clock. A test that leaves a connection open fails."""
-    async with database_server.fresh() as url:
-        yield url
+    name = await databases.clone()
+    yield databases.url_for(name)
+    await databases.drop(name)
 
 
 @pytest.fixture

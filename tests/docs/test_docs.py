@@ -25,7 +25,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.conftest import DatabaseServer
+from tests.database_server import DatabaseServer
 from tests.forked import Run
 
 import leasehold

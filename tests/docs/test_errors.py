@@ -51,9 +51,9 @@ class Site:
         return f"{self.code}: {self.happened} {self.fix}"
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for file in sorted(SOURCE.rglob("*.py")):
-        yield file, ast.parse(file.read_text())
+# Parsed and walked once: every process of a test run imports this module.
+TREES = [(file, ast.parse(file.read_text())) for file in sorted(SOURCE.rglob("*.py"))]
+NODES = [(file, node) for file, tree in TREES for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Constant)]
 
 
 def constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -63,7 +63,7 @@ def constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 yield name, text
 
 
-CONSTANTS = {name: text for _, tree in trees() for name, text in constants(tree)}
+CONSTANTS = {name: text for _, tree in TREES for name, text in constants(tree)}
 
 
 def text_of(node: ast.expr) -> str:
@@ -93,26 +93,24 @@ def given_to(call: ast.Call) -> dict[str, str]:
 
 
 def sites() -> Iterator[Site]:
-    for file, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and (name := named(node.func)) in KINDS:
-                given = given_to(node)
-                yield Site(
-                    place=f"{file.relative_to(ROOT)}:{node.lineno}",
-                    kind=KINDS[name],
-                    code=given.get("code", KINDS[name].code),
-                    happened=text_of(node.args[0]) if node.args else GAP,
-                    fix=given.get("fix"),
-                )
+    for file, node in NODES:
+        if isinstance(node, ast.Call) and (name := named(node.func)) in KINDS:
+            given = given_to(node)
+            yield Site(
+                place=f"{file.relative_to(ROOT)}:{node.lineno}",
+                kind=KINDS[name],
+                code=given.get("code", KINDS[name].code),
+                happened=text_of(node.args[0]) if node.args else GAP,
+                fix=given.get("fix"),
+            )
 
 
 def findings() -> Iterator[str]:
     """Yields the findings of `leasehold doctor` as they are printed: mark, check, finding, code, fix."""
-    for _, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and named(node.func) == "Finding" and "code" in (given := given_to(node)):
-                check, _, text = map(text_of, node.args)
-                yield f"{GAP} {check} {text} {given['code']} {given['fix']}"
+    for _, node in NODES:
+        if isinstance(node, ast.Call) and named(node.func) == "Finding" and "code" in (given := given_to(node)):
+            check, _, text = map(text_of, node.args)
+            yield f"{GAP} {check} {text} {given['code']} {given['fix']}"
 
 
 def refusals_in_sql() -> Iterator[Site]:
@@ -133,15 +131,15 @@ def refusals_in_sql() -> Iterator[Site]:
 
 
 def strings() -> Iterator[str]:
-    for _, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+    for _, node in NODES:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 # Errors of another process: their text is checked where it is made.
-PASSED_ON = [site for site in sites() if (site.happened, site.fix) == (GAP, GAP)]
-SITES = [*(site for site in sites() if site not in PASSED_ON), *refusals_in_sql()]
+ALL_SITES = list(sites())
+PASSED_ON = [site for site in ALL_SITES if (site.happened, site.fix) == (GAP, GAP)]
+SITES = [*(site for site in ALL_SITES if site not in PASSED_ON), *refusals_in_sql()]
 LOGGED = [re.sub(r"%[sdg]", GAP, text) for text in strings() if CODE.match(text) and ": " in text]
 SAID = [*(site.message for site in SITES), *LOGGED, *findings()]
 """Every message with a code in the source."""

@@ -19,6 +19,7 @@ PLAIN = [
     "README.md",
     "CONTRIBUTING.md",
     "docs",
+    "deploy",
     "examples",
     "src/leasehold",
     "bench",

@@ -57,6 +57,7 @@ def row(said: str, shop: str) -> list[int]:
 async def test_no_job_is_lost_although_workers_are_killed(home: Path) -> None:
     running = demo(home)
     try:
+        await running.says("topic=console")
         await running.says("event=worker.killed")
         await running.says("status=succeeded")
         running.send_to_group(signal.SIGINT)

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 import pytest
-from tests.conftest import DatabaseServer
+from tests.database_server import DatabaseServer
 from tests.postgres.plan_cases import EVERY
 from tests.postgres.plan_database import SMALL, Size, connected, load, no_autovacuum, run_more
 from tests.postgres.plans import Case, Plan, Plans, plans_of

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import asyncpg
 import pytest
-from tests.conftest import DatabaseServer
+from tests.database_server import DatabaseServer
 
 ROOT = os.path.abspath("src")
 # In a fresh installation pytest finds the plugin by itself, and twice would be an error.
