@@ -22,7 +22,8 @@ from pathlib import Path
 
 LONG_FILE, LONG_FUNCTION = 400, 40
 MANY_METHODS, MANY_ATTRIBUTES = 20, 12
-WHO = re.compile(r"\b(?:who|whoever|whom|whose|nobody|somebody|someone|anybody|everybody)\b", re.IGNORECASE)
+# Without "whose": "claims whose lease ran out" names its subject.
+WHO = re.compile(r"\b(?:who|whoever|whom|nobody|somebody|someone|anybody|everybody)\b", re.IGNORECASE)
 WHAT = re.compile(r"\b(?:what|whatever)\b", re.IGNORECASE)
 WORD = re.compile(r"[A-Za-z][A-Za-z'’]*")
 SQL_COMMENT = re.compile(r"--(.*)$", re.MULTILINE)
@@ -31,6 +32,8 @@ DRIVERS = {"asyncpg", "psycopg", "sqlalchemy"}
 ENGINES = "leasehold.engines"
 ENGINE_FOR = {f"{ENGINES}.{name}" for name in ("engine_for", "DEFAULT_URL", "DEFAULT_SCHEMA")}
 CHOOSES_ENGINE = {"url", "schema", "passed"}
+# They read the addresses of pages and servers. A contract keeps them from every engine.
+WEB = ("leasehold.api", "leasehold.console")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -152,7 +155,7 @@ class House:
         """Lists the files outside engines/ that take more from it than `engine_for`, or name a driver or a scheme."""
         found = []
         for name, module in self.source.items():
-            if name.startswith(("leasehold.engines", "leasehold.embedded")):
+            if name.startswith(("leasehold.engines", "leasehold.embedded", *WEB)):
                 continue
             imported = module.imports(for_types=False)
             drivers = {each.split(".")[0] for each in imported} & DRIVERS
@@ -162,7 +165,8 @@ class House:
         return _listed(found)
 
     def scheme_files(self) -> str:
-        return _listed([name.removeprefix("leasehold.") for name, m in self.source.items() if SCHEME.search(m.text)])
+        modules = ((name, module) for name, module in self.source.items() if not name.startswith(WEB))
+        return _listed([name.removeprefix("leasehold.") for name, module in modules if SCHEME.search(module.text)])
 
     # --------------------------------------------------------------------------------------------------- tests
 
@@ -175,8 +179,8 @@ class House:
                     used[node.attr] += 1
                 elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("leasehold"):
                     used.update(alias.name for alias in node.names if _is_private(alias.name))
-                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    used.update(_patched(node.value))
+                elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("setattr", "patch")):
+                    used.update(name for text in _texts(node) for name in _patched(text))
         return f"{used.total()} ({', '.join(f'{count} × `{name}`' for name, count in used.most_common(4))})"
 
     # --------------------------------------------------------------------------------------------------- prose
@@ -248,6 +252,10 @@ def _is_own(owner: ast.expr) -> bool:
 def _is_private(name: str) -> bool:
     """Returns whether a name is private. The library's `os._exit` and a named tuple's `_replace` are public."""
     return name.startswith("_") and not name.startswith("__") and name not in ("_", "_exit", "_replace")
+
+
+def _texts(call: ast.Call) -> list[str]:
+    return [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
 
 
 def _patched(text: str) -> list[str]:
