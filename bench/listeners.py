@@ -44,11 +44,11 @@ class Nowhere(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-def traces(sampled: float) -> Observer:
+def traces(sampled: float = 1.0, *, by_sdk: float = 1.0) -> Observer:
     """Samples a part of the traces, with the processor of the SDK that batches spans."""
-    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(sampled))
+    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(by_sdk))
     provider.add_span_processor(BatchSpanProcessor(Nowhere()))
-    return Traces(provider)
+    return Traces(provider, sample=sampled)
 
 
 CONTROL, ALL = "none", "all"
@@ -57,7 +57,8 @@ LISTENERS: Mapping[str, Callable[[], Observer]] = {
     "metrics": Metrics,
     "Sentry": Sentry,
     "traces, 1 % sampled": lambda: traces(0.01),
-    "traces, all sampled": lambda: traces(1),
+    "traces, 1 % sampled by the SDK": lambda: traces(by_sdk=0.01),
+    "traces, all sampled": traces,
 }
 IN_PRODUCTION = ("logs", "metrics", "Sentry", "traces, 1 % sampled")
 IDLE: Mapping[str, Callable[[], Observer]] = {

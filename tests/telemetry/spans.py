@@ -23,8 +23,8 @@ class Spans:
     def tracer(self) -> Tracer:
         return self.provider.get_tracer("test")
 
-    def listener(self) -> Traces:
-        return Traces(self.provider)
+    def listener(self, sample: float = 1.0) -> Traces:
+        return Traces(self.provider, sample=sample)
 
     def all(self) -> Sequence[ReadableSpan]:
         return self._exporter.get_finished_spans()

@@ -157,7 +157,8 @@ def test_errors_around_a_handler_reach_neither_it_nor_other_listeners(caplog: py
 
     listeners = Listeners([NotMade(), NotEnded(), Span()])
     with ExitStack() as around:
-        listeners.enter(a_claim(attempt=2), around)
+        for manager in listeners.managers_around(a_claim(attempt=2)):
+            around.enter_context(manager)
         steps.append("handler")
     assert steps == ["begin 2", "handler", "end"]
     assert len(caplog.records) == 2
@@ -172,8 +173,8 @@ def test_an_error_of_the_handler_passes_what_listeners_put_around_it() -> None:
             yield
 
     def fail_within_listeners() -> None:
-        with ExitStack() as around:
-            Listeners([Span()]).enter(a_claim(), around)
+        (manager,) = Listeners([Span()]).managers_around(a_claim())
+        with manager:
             raise ValueError("its own")
 
     with pytest.raises(ValueError, match="its own"):

@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, get_args
 
 from leasehold.model.job import Claim, TenantId
@@ -105,7 +105,10 @@ class Tracing(Listener):
         raise NotImplementedError
 
     def attach(self, trace_context: str | None) -> None:
-        """Makes the span that this text names the current one; for the process of a handler."""
+        """Makes the span that this text names the current one, for the process of a handler.
+
+        None: makes the context in which handlers start that `around` returns nothing for.
+        """
         raise NotImplementedError
 
 
@@ -189,14 +192,16 @@ class Listeners:
             except Exception:
                 self._complain(getattr(take, "__self__", take), what)
 
-    def enter(self, claim: Claim, stack: ExitStack) -> None:
-        """Enters what listeners put around the handler of this claim."""
+    def managers_around(self, claim: Claim) -> Sequence[AbstractContextManager[None]]:
+        """Returns what listeners put around the handler of this claim; for most jobs, nothing."""
+        managers: tuple[_Guarded, ...] = ()
         for make in self.around:
             try:
                 if (manager := make(claim)) is not None:
-                    stack.enter_context(_Guarded(manager, self._complain))
+                    managers += (_Guarded(manager, self._complain),)
             except Exception:
                 self._complain(getattr(make, "__self__", make), "the start of a handler")
+        return managers
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Closes all listeners, each in a thread, and waits for them together for at most so many seconds."""

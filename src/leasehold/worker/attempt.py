@@ -3,8 +3,8 @@
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from types import CoroutineType
@@ -59,6 +59,8 @@ class RunContext:
 
     def __post_init__(self) -> None:
         self.timeouts = Timeouts(self.loop)
+        if (tracing := self.listeners.tracing) is not None:
+            self.variables.run(tracing.attach, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,9 @@ class Attempt:
             if self._context.may_begin(self):
                 self.started = True
                 current_claim.set(self.claim)
-                if self._context.listeners.around:
-                    outcome = await self._run_within_listeners()
+                listeners = self._context.listeners
+                if listeners.around and (managers := listeners.managers_around(self.claim)):
+                    outcome = await self._run_within(managers)
                 else:
                     outcome = await self._run_handler()
                 if self.job._transaction is not None:
@@ -165,9 +168,10 @@ class Attempt:
             outcome = failure_of(error, self.job._redactor)
         self._end(outcome)
 
-    async def _run_within_listeners(self) -> Outcome:
+    async def _run_within(self, managers: Sequence[AbstractContextManager[None]]) -> Outcome:
         with ExitStack() as around:
-            self._context.listeners.enter(self.claim, around)
+            for manager in managers:
+                around.enter_context(manager)
             return await self._run_handler()
 
     async def _run_handler(self) -> Outcome:
