@@ -203,7 +203,7 @@ async def test_a_lost_lease_kills_the_program_at_once(shop: Shop) -> None:
         async def gone() -> bool:
             return not guards()
 
-        await eventually(gone, timedelta(seconds=2), "the end of the program")
+        await eventually(gone, what="the end of the program")
 
 
 async def test_a_shutdown_ends_even_a_long_grace(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +271,7 @@ async def test_kill_9_of_a_worker_process_ends_its_commands(shop: Shop, processe
     async def gone() -> bool:
         return not marked(fence)
 
-    await eventually(gone, timedelta(seconds=2), "the end of the tree")
+    await eventually(gone, what="the end of the tree")
 
 
 async def test_a_worker_that_stands_still_loses_its_commands_in_time(

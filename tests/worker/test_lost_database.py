@@ -156,7 +156,7 @@ async def test_connections_that_died_without_a_word_are_not_kept(
         async def only_living_ones() -> bool:
             return proxy.stranded == 0
 
-        await eventually(only_living_ones, timedelta(seconds=8), "the end of the dead connections")
+        await eventually(only_living_ones, what="the end of the dead connections")
 
 
 async def test_a_connection_lost_while_the_store_is_opened_is_waited_for(

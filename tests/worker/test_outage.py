@@ -115,7 +115,7 @@ async def test_each_outage_is_told_and_begins_with_short_pauses(
             async def told_twice() -> bool:
                 return caplog.text.count("the database is away") == 2
 
-            await eventually(told_twice, timedelta(seconds=10), "a second message")
+            await eventually(told_twice, what="a second message")
             proxy.heal()
             await ended(acme, [await enqueue(acme)])
 
