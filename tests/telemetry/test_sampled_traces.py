@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.telemetry import left_out_app
 from tests.telemetry.spans import Spans, parent_id, span_id
 
 from leasehold import Job, Leasehold, Steps
 from leasehold.errors import InvalidInput
 from leasehold.telemetry.traces import Traces
+from leasehold.worker import WorkerSettings
 
 
 @pytest.fixture
@@ -77,6 +79,14 @@ async def test_spans_of_a_handler_are_left_out_with_its_job(app: Leasehold, span
     assert spans.all() == ()
     make_a_span()
     assert len(spans.all()) == 1  # outside of a job
+
+
+async def test_spans_of_a_process_are_left_out_with_its_job(database_url: str) -> None:
+    app = left_out_app.app
+    with app.override(url=database_url):
+        async with app.open(worker=WorkerSettings(slots=1)):
+            placed = await app.tenant("acme").aenqueue(left_out_app.in_process)
+            assert await placed.aresult(timeout="60s") == {"valid": True, "sampled": False}
 
 
 async def test_follow_ups_of_a_job_that_is_left_out_may_begin_a_trace(
