@@ -244,12 +244,16 @@ class Metrics(Listener):
 
     def _definition(self, key: str) -> DefinitionCounts:
         """Returns the counts of a definition, or those of all that have no name here."""
-        if key not in self.definitions and len(self.definitions) >= self.most_definitions:
+        if (counts := self.definitions.get(key)) is not None:
+            return counts
+        if len(self.definitions) >= self.most_definitions:
             key = OTHER
         return self.definitions.setdefault(key, DefinitionCounts())
 
     def _tenant(self, tenant: str) -> Counter[str]:
-        if tenant not in self.tenants and len(self.tenants) >= self.most_tenants:
+        if (counts := self.tenants.get(tenant)) is not None:
+            return counts
+        if len(self.tenants) >= self.most_tenants:
             tenant = OTHER
         return self.tenants.setdefault(tenant, Counter())
 
