@@ -1,6 +1,8 @@
 """Handlers are stopped wherever they can be, and their effects are counted."""
 
 import asyncio
+from datetime import datetime
+from itertools import count
 from textwrap import dedent
 
 import asyncpg
@@ -10,9 +12,21 @@ from tests.testing.payments import app, bank, charge, charge_order, charge_order
 
 from leasehold import InvalidInput, Leasehold
 from leasehold.errors import BlockingCall
+from leasehold.model.duration import Duration
 from leasehold.testing import Crashes, Effect, QueueTester, crashes
+from leasehold.testing.clock import Clock
 
 KEYED = Effect(charge, key="idempotency_key")
+PLACES = [
+    "killed: before it begins",
+    "killed: before charge",
+    "killed: in charge, its effect made",
+    "answer lost: in charge, its effect made",
+    "killed: returned, its result not yet written",
+    "killed: its result written, the worker not yet told",
+    "lease lost: before charge",
+    "lease lost: returned, its result not yet written",
+]
 
 
 @pytest.fixture
@@ -140,6 +154,29 @@ class Bookings:
                 await connection.close()
 
         return asyncio.run(ask())
+
+
+RENEW = "update leasehold.workers set lease_expires_at = leasehold.clock() + interval '1 minute'"
+
+
+def test_a_late_heartbeat_does_not_hide_a_lost_lease(
+    leasehold: QueueTester, bookings: "Bookings", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat that was under way when its worker was stopped reaches the database at the moved clock."""
+    paused, advance = "lease lost: before charge", Clock.advance
+    moves = count()
+
+    def advance_before_a_heartbeat(clock: Clock, by: Duration) -> datetime:
+        moved = advance(clock, by)
+        if next(moves) == PLACES.index(paused):
+            bookings.ask(RENEW)
+        return moved
+
+    monkeypatch.setattr(Clock, "advance", advance_before_a_heartbeat)
+    found = leasehold.crashes("acme", charge_order.bind(order=7), effects=[charge])
+    assert [str(crash.boundary) for crash in found.crashes] == PLACES
+    assert (found[paused].verdict, found[paused].tries) == ("DOUBLED", 2)
+    assert next(moves) == len(PLACES) + 1
 
 
 @pytest.mark.faults

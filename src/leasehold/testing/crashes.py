@@ -163,12 +163,10 @@ class CrashKit:
         self._number += 1
         before = self._count() if self._count else 0
         (placed,) = self._tester.app.tenant(self._tenant).enqueue_many([job])
-        self._run_it(job.definition, boundary, ledger)
-        record = self._tester.job(placed)
-        if boundary is not None and record.status is Status.RUNNING:
-            # A heartbeat that was under way when its worker was killed has renewed the lease at the moved clock.
+        self._run_it(placed, job.definition, boundary, ledger)
+        if boundary is not None and self._is_held(placed):
             self._run_it_again(job.definition, ledger)
-            record = self._tester.job(placed)
+        record = self._tester.job(placed)
         if failed := ledger.read("failed"):
             raise RuntimeError(f"a process of the crash kit failed:\n{failed[0]}")
         calls = [(name, number, key) for name, number, key in ledger.read("call")]
@@ -183,7 +181,14 @@ class CrashKit:
             error=record.last_error,
         )
 
-    def _run_it(self, key: str, boundary: Boundary | None, ledger: Ledger) -> None:
+    def _is_held(self, job: Enqueued[Any]) -> bool:
+        """Returns whether the first worker still holds the job, so that the second one could not run it.
+
+        A heartbeat that was under way when the first was stopped has renewed its lease at the moved clock.
+        """
+        return self._tester.job(job).status is Status.RUNNING
+
+    def _run_it(self, job: Enqueued[Any], key: str, boundary: Boundary | None, ledger: Ledger) -> None:
         # A forked process has none of our threads, and must have none of our connections.
         self._tester.app.close()
         self._tester.rest()
@@ -193,6 +198,8 @@ class CrashKit:
                 self._tester.clock.advance(2 * LEASE)
                 with self._fork(key, None, ledger, to_the_end=True) as second:
                     second.wait(self._is_stuck if stands_still else None)
+                    if stands_still and second.ended and self._is_held(job):
+                        self._run_it_again(key, ledger)
                     first.go_on()
             first.wait()
 
@@ -248,7 +255,7 @@ class _Process:
     """A fork of this process that does one thing and ends, without the cleanup of the interpreter."""
 
     def __init__(self, work: Callable[[], None]) -> None:
-        self._ended = False
+        self.ended = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # about forks beside threads: ours are closed
             self._pid = os.fork()
@@ -262,7 +269,7 @@ class _Process:
         """Waits until it has ended, is paused or has been stuck for long. Returns whether it is paused."""
         now = time.monotonic()
         deadline, next_look, went_well = now + PATIENCE, now + LOOK_AT_LOCKS, now
-        while not self._ended and (now := time.monotonic()) < deadline:
+        while not self.ended and (now := time.monotonic()) < deadline:
             if is_stuck is not None and now > next_look:
                 next_look = now + LOOK_AT_LOCKS
                 if not is_stuck():
@@ -272,20 +279,20 @@ class _Process:
             pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
             if pid and os.WIFSTOPPED(status):
                 return True
-            self._ended = self._ended or bool(pid)
-            if not self._ended:
+            self.ended = self.ended or bool(pid)
+            if not self.ended:
                 time.sleep(LOOK)
         return False
 
     def go_on(self) -> None:
-        if not self._ended:
+        if not self.ended:
             os.kill(self._pid, signal.SIGCONT)
 
     def end(self) -> None:
-        if not self._ended:
+        if not self.ended:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
-            self._ended = True
+            self.ended = True
 
 
 def _distinct(calls: Sequence[tuple[str, int, str | None]]) -> int:
