@@ -213,10 +213,14 @@ class SchemaMismatch(LeaseholdError):
 
 
 class Unreachable(LeaseholdError):
-    """The database can't be reached. `too_slow`: one statement timed out; other statements may succeed."""
+    """The database can't be reached. `too_slow`: one statement timed out; other statements may succeed.
+
+    `lost_before`: a connection has broken while it was idle. Nothing was asked now, and the database may be there.
+    """
 
     code = "LH-3001"
     too_slow = False
+    lost_before = False
 
 
 class CannotListen(LeaseholdError):

@@ -35,6 +35,14 @@ def test_a_statement_that_is_too_slow_is_not_an_outage(outage: Outage, caplog: p
     assert all(message.startswith("upkeep waits") for message in caplog.messages)
 
 
+def test_a_connection_that_was_lost_before_is_not_an_outage(outage: Outage, caplog: pytest.LogCaptureFixture) -> None:
+    """The claims of an idle worker meet their dead connection only after the outage: it was told twice."""
+    lost = Unreachable("a connection was lost.", fix="Try again.")
+    lost.lost_before = True
+    outage.loop_waits("claims", lost)
+    assert (outage.is_on, caplog.messages) == (False, [])
+
+
 def test_a_database_that_can_not_be_reached_is_an_outage(outage: Outage, caplog: pytest.LogCaptureFixture) -> None:
     away = Unreachable("no connection.", fix="Check it.")
     for name in ("upkeep", "claims"):

@@ -37,9 +37,14 @@ class Outage:
         return None if since is None else monotonic() - since
 
     def loop_waits(self, name: str, error: Unreachable) -> None:
-        """Notes that one loop waits. A statement that is too slow concerns its loop alone, and is not an outage."""
+        """Notes that one loop waits. A statement that is too slow concerns its loop alone, and is not an outage.
+
+        A connection that was lost while it was idle is not one either: it broke in an outage that may be over.
+        """
         if error.too_slow:
             log_wait(name, error)
+        elif error.lost_before:
+            health_log.debug("%s asks again: %s", name, error)
         else:
             self.begin(error)
 

@@ -19,7 +19,7 @@ from leasehold.engines.postgres.connections import (
     options_for,
     require_readable,
 )
-from leasehold.engines.postgres.errors import BROKEN, UNREACHABLE, ErrorTranslator
+from leasehold.engines.postgres.errors import BROKEN, UNREACHABLE, ErrorTranslator, connection_was_lost
 from leasehold.engines.postgres.pool import Loan, Pool
 from leasehold.engines.postgres.pooler import ConnectionOpener
 from leasehold.engines.postgres.statements import Statement, schema_name, statements
@@ -255,7 +255,7 @@ class Link:
                 if self._connection is not None and self._connection.is_closed():
                     self._connection = None
                     if self._tells_of_loss:
-                        raise asyncpg.ConnectionDoesNotExistError("the connection was lost")
+                        raise connection_was_lost()
                 if self._connection is None:
                     self._connection = await self._database.connect_within(LINK_TIMEOUT, self._settings)
                 connection = self._connection

@@ -129,6 +129,16 @@ def _unreachable(error: Exception) -> Unreachable:
     )
 
 
+def connection_was_lost() -> Unreachable:
+    """Returns the error for a connection that has broken while it was idle."""
+    told = Unreachable(
+        "a connection to the database was lost while it was idle. Its last asynchronous commits may be undone.",
+        fix="Try again: the next statement opens another connection.",
+    )
+    told.lost_before = True
+    return told
+
+
 def _too_slow(error: Exception) -> Unreachable:
     why = f"{type(error).__name__}: {error}" if str(error) else "no answer"
     told = Unreachable(
