@@ -102,6 +102,7 @@ PROGRAMS = tuple(
         "worker/test_handler_transaction_in_processes.py",
         "worker/test_isolation",
         "worker/test_shutdown.py",
+        "worker/test_status_of_processes.py",
         "worker/test_upkeep.py",
     )
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -9,7 +10,7 @@ from tests.worker.shop import Process
 
 from leasehold.app.process_status import FleetFigures, MetricsCollector, render_once
 from leasehold.model.fleet_snapshot import FleetSnapshot
-from leasehold.telemetry.metrics import Metrics
+from leasehold.telemetry.metrics import Metrics, ProcessState
 
 
 class Samples:
@@ -29,24 +30,37 @@ class Samples:
             value for (each, found), value in self._values.items() if each == name and wanted <= dict(found).items()
         )
 
+    def values_of(self, label: str, name: str) -> set[str]:
+        """Returns the values that a label has in the samples of this name."""
+        return {dict(found)[label] for each, found in self._values if each == name}
 
-def samples_of(metrics: Metrics, fleet: FleetSnapshot | None = None) -> Samples:
-    """Returns what a process with these counts would expose."""
-    _, text = render_once(MetricsCollector(metrics, FleetFigures(lambda: fleet)), "")
+
+def samples_of(metrics: Metrics, fleet: FleetSnapshot | None = None, state: ProcessState | None = None) -> Samples:
+    """Returns what a process with these counts and this state would expose."""
+    _, text = render_once(MetricsCollector(metrics, FleetFigures(lambda: fleet), lambda: state), "")
     return Samples(text.decode())
 
 
-async def read_status(process: Process, path: str) -> str:
+def get(url: str) -> tuple[int, str]:
+    """Returns the code and the text of an answer. Raises OSError if there is none."""
+    try:
+        with urlopen(url, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def ask_status(process: Process, path: str) -> tuple[int, str]:
     """Returns an answer of the status server of a process, by a thread: the server is another process."""
     await process.says("/metrics")
     (address,) = re.findall(r"metrics\s+(http://127\.0\.0\.1:\d+)/metrics", process.said)
+    return await asyncio.to_thread(get, f"{address}{path}")
 
-    def ask() -> str:
-        with urlopen(f"{address}{path}", timeout=30) as answer:
-            text: str = answer.read().decode()
-            return text
 
-    return await asyncio.to_thread(ask)
+async def read_status(process: Process, path: str) -> str:
+    code, text = await ask_status(process, path)
+    assert code == 200, text
+    return text
 
 
 async def read_samples(process: Process) -> Samples:
