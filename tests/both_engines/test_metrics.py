@@ -6,14 +6,16 @@ import signal
 import subprocess
 from datetime import timedelta
 
+import pytest
 from tests.conftest import eventually
 from tests.telemetry.samples import read_samples, read_status, samples_of
 from tests.tenant_kit import ACME, HOUR, OTHER
 from tests.worker import sample_handlers
 from tests.worker.shop import Processes, Workplace
 
-from leasehold import engine
-from leasehold.app.process_status import worker_label
+from leasehold import Job as AppJob
+from leasehold import Leasehold, engine
+from leasehold.config import VERSION
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
 from leasehold.model.job import JobId, NewJob
@@ -62,7 +64,9 @@ async def run_mix(shop: Workplace, handlers: Handlers) -> list[JobId]:
     return jobs
 
 
-async def test_each_count_of_a_known_mix_is_right(shop: Workplace) -> None:
+async def test_each_count_of_a_known_mix_is_right(shop: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "attic")
+    monkeypatch.setenv("LEASEHOLD_PROCESS_NUMBER", "3")
     handlers, metrics = mixed_handlers(), Metrics()
     async with shop.working(handlers, observe=metrics):
         await run_mix(shop, handlers)
@@ -73,7 +77,7 @@ async def test_each_count_of_a_known_mix_is_right(shop: Workplace) -> None:
         await eventually(all_ended, what="the end of the last job")
         fleet = await shop.store.fleet_snapshot(timedelta())
     count = samples_of(metrics, fleet).total
-    assert count("job_claimed_total", job_type="fine", worker_id=worker_label()) == 4
+    assert count("job_claimed_total", job_type="fine", worker_id="attic:3") == 4
     assert count("job_claimed_total") == 4 + 2 + 2 + 1 + 2
     assert count("job_completed_total", status="success") == 4 + 1 + 1
     assert count("job_completed_total", job_type="wrong", status="failed") == 1
@@ -92,8 +96,26 @@ async def test_each_count_of_a_known_mix_is_right(shop: Workplace) -> None:
     assert count("leasehold_polls_total") >= 1
     assert count("job_queue_depth") == 0
     assert count("leasehold_fleet_workers") == 1
+    assert count("leasehold_info", version=VERSION) == 1
     for name in ("leases_lost", "finishes_refused", "leases_reclaimed", "heartbeats_late", "database_outages"):
         assert count(f"leasehold_{name}_total") == 0
+
+
+async def test_an_enqueue_that_a_key_has_refused_is_counted(shop: Workplace) -> None:
+    app = Leasehold(shop.url, tenant=ACME)
+    metrics = app.counts()
+
+    @app.job
+    async def report(job: AppJob) -> None: ...
+
+    async with app.open():
+        await app.store.sync_definitions(app.handlers.definitions)
+        once = app.tenant(ACME).options(dedupe_key="once")
+        placed = [await once.aenqueue(report) for _ in range(3)]
+    assert [each.created for each in placed] == [True, False, False]
+    count = samples_of(metrics).total
+    assert count("leasehold_enqueued_total", job_type="report", source="manual") == 1
+    assert count("leasehold_duplicates_total", job_type="report") == 2
 
 
 async def test_every_metric_of_the_table_is_exposed_and_no_other(shop: Workplace, processes: Processes) -> None:

@@ -1,7 +1,6 @@
 """Trouble that really happens, on each engine, beside the metrics of it: leases, heartbeats, stale finishes, lag."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -10,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from tests.both_engines.watched_stores import SilentStores
 from tests.conftest import PATIENCE, eventually
 from tests.scheduler.timetable import HOUR, SECOND, Timetable
 from tests.telemetry.samples import Samples, samples_of
@@ -30,49 +30,6 @@ LONG = Leases(busy=HOUR, idle=HOUR)
 # The worker that reclaims looks for orphans with each heartbeat, every 10 s.
 HALF_A_MINUTE = Leases(busy=timedelta(seconds=30), idle=timedelta(seconds=30))
 MINUTE_LEASES = Leases(busy=timedelta(seconds=60), idle=timedelta(seconds=60))
-
-
-class SilentStores:
-    """Opens stores of a worker whose heartbeats can be held up. Heartbeats are sent by a thread of their own."""
-
-    def __init__(self, kit: engine.TestKit) -> None:
-        self._kit = kit
-        self._lock = threading.Lock()
-        self._is_silent = False
-        self._under_way = 0
-
-    async def __call__(self) -> Store:
-        store = await self._kit.open()
-        renew = store.renew
-
-        async def held_up(*arguments: Any, **named: Any) -> Renewal:
-            while not self._may_begin():  # noqa: ASYNC110 - another thread lets it go on
-                await asyncio.sleep(0.01)
-            try:
-                return await renew(*arguments, **named)
-            finally:
-                self._under_way -= 1
-
-        store.renew = held_up  # type: ignore[method-assign]
-        return store
-
-    def _may_begin(self) -> bool:
-        with self._lock:
-            self._under_way += not self._is_silent
-            return not self._is_silent
-
-    async def fall_silent(self) -> None:
-        """Holds up all later heartbeats, and returns when none is under way."""
-        with self._lock:
-            self._is_silent = True
-
-        async def is_silent() -> bool:
-            return self._under_way == 0
-
-        await eventually(is_silent, what="the end of a heartbeat")
-
-    def speak(self) -> None:
-        self._is_silent = False
 
 
 class Stalled:
