@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from tests.model.claims import a_claim
 
 from leasehold.app.process_status import FleetFigures, MetricsCollector, render_once
 from leasehold.errors import Unreachable
 from leasehold.model.fleet_snapshot import DatabaseHealth, FleetSnapshot, read_snapshot
 from leasehold.model.job import Source, tenant_id
-from leasehold.telemetry import JobEnqueued, LoopLag
+from leasehold.model.outcome import SUCCEEDED, Raised, Succeeded, decide
+from leasehold.telemetry import AttemptEnd, JobEnqueued, LoopLag
 from leasehold.telemetry.metric_table import METRICS
 from leasehold.telemetry.metrics import BOUNDS, Durations, Metrics, RecentGreatest
 
@@ -36,6 +38,15 @@ def enqueued(definition: str, count: int = 1, created: int | None = None) -> Job
     return JobEnqueued(at=NOW, tenant=tenant_id("acme"), **values)  # type: ignore[arg-type]
 
 
+def success_of(tenant: str) -> AttemptEnd:
+    return a_claim(tenant=tenant), SUCCEEDED, 0.1, Succeeded()
+
+
+def failure_of(tenant: str) -> AttemptEnd:
+    claim, outcome = a_claim(tenant=tenant), Raised("Unlucky", "no luck", final=True)
+    return claim, decide(outcome, claim, 0.0), 0.1, outcome
+
+
 def lines(metrics: Metrics, fleet: FleetSnapshot | None = None) -> list[str]:
     _, text = render_once(MetricsCollector(metrics, FleetFigures(lambda: fleet)), "")
     return text.decode().splitlines()
@@ -50,6 +61,19 @@ def test_definitions_beyond_the_bound_are_counted_together() -> None:
         'leasehold_enqueued_total{job_type="a",source="manual"} 2.0',
         'leasehold_enqueued_total{job_type="b",source="manual"} 1.0',
         'leasehold_enqueued_total{job_type="other",source="manual"} 2.0',
+    ]
+
+
+def test_ends_of_tenants_beyond_the_bound_are_counted_together() -> None:
+    metrics = Metrics(tenants=1)
+    for tenant in ("small", "large", "large", "third", "small"):
+        metrics.on_ends([success_of(tenant), failure_of(tenant)])
+    found = [line for line in lines(metrics) if line.startswith("leasehold_jobs_ended_total{")]
+    assert found == [
+        'leasehold_jobs_ended_total{status="succeeded",tenant="small"} 2.0',
+        'leasehold_jobs_ended_total{status="failed",tenant="small"} 2.0',
+        'leasehold_jobs_ended_total{status="succeeded",tenant="other"} 3.0',
+        'leasehold_jobs_ended_total{status="failed",tenant="other"} 3.0',
     ]
 
 
@@ -149,6 +173,15 @@ def test_the_documentation_has_the_table_of_all_metrics() -> None:
         )
         for metric in METRICS
     ]
+
+
+def test_every_metric_is_compared_with_what_happened() -> None:
+    """By its name, or by that of a sample of a histogram, in the tests that make things happen."""
+    tests = Path(__file__).parents[1]
+    files = [*tests.glob("both_engines/test_metrics*.py"), tests / "postgres/test_database_health.py"]
+    calls = re.compile(r'\b(?:total|count)\(\s*"(\w+?)(?:_count|_sum|_bucket)?"')
+    compared = {name for file in files for name in calls.findall(file.read_text())}
+    assert {metric.name for metric in METRICS} - compared == set()
 
 
 def test_a_tenant_named_other_is_added_to_the_rest() -> None:
