@@ -1,15 +1,17 @@
 """Figures of the fleet: a known state gives exactly these numbers, and one of many processes measures them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+import asyncpg
 import pytest
 from tests.store.bench import Bench
 from tests.tenant_kit import ACME, HOUR, OTHER
 
 from leasehold.model.backoff import Steps
 from leasehold.model.definition import Definition
-from leasehold.model.fleet_snapshot import FleetSnapshot
+from leasehold.model.fleet_snapshot import DepthCounts, FleetSnapshot
 from leasehold.model.job import NewJob
 from leasehold.model.limits import Pause, Scope, ScopeKind
 from leasehold.model.schedule import Every
@@ -26,6 +28,57 @@ ALONE = "alone"
 @pytest.fixture(autouse=True)
 async def alone(store: Store) -> None:
     await store.sync_definitions([Definition(ALONE, backoff=Steps(3600))])
+
+
+# A sequence counts also in transactions that are rolled back.
+COUNT_MEASUREMENTS = """
+    create sequence public.measurements;
+    create function public.note_measurement() returns trigger language plpgsql as $$
+    begin
+        perform nextval('public.measurements');
+        return new;
+    end $$;
+    create trigger note_measurement before update of figures on leasehold.fleet_snapshot
+        for each row execute function public.note_measurement();
+"""
+COUNTED = "select case when is_called then last_value else 0 end from public.measurements"
+Count = Callable[[], Awaitable[int]]
+
+
+@pytest.fixture
+async def measurements(engine_name: str, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Count:
+    """Counts how often the figures are measured from now on, by all stores."""
+    return await (count_in_postgres(database_url) if engine_name == "postgres" else count_in_dynamodb(monkeypatch))
+
+
+async def count_in_postgres(url: str) -> Count:
+    async def count(prepare: str = "select") -> int:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(prepare)
+            return int(await connection.fetchval(COUNTED))
+        finally:
+            await connection.close()
+
+    await count(COUNT_MEASUREMENTS)
+    return count
+
+
+async def count_in_dynamodb(monkeypatch: pytest.MonkeyPatch) -> Count:
+    """Each measurement begins with empty depths."""
+    measured = 0
+
+    class Counted(DepthCounts):
+        def __init__(self) -> None:
+            nonlocal measured
+            measured += 1
+            super().__init__()
+
+    async def count() -> int:
+        return measured
+
+    monkeypatch.setattr("leasehold.engines.dynamodb.fleet_snapshot.DepthCounts", Counted)
+    return count
 
 
 async def measure(bench: Bench) -> FleetSnapshot:
@@ -124,16 +177,18 @@ async def test_figures_are_read_until_they_are_old(bench: Bench, second_store: S
     assert again.age < read.age + HOUR.total_seconds() / 2
 
 
-async def test_one_of_many_readers_measures(bench: Bench, second_store: Store) -> None:
+async def test_one_of_many_readers_measures(bench: Bench, second_store: Store, measurements: Count) -> None:
     await measure(bench)
+    assert await measurements() == 1
     await bench.enqueue(ALONE)
     await bench.move_clock(LATER)
     readers = [store.fleet_snapshot(LATER / 2) for store in (bench.store, second_store) for _ in range(5)]
     found = [each for each in await asyncio.gather(*readers) if each is not None]
     assert len(found) == 10
-    measured = [each for each in found if each.by_definition[ALONE, "ready"] == 1]
-    assert measured
+    assert await measurements() == 2
+    assert 1 in [each.by_definition[ALONE, "ready"] for each in found]
     await bench.enqueue(ALONE)
     later = await second_store.fleet_snapshot(LATER / 2)
     assert later is not None
     assert later.by_definition[ALONE, "ready"] == 1
+    assert await measurements() == 2
