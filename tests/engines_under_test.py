@@ -17,6 +17,8 @@ SERVERS = {"postgres": "database_server", "dynamodb": "table_server"}
 """The fixtures that have the databases of each engine."""
 HISTORIES = {"postgres": 40, "dynamodb": 8}
 """How many histories of the state machine fit into the time of one test: a request to the emulator takes longer."""
+EXPLAINED = {"postgres": 90, "dynamodb": 20}
+"""How many random histories of a job are explained, beside each hindrance by itself."""
 
 
 def choose_engines(metafunc: pytest.Metafunc, more: Mapping[str, str] | None = None) -> None:

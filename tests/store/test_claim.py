@@ -203,6 +203,16 @@ async def test_an_evicted_worker_gets_nothing(bench: Bench) -> None:
     assert await bench.status(job) is Status.QUEUED
 
 
+async def test_a_worker_whose_lease_is_over_gets_nothing(bench: Bench) -> None:
+    """It is not evicted yet. The lock of its claim would be over from the start."""
+    registration = await bench.join(lease=LEASE)
+    job = await bench.enqueue()
+    await bench.move_clock(2 * LEASE)
+    with pytest.raises(RegistrationLost):
+        await bench.store.claim(registration, 1)
+    assert await bench.status(job) is Status.QUEUED
+
+
 async def test_a_worker_that_left_gets_nothing(bench: Bench) -> None:
     registration = await bench.join()
     job = await bench.enqueue()

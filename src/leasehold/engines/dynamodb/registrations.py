@@ -82,14 +82,15 @@ class Registrations:
             )
 
     async def lease_of(self, worker: WorkerId, now: datetime) -> Item:
-        """Returns the registration of a worker that claims. Raises RegistrationLost if it is gone.
+        """Returns the registration of a worker that claims. Raises RegistrationLost if it is gone, or if its lease is
+        over: the lock of a job that it claimed would be over as well, and cost the job a try.
 
         Heartbeats may be sent by another store of the worker, so it is read again once half of its lease is over.
         """
         if (known := self._leases.get(worker)) is not None and _is_fresh(known, now):
             return known
         item = await self._table.get(_key(worker))
-        if item is None or "gone" in item:
+        if item is None or "gone" in item or read_timestamp(item["lease_expires_at"]) <= now:
             raise lost(worker)
         self._leases[worker] = item
         return item
