@@ -8,7 +8,7 @@ import pytest
 from tests.store.bench import LEASE, Bench, EngineUnderTest
 from tests.tenant_kit import ACME, HOUR, OTHER
 
-from leasehold.errors import UnknownDefinition
+from leasehold.errors import RegistrationLost, UnknownDefinition
 from leasehold.model.job import Claim
 from leasehold.model.limits import Limits, Pause, Scope, ScopeKind
 from leasehold.model.outcome import Raised, Released, Succeeded
@@ -103,6 +103,18 @@ async def test_a_cap_that_is_raised_lets_more_run(bench: Bench, scope: Scope) ->
     await bench.claim_one()
     await bench.store.limit(scope, Limits(max_running=3))
     assert len(await bench.claim(10)) == 2
+
+
+@BOTH_KINDS
+async def test_a_lost_worker_takes_no_room_of_a_cap(bench: Bench, scope: Scope) -> None:
+    await bench.store.limit(scope, Limits(max_running=1))
+    lost = await bench.join("email", lease=LEASE)
+    chosen, other = await bench.enqueue_many(2, "email")
+    await bench.move_clock(2 * LEASE)
+    with pytest.raises(RegistrationLost):
+        await bench.store.claim(lost, 1)
+    await bench.jobs.cancel([chosen])
+    assert await bench.claimed_jobs() == [other]
 
 
 @BOTH_KINDS

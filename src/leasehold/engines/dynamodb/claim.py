@@ -62,6 +62,16 @@ class _Scene:
     accepts: Accepts
 
 
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """A job that a claim did not get. `in_doubt`: an answer was lost, so it may have got it. `runs`: the job runs, so
+    it still counts for its limits, mostly as another worker's.
+    """
+
+    in_doubt: bool
+    runs: bool
+
+
 class Claiming:
     def __init__(
         self,
@@ -151,10 +161,10 @@ class Claiming:
 
     async def _take(self, worker: WorkerId, chosen: Sequence[Entry], scene: _Scene) -> list[Item]:
         """Claims jobs one by one. Returns those that were still free."""
-        registration = await self._registrations.lease_of(worker, scene.now)
         batch = next(_batches)
         entries = [(entry.pk, batch) for entry in chosen]
         try:
+            registration = await self._registrations.lease_of(worker, scene.now)
             await self._ledgers.reserve(worker, entries)
             taken = await gather(self._take_one(entry, registration, batch, scene.now) for entry in chosen)
         except RegistrationLost:
@@ -162,14 +172,13 @@ class Claiming:
             raise
         finally:
             self._ledgers.note_claimed(worker, entries)
-        free = [entry for entry, item in zip(chosen, taken, strict=True) if not isinstance(item, dict)]
-        never = {(entry.pk, batch): None for entry, item in zip(chosen, taken, strict=True) if item is False}
-        self._ledgers.note_over(worker, never)
-        await self._limits.release(_places(free), scene.held)
-        return [item for item in taken if isinstance(item, dict)]
+        missed = [(entry, each) for entry, each in zip(chosen, taken, strict=True) if isinstance(each, _Missed)]
+        self._ledgers.note_over(worker, {(entry.pk, batch): None for entry, each in missed if not each.in_doubt})
+        await self._limits.release(_places([entry for entry, each in missed if not each.runs]), scene.held)
+        return [item for item in taken if not isinstance(item, _Missed)]
 
-    async def _take_one(self, entry: Entry, registration: Item, batch: int, now: datetime) -> Item | bool | None:
-        """Claims one job, and returns it; False: another was faster; None: an answer was lost, so it is not known."""
+    async def _take_one(self, entry: Entry, registration: Item, batch: int, now: datetime) -> Item | _Missed:
+        """Claims one job, and returns it as it is then, if no other was faster."""
         worker = WorkerId(registration["SK"].removeprefix("worker#"))
         tenant, job = read_job_pk(entry.pk)
         place = items.Place(tenant, job, self._table.shards)
@@ -189,7 +198,8 @@ class Claiming:
         try:
             return await self._table.update(Update((entry.pk, JOB), sets, condition, values, "ADD #attempts :one"))
         except ConditionFailed as failed:
-            return None if failed.in_doubt else False
+            runs = failed.item is not None and failed.item["status"] == items.RUNNING
+            return _Missed(failed.in_doubt, runs)
 
     async def read(self, found: Sequence[Item], now: datetime) -> list[Claim]:
         """Makes claims of jobs. One whose version is gone or unreadable is claimed as unusable, and fails alone."""
