@@ -9,6 +9,10 @@ JOBS   ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/nul
 # Without bytecode, each process of a test would compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Installs a package as root, where apt-get is. The lists of a new machine may be empty or old: then they are updated.
+install = { [ "$$(id -u)" = 0 ] && command -v apt-get && { apt-get install -y -qq $(1) || \
+    { apt-get update -qq && apt-get install -y -qq $(1); }; }; } >/dev/null 2>&1
+
 .PHONY: demo screenshots test test-programs test-oldest check test-faults bench format clean
 
 # A photo lab for three shops, whose workers are killed now and then, on a database of its own. Ctrl-C ends it.
@@ -26,13 +30,13 @@ test: $(READY)
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "$(CHOSEN)"
 
 # Worker processes, `leasehold dev`, the embedded Postgres, the examples, Django projects, the console in a browser, and each
-# command and code block of the README and the docs, all started as users start them. Chromium is installed as root; without it the
-# tests of the console are skipped, unless CI is set. Prometheus is installed where its package would start no service.
+# command and code block of the README and the docs, all started as users start them. Chromium is installed as root, and so is
+# Prometheus where its package would start no service. Without them their tests are skipped, unless CI is set, or REQUIRE_BROWSER
+# and REQUIRE_PROMETHEUS are.
 test-programs: $(READY)
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	    apt-get install -y -qq chromium >/dev/null 2>&1; } || echo "There is no Chromium: the tests of the console are skipped."
-	@command -v prometheus >/dev/null || { [ "$$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null && \
-	    apt-get install -y -qq --no-install-recommends prometheus >/dev/null 2>&1; } || \
+	@command -v chromium >/dev/null || $(call install,chromium) || \
+	    echo "There is no Chromium: the tests of the console are skipped."
+	@command -v prometheus >/dev/null || { [ ! -d /run/systemd/system ] && $(call install,--no-install-recommends prometheus); } || \
 	    echo "There is no Prometheus: the tests that ask it the queries of the dashboard are skipped."
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "programs and not faults"
 
@@ -49,8 +53,8 @@ check: $(READY)
 
 # Long runs: many crashes, large volumes. Minutes, not seconds. One of them needs pgbouncer, and is skipped without it.
 test-faults: $(READY)
-	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	    apt-get install -y -qq pgbouncer >/dev/null 2>&1; } || echo "There is no pgbouncer: the run through it is skipped."
+	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || $(call install,pgbouncer) || \
+	    echo "There is no pgbouncer: the run through it is skipped."
 	$(BIN)/pytest -m faults --timeout 1800 -s
 
 # Measures Leasehold against its bars and its peers, and writes bench/RESULTS.md; QUICK=1 only shows that it works.

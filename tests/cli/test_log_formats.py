@@ -21,8 +21,6 @@ from leasehold.engines.postgres.migrate import migrate
 from leasehold.model.job import JobId, NewJob
 from leasehold.store import Store
 
-pytestmark = pytest.mark.programs
-
 OF_JOB = {"job_id", "tenant_id", "definition_key", "attempt_no", "worker_id"}
 JOBS = """
 import logging, time

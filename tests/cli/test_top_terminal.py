@@ -16,7 +16,6 @@ from tests.cli.dev_process import MAIN
 from tests.conftest import PATIENCE, eventually
 from tests.store.bench import Bench
 
-pytestmark = pytest.mark.programs
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][A-Z0-9]")
 ENTERS, LEAVES = "\x1b[?1049h", "\x1b[?1049l"
 

@@ -12,7 +12,6 @@ from tests.deploy.test_programs import start as start
 
 from leasehold import Leasehold
 
-pytestmark = pytest.mark.programs
 PAGE = (ROOT / "docs/how-to/production.md").read_text()
 COUNT = """
     select count(*) from pg_stat_activity

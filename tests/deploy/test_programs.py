@@ -18,7 +18,6 @@ from tests.conftest import eventually
 from tests.deploy.manifests import DEPLOY, PROGRAM, UNITS, Place, places
 from tests.worker.shop import Process
 
-pytestmark = pytest.mark.programs
 ROOT = DEPLOY.parent
 MAIN = "from leasehold.cli import main; main()"
 LASTING = [place for place in places() if place.words[0] in ("worker", "serve", "scheduler")]

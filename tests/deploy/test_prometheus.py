@@ -1,4 +1,7 @@
-"""A real Prometheus scrapes a worker and the API of the demo: each query of the dashboard returns data."""
+"""A real Prometheus scrapes a worker and the API of the demo: each query of the dashboard returns data.
+
+Its promtool checks the alerts, with figures that make each of them fire, and the metrics of a worker.
+"""
 
 import asyncio
 import itertools
@@ -6,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,18 +22,17 @@ import httpx
 import pytest
 import yaml
 from tests.conftest import eventually
-from tests.deploy.test_programs import MAIN, ROOT, free_port, status_of
-from tests.deploy.test_queries import EXPRESSIONS, RULES
+from tests.deploy.prometheus_programs import require_program
+from tests.deploy.test_programs import MAIN, ROOT, Start, free_port, status_of
+from tests.deploy.test_programs import start as start
+from tests.deploy.test_queries import EXPRESSIONS, PROMETHEUS, RULES
+from tests.telemetry.samples import read_status
 from tests.worker.shop import Process
 
 from leasehold.model.access import Permission, Role
 from leasehold.operations import tokens
 from leasehold.store import Store
 
-pytestmark = [
-    pytest.mark.programs,
-    pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed"),
-]
 OF_ALERTS = {rule["alert"] for rule in RULES}
 
 
@@ -114,6 +117,7 @@ class Demo:
 
 @pytest.fixture
 async def demo(tmp_path: Path, database_url: str, store: Store) -> AsyncIterator[Demo]:
+    require_program("prometheus")
     fleet = Fleet(tmp_path, database_url)
     only_metrics = frozenset({Permission.METRICS_READ})
     _, of_prometheus = await tokens.create(store, "prometheus", Role.SUPER_ADMIN, permissions=only_metrics)
@@ -152,6 +156,39 @@ def filled_in(expression: str) -> str:
     for name, value in {"$__rate_interval": "30s", "$job_type": ".*", "$tenant": ".*"}.items():
         expression = expression.replace(name, value)
     return expression
+
+
+def run_promtool(*words: str, given: str | None = None) -> None:
+    done = subprocess.run(
+        ["promtool", *words], cwd=PROMETHEUS, input=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]], ids=" ".join
+)
+def test_promtool_accepts_the_alerts(words: list[str]) -> None:
+    require_program("promtool")
+    run_promtool(*words)
+
+
+async def test_promtool_accepts_the_metrics_of_a_worker(start: Start) -> None:
+    require_program("promtool")
+    worker = start(["worker", "app.py", "--metrics-port", "0"])
+    text = await read_status(worker, "/metrics")
+    await asyncio.to_thread(run_promtool, "check", "metrics", given=text)
+    worker.send(signal.SIGTERM)
+    assert await worker.code() == 0, worker.said
+
+
+@pytest.mark.parametrize("variable", ["CI", "REQUIRE_PROMETHEUS", None])
+def test_a_missing_program_fails_where_it_is_required(variable: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in ("CI", "REQUIRE_PROMETHEUS"):
+        monkeypatch.setenv(each, "1") if each == variable else monkeypatch.delenv(each, raising=False)
+    with pytest.raises((pytest.fail.Exception, pytest.skip.Exception), match="is not installed") as found:
+        require_program("no-such-program")
+    assert found.type is (pytest.fail.Exception if variable else pytest.skip.Exception)
 
 
 @pytest.mark.timeout(600)

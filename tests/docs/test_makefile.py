@@ -1,6 +1,7 @@
-"""Checks the output of `make` in a fresh checkout."""
+"""Checks the output of `make` in a fresh checkout, and that one of its targets runs each test."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -30,3 +31,10 @@ def test_make_says_that_it_installs_before_it_does(tmp_path: Path) -> None:
             ["make", "--silent", "demo"], cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=True
         )
         assert [line[: len(word)] for line, word in zip(done.stdout.splitlines(), said, strict=True)] == said, demo
+
+
+def test_files_are_marked_as_programs_by_their_list_alone() -> None:
+    """`make test-programs` collects the files of the list in tests/conftest.py: a mark elsewhere is never run."""
+    tests = MAKEFILE.parent / "tests"
+    marked = [file.name for file in tests.rglob("test_*.py") if re.search(r"mark\.programs\b", file.read_text())]
+    assert marked == []
