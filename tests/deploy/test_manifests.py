@@ -101,6 +101,12 @@ def test_the_image_has_extras_and_files_that_exist() -> None:
     assert [name for names in copied for name in names if not (ROOT / name).exists()] == []
 
 
+def test_the_image_installs_only_extras_that_it_has_wheels_of() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    wheeled, installed = (set(extras.split(",")) for extras in re.findall(r"\[([a-z,]+)\]\"", text))
+    assert installed - wheeled == set()
+
+
 def test_no_file_has_a_password() -> None:
     for file in (path for path in DEPLOY.rglob("*") if path.is_file()):
         for password in re.findall(r"postgresql://[^:/@\s]+:([^@\s]+)@", file.read_text()):
