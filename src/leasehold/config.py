@@ -52,7 +52,7 @@ class Settings:
     plain_http         whether the token is sent to another machine without TLS
     log_format         json or text: a log line for each event of a job; without it only problems and failures
 
-    metrics_port         where workers and schedulers serve metrics and probes; without one they serve none
+    metrics_port         where workers, schedulers and servers have metrics and probes; without one they have none
     metrics_host         the address for it; default 127.0.0.1
     metrics_tenants      how many tenants have metrics of their own; all others are one, `other`
     metrics_definitions  how many definitions have

@@ -8,6 +8,7 @@ from tests.api.conftest import Client
 from tests.conftest import PATIENCE
 
 from leasehold.api import readiness
+from leasehold.api.served import ServedApi
 from leasehold.engines.postgres.database import Database
 from leasehold.errors import Unreachable
 
@@ -77,6 +78,36 @@ async def test_an_outage_is_told_to_all_and_ends_with_the_next_look(
     assert await probe(client) == PROBES * [200]
 
 
+async def test_an_outage_is_told_without_its_reason(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise Unreachable("the database can't be reached (10.0.0.5, 5432).", fix="Check LEASEHOLD_URL.")
+
+    monkeypatch.setattr(Database, "fetch", refuse)
+    answer = await client.http.get("/api/v1/ready")
+    told = {name: value for name, value in answer.json().items() if name not in ("type", "title", "request_id")}
+    assert told == {
+        "status": 503,
+        "code": "LH-3001",
+        "detail": "the server is not ready. Nothing was done.",
+        "fix": "Ask again after a moment.",
+    }
+
+
+async def test_the_log_has_one_line_for_an_outage(
+    client: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise Unreachable("the database is away.", fix="Wait.")
+
+    with monkeypatch.context() as away:
+        away.setattr(Database, "fetch", refuse)
+        for _ in range(3):
+            clock.now += readiness.FRESH
+            await probe(client)
+    said = [record.getMessage() for record in caplog.records if "not ready" in record.getMessage()]
+    assert said == ["the server is not ready: LH-3001: the database is away. Wait."]
+
+
 async def test_a_database_that_never_answers_is_told_as_an_outage(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,3 +139,10 @@ async def test_a_prober_that_goes_away_stops_no_other(client: Client, monkeypatc
     may_answer.set()
     await second
     assert first.cancelled()
+
+
+async def test_a_server_that_stops_is_not_ready(client: Client) -> None:
+    served = ServedApi(client.api.state.guard)
+    assert (await served.process_state()).problems == ()
+    client.api.state.guard.streams.end_all()
+    assert (await served.process_state()).problems == ("the server is stopping",)

@@ -77,7 +77,7 @@ def test_the_help_of_each_command_fits_a_screen(words: list[str]) -> None:
     assert "<bool>" not in asked.out
 
 
-@pytest.mark.parametrize("command", ["worker", "scheduler"])
+@pytest.mark.parametrize("command", ["worker", "scheduler", "serve"])
 def test_the_help_of_a_service_shows_the_port_of_its_metrics(command: str) -> None:
     asked = run([command, "--help"], COLUMNS="80").out
     assert "--metrics-port" in asked

@@ -86,6 +86,10 @@ class SharedBackend:
         self.store: Store | None = None
         self.listeners = Listeners()
 
+    @property
+    def current_store(self) -> Store | None:
+        return self.store
+
     def use_here(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 

@@ -10,6 +10,7 @@ live         the one source of live changes for all streams of a process
 problems     errors as problem+json
 documents    the bodies of requests and answers
 backend      the part of an app that its API needs
+served       the server as the port of its metrics and probes sees it
 
 Needs `pip install leasehold[api]`.
 """

@@ -8,6 +8,7 @@ from leasehold.engine import Finding
 from leasehold.model.fleet_snapshot import FleetSnapshot
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.enqueue import CodeDefinition
+from leasehold.store import Store
 from leasehold.telemetry import Listeners
 from leasehold.worker import Ticked
 
@@ -31,6 +32,10 @@ class Backend(Protocol):
     @property
     def listeners(self) -> Listeners:
         """The listeners of its events."""
+
+    @property
+    def current_store(self) -> Store | None:
+        """The store that is open on this loop, if any."""
 
     def use_here(self) -> AbstractAsyncContextManager[Any]:
         """Opens the app's database on this loop for the length of the block. Calls work without it, on a thread."""

@@ -14,6 +14,7 @@ class Streams:
         self._most_of_tenant = most_of_tenant
         self._tenants: Counter[str] = Counter()
         self._ends: set[asyncio.Event] = set()
+        self.are_ended = False
 
     @property
     def count(self) -> int:
@@ -40,5 +41,6 @@ class Streams:
 
     def end_all(self) -> None:
         """Ends all streams now: a server that stops would wait for them."""
+        self.are_ended = True
         for ends in self._ends:
             ends.set()

@@ -1,10 +1,13 @@
 """Whether this server reaches its database: one check for all callers, since a probe needs no token."""
 
 import asyncio
+import logging
 from time import monotonic
 
 from leasehold.api.backend import Backend
-from leasehold.errors import Unreachable
+from leasehold.errors import LeaseholdError, Unreachable
+
+log = logging.getLogger("leasehold.api")
 
 # Seconds for which an answer is given again. The check of a prober is not older than that.
 FRESH = 1.0
@@ -19,6 +22,7 @@ class Readiness:
         self._backend = backend
         self._check: asyncio.Task[None] | None = None
         self._stale_at = 0.0
+        self._has_failed = False
 
     async def require(self) -> None:
         """Returns if the database has answered. Raises the error of the check, the same for all who share it."""
@@ -35,6 +39,19 @@ class Readiness:
         return check.done() and (check.cancelled() or monotonic() >= self._stale_at)
 
     async def _ask(self) -> None:
+        """Asks the database. The log gets one line for the first failure, and no more until a check has succeeded."""
+        try:
+            await self._look()
+            self._has_failed = False
+        except LeaseholdError as error:
+            if not self._has_failed:
+                log.warning("the server is not ready: %s", error)
+            self._has_failed = True
+            raise
+        finally:
+            self._stale_at = monotonic() + FRESH
+
+    async def _look(self) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._backend.call(lambda catalog: catalog.store.now())
@@ -43,5 +60,3 @@ class Readiness:
                 f"the database has not answered within {PATIENCE:g} s. Nothing was changed.",
                 fix="Check the database and the network. The next check comes by itself.",
             ) from error
-        finally:
-            self._stale_at = monotonic() + FRESH

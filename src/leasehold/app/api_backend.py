@@ -15,6 +15,7 @@ from leasehold.engine import Finding
 from leasehold.model.fleet_snapshot import FleetSnapshot
 from leasehold.operations.catalog import Catalog
 from leasehold.operations.enqueue import CodeDefinition
+from leasehold.store import Store
 from leasehold.telemetry import Listeners
 from leasehold.telemetry.metrics import Metrics
 
@@ -39,6 +40,11 @@ class ApiBackend:
     @property
     def tick(self) -> Tick | None:
         return self._tick if self._registry.handlers.keys else None
+
+    @property
+    def current_store(self) -> Store | None:
+        opened = self._store.store_here()
+        return None if opened is None else opened.store
 
     def use_here(self) -> AbstractAsyncContextManager[OpenStore]:
         return self._store.use_here()

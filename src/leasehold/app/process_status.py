@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
@@ -29,9 +29,9 @@ LOOP_LATE, LOOP_DEAD = 5.0, 60.0
 
 
 class Service(Protocol):
-    """A worker or a scheduler."""
+    """A worker, a scheduler or a server of the API, which asks its database first."""
 
-    def process_state(self) -> ProcessState: ...
+    def process_state(self) -> ProcessState | Awaitable[ProcessState]: ...
 
     @property
     def current_store(self) -> Store | None:
@@ -114,7 +114,7 @@ def render_once(collector: MetricsCollector, accept: str) -> tuple[str, bytes]:
 
 
 class ServiceStatus:
-    """The status of a process that runs a worker or a scheduler, for its status server."""
+    """The status of a process that runs a service, for its status server."""
 
     def __init__(self, metrics: Metrics) -> None:
         require_metrics()
@@ -157,7 +157,8 @@ class ServiceStatus:
 
     async def _ask_state(self) -> ProcessState:
         assert self._service is not None
-        return self._service.process_state()
+        state = self._service.process_state()
+        return state if isinstance(state, ProcessState) else await state
 
     async def _read_fleet(self) -> FleetSnapshot | None:
         store = None if self._service is None else self._service.current_store

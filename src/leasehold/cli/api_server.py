@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
@@ -40,9 +40,12 @@ def bind(host: str, port: int) -> socket.socket:
     return sockets.bind(host, port, subject="the API", fix=fix, most=MOST_CONNECTIONS)
 
 
-def run_server(api: Any, bound: socket.socket) -> None:
-    """Serves until SIGINT or SIGTERM; requests that run have 5 s to end."""
-    _server(api).run(sockets=[bound])
+def run_server(api: Any, bound: socket.socket, on_start: Callable[[], object] = lambda: None) -> None:
+    """Serves until SIGINT or SIGTERM; requests that run have 5 s to end.
+
+    Calls `on_start` on the server's loop, as soon as requests are answered.
+    """
+    _server(api, on_start).run(sockets=[bound])
 
 
 @asynccontextmanager
@@ -74,10 +77,14 @@ def _ignore_signals() -> Iterator[None]:
     yield
 
 
-def _server(api: Any) -> Any:
+def _server(api: Any, on_start: Callable[[], object] = lambda: None) -> Any:
     import uvicorn
 
     class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            on_start()
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             """Ends streams first: uvicorn tells no app that it stops, and waits for all requests."""
             if (guard := getattr(getattr(api, "state", None), "guard", None)) is not None:

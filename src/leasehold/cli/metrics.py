@@ -1,4 +1,4 @@
-"""The port of a worker or a scheduler for metrics and probes."""
+"""The port of a worker, a scheduler or a server for metrics and probes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

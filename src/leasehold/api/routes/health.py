@@ -7,6 +7,7 @@ from fastapi import Request, Response
 from leasehold.api.context import Asked, Guard
 from leasehold.api.documents import OkDocument, WhoDocument
 from leasehold.api.route import Routes, answer
+from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.model.access import Permission
 from leasehold.store import Store, wire
 
@@ -23,10 +24,14 @@ async def check_health() -> Response:
 async def check_readiness(request: Request) -> Response:
     """Answers 200 if the database can be reached and has its schema, else 503. It needs no token.
 
-    The database is asked at most once a second: all callers share the answer.
+    The database is asked at most once a second: all callers share the answer. The reason may name the database, so
+    only the log has it, and the port of the server's metrics.
     """
     guard: Guard = request.app.state.guard
-    await guard.readiness.require()
+    try:
+        await guard.readiness.require()
+    except LeaseholdError as error:
+        raise Unreachable("the server is not ready. Nothing was done.", fix="Ask again after a moment.") from error
     return answer({"ok": True})
 
 
