@@ -83,7 +83,7 @@ async def main(seconds: float | None) -> int:
 
 
 async def open_shops() -> Jobs:
-    """Begins with orders of every shop, some for later, one canceled, and one that waits for a workshop.
+    """Begins with orders of every shop: some for later, one canceled, one that fails, one that waits for a workshop.
 
     One shop may have two jobs running at most, so that others of its jobs are held.
     """
@@ -95,6 +95,7 @@ async def open_shops() -> Jobs:
         jobs += [await shop.aenqueue(print_photos, 1000 + len(jobs) + n, sheets=3) for n in range(3)]
         jobs.append(await shop.options(delay="2h").aenqueue(send_mail, 1000 + len(jobs), "Your calendar is ready"))
         jobs.append(await shop.aenqueue(frame_picture, 1000 + len(jobs)))
+        jobs.append(await shop.aenqueue(check_paper, "velvet"))
         canceled = await shop.options(delay="1h").aenqueue(send_mail, 1000 + len(jobs), "We miss you")
         await operations.cancel(app.store, canceled.tenant, canceled.id, Actor("demo"))
         jobs.append(canceled)
@@ -106,7 +107,7 @@ async def upload_albums(over: asyncio.Event) -> None:
     number = 0
     while not over.is_set():
         number += 1
-        album = {"album": f"summer-{number}", "photos": random.randrange(20, 90)}
+        album = {"album": f"summer-{number}", "photos": 3 * random.randrange(7, 30) + number % 3}
         with suppress(LeaseholdError):
             await app.tenant(random.choice(SHOPS)).aemit("album.uploaded", album)
         await pause(over, random.uniform(2, 5))

@@ -1,4 +1,4 @@
-"""The demo, as `make demo` runs it: jobs survive kills, the sum is right, and nothing is left."""
+"""The demo, as `make demo` runs it: it shows all states, jobs survive kills, the sum is right, nothing is left."""
 
 import os
 import re
@@ -9,15 +9,23 @@ from pathlib import Path
 
 import pytest
 from tests.cli.terminal import NOWHERE
-from tests.conftest import eventually
+from tests.conftest import PATIENCE, eventually
 from tests.embedded.processes import no_process_of
 from tests.worker.shop import Process
 
+from leasehold import embedded
 from leasehold.embedded.places import moved_to
+from leasehold.engines import engine_for
+from leasehold.model.job import Source
+from leasehold.model.status import DisplayState
+from leasehold.operations import health
+from leasehold.operations.health import WorkerState
+from leasehold.store import Filter, Store
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples/demo/demo.py"
 SHOPS = ("alpine", "harbor", "meadow")
+SOURCES = (Source.MANUAL, Source.EVENT, Source.SCHEDULE)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they look for processes in /proc")
 
@@ -54,14 +62,65 @@ def row(said: str, shop: str) -> list[int]:
     return [int(number) for number in found.split()]
 
 
+async def stopped(running: Process) -> None:
+    running.send_to_group(signal.SIGINT)
+    assert await running.code() == 0, running.said
+
+
+async def test_the_link_is_printed_before_the_first_job(later_home: Path) -> None:
+    running = demo(later_home)
+    try:
+        await running.says("event=job.")
+        await stopped(running)
+    finally:
+        assert await running.clear_up() == []
+    lines = running.said.splitlines()
+    link, job = (next(n for n, line in enumerate(lines) if word in line) for word in ("topic=console", "event=job."))
+    assert link < job
+
+
+@pytest.mark.timeout(6 * PATIENCE.total_seconds())
+async def test_it_has_jobs_of_each_state_and_source_and_a_stale_worker(later_home: Path) -> None:
+    running = demo(later_home)
+    try:
+        await running.says("topic=console")
+        with embedded.postgres(later_home) as server:
+            store = await engine_for(server.url).open()
+            try:
+                await shows_all(store)
+            finally:
+                await store.close()
+        await running.says("503 Service Unavailable")
+        await stopped(running)
+    finally:
+        assert await running.clear_up() == []
+
+
+async def shows_all(store: Store) -> None:
+    """Returns when all was seen; a job stays in some states for a moment only."""
+    missing: set[object] = {*DisplayState, *SOURCES, "check-disk", WorkerState.STALE} - {DisplayState.BLOCKED}
+
+    async def was_seen() -> bool:
+        for job in (await store.find_all_tenants(Filter(), None, 500)).jobs:
+            missing.difference_update({job.display, job.source, job.definition})
+        fleet = await health.read_fleet(store)
+        hung = [each for each in fleet.workers if each.facts.host == "printer-3"]
+        missing.difference_update(health.state_of(each, fleet.now) for each in hung)
+        return not missing
+
+    try:
+        await eventually(was_seen, 2 * PATIENCE)
+    except pytest.fail.Exception:
+        pytest.fail(f"the demo has not shown: {missing}")
+
+
 async def test_no_job_is_lost_although_workers_are_killed(home: Path) -> None:
     running = demo(home)
     try:
         await running.says("topic=console")
         await running.says("event=worker.killed")
         await running.says("status=succeeded")
-        running.send_to_group(signal.SIGINT)
-        assert await running.code() == 0, running.said
+        await stopped(running)
     finally:
         assert await running.clear_up() == []
     assert "Lost: 0." in running.said
