@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tools import bombs
 from tools.bombs import BOMBS, MANY, field, nested, seconds_for
 
 from leasehold import InvalidInput
@@ -22,6 +23,19 @@ def test_no_bomb_costs_more_than_400_large_payloads() -> None:
     cost = {name: seconds_for(*bomb)[0] for name, bomb in BOMBS.items()}
     assert len(cost) >= 20
     assert {name: seconds for name, seconds in cost.items() if seconds > 400 * plain} == {}
+
+
+@pytest.mark.parametrize(("slow", "code"), [("unique items", 1), ("none", 0)])
+def test_the_tool_fails_and_names_a_bomb_that_costs_too_much(
+    slow: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def seconds(schema: object, payload: object) -> tuple[float, str]:
+        return 0.251 if slow in BOMBS and BOMBS[slow] == (schema, payload) else 0.249, "fits"
+
+    monkeypatch.setattr(bombs, "seconds_for", seconds)
+    assert bombs.main() == code
+    named = capsys.readouterr().err
+    assert named == ("More than 250 ms of processor time: unique items.\n" if code else "")
 
 
 @pytest.mark.parametrize("name", ["allOf that doubles 2^30", "anchors that double 2^30", "references in a chain"])
