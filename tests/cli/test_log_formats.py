@@ -190,7 +190,8 @@ async def test_a_database_that_goes_away_and_comes_back_is_two_lines(
         with embedded.postgres(home, settings=SERVER) as server:
             await migrate(server.url, schema="leasehold")
             program = ("-c", "from leasehold.cli import main; main()")
-            started = processes.python(*program, *words, *options, LEASEHOLD_URL=server.url)
+            settings = {"LEASEHOLD_URL": server.url, "LEASEHOLD_FALLBACK": "1s"}  # or a scheduler looks once a minute
+            started = processes.python(*program, *words, *options, **settings)
             await started.says(f"✓ {service}")
             await _at_work(server.url, service)
             before = len(started.said)
