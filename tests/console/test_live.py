@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -17,8 +18,10 @@ from tests.console.world import ACME, INITECH, World, make_app, signed_in
 from leasehold.api import live, streams
 from leasehold.cli.api_server import address_of, bind, serving
 from leasehold.engines.postgres.database import Database
+from leasehold.engines.postgres.watching import PostgresWatcher
 from leasehold.model.access import Role
 from leasehold.operations.tokens import FRESH
+from leasehold.store import Changed, Watched
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -36,9 +39,11 @@ HIDE = """(hidden) => {
 
 
 async def open_without_timers(visitors: Visitors, path: str, **options: Any) -> Page:
-    """Opens a page whose timers never fire: it can't poll, so that only the stream makes it look."""
+    """Opens a page whose clock stands still: no timer fires, so it can't poll, and only the stream makes it look."""
     page = await visitors.open(**options)
-    await page.clock.install()
+    began = datetime.now(UTC)
+    await page.clock.install(time=began)
+    await page.clock.pause_at(began + timedelta(seconds=1))
     async with page.expect_request_finished(lambda request: is_look(page, request, path)):
         await page.goto(path)
     return page
@@ -180,6 +185,31 @@ async def test_the_stream_of_a_session_has_its_tenant_only(world: World) -> None
             ours = await world.enqueue("send_report", payload={"name": "ours"})
             await until(lines, ours)
             assert not [line for line in lines if theirs in line or INITECH in line]
+
+
+async def test_a_change_is_told_by_the_next_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look begins half a second after the one before, and its news are sent at once: no change waits for 1 s."""
+    looks: list[Changed | None] = []
+    plain = PostgresWatcher.look
+
+    async def noted(self: PostgresWatcher, watched: Watched) -> Changed:
+        number = len(looks)
+        looks.append(None)
+        looks[number] = found = await plain(self, watched)
+        return found
+
+    monkeypatch.setattr(PostgresWatcher, "look", noted)
+    async with signed_in(world, await world.session(Role.VIEWER)) as http, reading(http) as lines:
+        await until(lines, "reload")
+        job = await world.enqueue("send_report", payload={"name": "told"}, delay="2d")
+        begun = len(looks)
+        await until(lines, job)
+    done = [each for each in looks if each is not None]
+    told = next(number for number, each in enumerate(done) if job in each.jobs.get(ACME, ()))
+    assert told <= begun
+    assert {each.pause for each in done} == {0.5}
+    assert live.SHORTEST_PAUSE <= 0.5
+    await world.app.store.tenant(ACME).cancel([job])
 
 
 async def test_fifty_open_consoles_cost_a_bounded_number_of_statements(
