@@ -75,6 +75,20 @@ def token_of(cookie: str) -> str:
     return rest.partition(";")[0].strip('"') if "session" in name else ""
 
 
+async def test_a_cookie_from_before_is_not_the_session(world: World) -> None:
+    """Neither a value that others have planted nor a session of theirs is used, and the latter ends."""
+    theirs = await world.session(Role.VIEWER)
+    for planted in ("chosen-by-others", theirs):
+        async with signed_in(world, planted) as http:
+            own, token = {"Origin": world.address}, await world.token(Role.TENANT_ADMIN)
+            answer = await http.post("/sign-in", data={"token": token}, headers=own)
+        (secret,) = filter(None, map(token_of, answer.headers.get_list("set-cookie")))
+        assert secret != planted
+        async with signed_in(world, planted) as before, signed_in(world, secret) as after:
+            assert (await before.get("/t/acme/jobs")).headers["location"].startswith("/sign-in")
+            assert (await after.get("/t/acme/audit")).status_code == 200
+
+
 async def test_a_session_ends_when_its_token_is_revoked(world: World) -> None:
     record, text = await tokens.create(world.app.store, "ada", Role.SUPER_ADMIN)
     secret = await sessions.sign_in(world.app.store, str(text))
