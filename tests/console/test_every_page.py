@@ -1,5 +1,6 @@
 """Rules for every page: without JavaScript, on a narrow screen, in both themes, for all readers."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -168,9 +169,20 @@ async def test_a_triage_needs_no_mouse(visitors: Visitors, world: World) -> None
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("status")).to_contain_text("The job is queued again")
     await world.until(job, "dead letter")
-    for key in ("?", "Space", "Escape", "r"):
+
+
+async def test_keys_that_are_switched_off_ask_for_nothing(visitors: Visitors, world: World) -> None:
+    page, asked = await visitors.open(f"/t/acme/jobs/{world.jobs['dead letter']}"), list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    keys, is_retry = page.get_by_role("dialog", name="Keys"), re.compile(r"/retry$")
+    await expect(page.get_by_role("link", name="Retry", exact=True)).to_be_visible()
+    for key in ("?", "Space", "Escape", "r", "?"):
         await page.keyboard.press(key)
-    assert await page.get_by_role("dialog").count() == 0
+    await expect(keys).to_be_visible()  # this key came after the one that asks for nothing
+    assert not [each for each in asked if is_retry.search(each)]
+    async with page.expect_request(is_retry):
+        for key in ("Space", "Escape", "r"):
+            await page.keyboard.press(key)
 
 
 async def test_a_list_has_few_elements(browser: Browser, database_server: DatabaseServer) -> None:
