@@ -7,6 +7,7 @@ pages         a page with its permission and its scope: one tenant, or all of th
 navigation    the pages that the frame links to
 health_strip  the lines under the header, only when something is wrong
 worker_rows   workers as rows of a table
+all_counts    how many jobs of all tenants wait, run and are dead
 tenant_rows   tenants as rows of a table, with their figures of the last hour
 rendering     Jinja2, and how values are written
 queries       the words of the search box

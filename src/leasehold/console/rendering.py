@@ -138,4 +138,9 @@ def sentence(text: str) -> str:
 
 def count_text(number: int, cap: int) -> str:
     """`412`, `10 000+`: a count that has reached its cap says so."""
-    return f"{number:,}".replace(",", "\u202f") + ("+" if number >= cap else "")
+    return least_text(number, is_least=number >= cap)
+
+
+def least_text(number: int, *, is_least: bool) -> str:
+    """`412`, or `412+` if there may be more."""
+    return f"{number:,}".replace(",", "\u202f") + ("+" if is_least else "")

@@ -9,12 +9,13 @@ from urllib.parse import urlencode
 from starlette.responses import RedirectResponse, Response
 
 from leasehold.console import job_rows
+from leasehold.console.all_counts import read_all_counts
 from leasehold.console.bulk_form import kind_of_all
 from leasehold.console.completions import completions_of
 from leasehold.console.job_rows import Row, href_of
 from leasehold.console.pages import Pages, Visit
 from leasehold.console.queries import LONGEST, NAMES, Query, read_query
-from leasehold.console.rendering import state_title
+from leasehold.console.rendering import count_text, state_title
 from leasehold.console.routes.saved_views import views_key
 from leasehold.errors import InvalidInput, UnknownJob
 from leasehold.model.access import Permission
@@ -44,7 +45,7 @@ class Tab:
     title: str
     href: str
     is_current: bool
-    count: int | None
+    count: str | None
     state: str | None = None
 
 
@@ -63,9 +64,6 @@ async def list_jobs(visit: Visit) -> Response:
     page, rows = await _page(visit, query, owner, after, limit)
     chosen = job_rows.known_columns(parameters.getlist("column"))
     columns = job_rows.read_columns(chosen, all_tenants=visit.area.tenant is None)
-    counts = (
-        None if owner is None else await visit.shared(("counts", owner), lambda store: jobs.counts(store, owner, CAP))
-    )
     address = _Address(f"{visit.area.base}/jobs", chosen, limit)
     facts = {
         "query": query,
@@ -74,9 +72,8 @@ async def list_jobs(visit: Visit) -> Response:
         "columns": columns,
         "titles": job_rows.COLUMNS,
         "numbers": job_rows.NUMBERS,
-        "tabs": _tabs(query, counts, address),
+        "tabs": _tabs(query, await _counts(visit, owner), address),
         "waiting": _waiting_tabs(query, address),
-        "cap": CAP,
         "address": address,
         "limit": limit,
         "sizes": SIZES,
@@ -93,6 +90,14 @@ async def list_jobs(visit: Visit) -> Response:
         "all_of": kind_of_all(query),
     }
     return await visit.show("jobs.html", "jobs", facts, status=422 if query.problems else 200)
+
+
+async def _counts(visit: Visit, owner: TenantId | None) -> Mapping[Status, str]:
+    """Counts the jobs of a tenant. Those of all tenants are measured now and then, and not in every state."""
+    if owner is not None:
+        counts = await visit.shared(("counts", owner), lambda store: jobs.counts(store, owner, CAP))
+        return {status: count_text(counts.get(status, 0), CAP) for status in Status}
+    return (await read_all_counts(visit)).texts
 
 
 async def _views(visit: Visit) -> Sequence[SavedView]:
@@ -147,15 +152,15 @@ class _Address:
         return f"{self.path}?{urlencode(kept, doseq=True)}" if kept else self.path
 
 
-def _tabs(query: Query, counts: Mapping[Status, int] | None, address: _Address) -> list[Tab]:
+def _tabs(query: Query, counts: Mapping[Status, str], address: _Address) -> list[Tab]:
     waits = bool(query.states) and query.states <= WAITING
     tabs = [
         Tab("All", address.to(query.with_status(None)), not query.states, None),
-        Tab("Waiting", address.to(query.with_status("queued")), waits, _count(counts, Status.QUEUED), "ready"),
+        Tab("Waiting", address.to(query.with_status("queued")), waits, counts.get(Status.QUEUED), "ready"),
     ]
     for state in _TABS:
         slug = state.value.replace(" ", "-")
-        count = _count(counts, Status[state.name])
+        count = counts.get(Status[state.name])
         is_current = query.states == {state}
         tabs.append(Tab(state_title(state), address.to(query.with_status(slug)), is_current, count, slug))
     return tabs
@@ -171,7 +176,3 @@ def _waiting_tabs(query: Query, address: _Address) -> list[Tab]:
         )
         for state in _WAITING
     ]
-
-
-def _count(counts: Mapping[Status, int] | None, status: Status) -> int | None:
-    return None if counts is None else counts.get(status, 0)

@@ -1,22 +1,24 @@
 """The overview: what waits, runs and fails now, and how that was over time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from starlette.responses import Response
 
 from leasehold.console import charts
+from leasehold.console.all_counts import read_all_counts
 from leasehold.console.charts import Chart, Layer, Part
 from leasehold.console.pages import Area, Pages, Visit
+from leasehold.console.rendering import count_text
 from leasehold.console.routes.dead import GroupRow, read_groups
 from leasehold.errors import LeaseholdError
 from leasehold.model.access import Permission
+from leasehold.model.duration import span
 from leasehold.model.job import tenant_id
 from leasehold.model.series import By, Point
 from leasehold.model.status import Status
 from leasehold.operations import jobs, series, views
-from leasehold.operations.jobs import Summary
 from leasehold.store import Store
 
 pages = Pages()
@@ -62,22 +64,26 @@ class Tile:
     """A number of now, and the list behind it."""
 
     title: str
-    value: int
+    text: str
     state: str
     href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The tiles; the oldest job that a tenant has waiting; for all tenants, when their jobs were counted."""
+
+    tiles: Sequence[Tile]
+    oldest: datetime | None = None
+    measured_at: datetime | None = None
 
 
 @pages.add("GET", "", Permission.JOBS_READ)
 async def overview(visit: Visit) -> Response:
     """Shows counts of now and charts of a window, each with a table of the same figures."""
-    owner = visit.area.tenant
     asked = visit.request.query_params.get("window", "1h")
     window = asked if asked in WINDOWS else "1h"
-    summary = (
-        None
-        if owner is None
-        else await visit.shared(("summary", owner), lambda store: jobs.summary(store, owner, CAP))
-    )
+    counted = await _count_now(visit)
     points, problem = await _points(visit, window)
     groups, _ = await read_groups(visit)
     links = {
@@ -86,9 +92,9 @@ async def overview(visit: Visit) -> Response:
         if layer.query is not None
     }
     facts = {
-        "tiles": [] if summary is None else _tiles(visit, summary),
-        "summary": summary,
-        "cap": CAP,
+        "tiles": counted.tiles,
+        "oldest": counted.oldest,
+        "measured_at": counted.measured_at,
         "window": window,
         "windows": WINDOWS,
         "charts": [] if problem else [*_charts(points, links), *await _tenant_shares(visit, window)],
@@ -161,15 +167,39 @@ def _worst(groups: Sequence[GroupRow]) -> list[GroupRow]:
     return sorted(groups, key=lambda group: (-group.recent, -group.jobs))[:SHOWN_GROUPS]
 
 
-def _tiles(visit: Visit, summary: Summary) -> list[Tile]:
-    shown = {
-        Status.QUEUED: ("Waiting", "ready", "queued"),
-        Status.RUNNING: ("Running", "running", "running"),
-        Status.SUCCEEDED: ("Succeeded", "succeeded", "succeeded"),
-        Status.FAILED: ("Failed", "failed", "failed"),
-        Status.DEAD_LETTER: ("Dead letter", "dead-letter", "dead-letter"),
-    }
+# ------------------------------------------------------------------------------------------------------------- tiles
+
+
+_TILES = {
+    Status.QUEUED: ("Waiting", "ready", "queued"),
+    Status.RUNNING: ("Running", "running", "running"),
+    Status.SUCCEEDED: ("Succeeded", "succeeded", "succeeded"),
+    Status.FAILED: ("Failed", "failed", "failed"),
+    Status.DEAD_LETTER: ("Dead letter", "dead-letter", "dead-letter"),
+}
+
+
+async def _count_now(visit: Visit) -> Counted:
+    """Counts the jobs of a tenant, or reads the counts of all tenants, which are measured now and then."""
+    owner = visit.area.tenant
+    if owner is not None:
+        summary = await visit.shared(("summary", owner), lambda store: jobs.summary(store, owner, CAP))
+        texts = {status: count_text(summary.counts.get(status, 0), CAP) for status in _TILES}
+        return Counted(_tiles(visit, texts), oldest=summary.oldest_queued_at)
+    counts = await read_all_counts(visit)
+    tiles = _tiles(visit, counts.texts)
+    if counts.longest_wait is not None:
+        tiles.append(Tile("Longest wait", span(counts.longest_wait), "scheduled", _list_of(visit, "ready")))
+    return Counted(tiles, measured_at=counts.measured_at)
+
+
+def _tiles(visit: Visit, texts: Mapping[Status, str]) -> list[Tile]:
     return [
-        Tile(title, summary.counts.get(status, 0), state, f"{visit.area.base}/jobs?q=status:{word}")
-        for status, (title, state, word) in shown.items()
+        Tile(title, texts[status], state, _list_of(visit, word))
+        for status, (title, state, word) in _TILES.items()
+        if status in texts
     ]
+
+
+def _list_of(visit: Visit, word: str) -> str:
+    return f"{visit.area.base}/jobs?q=status:{word}"
