@@ -190,3 +190,14 @@ async def test_a_long_log_says_where_its_beginning_is(visitors: Visitors, world:
     async with await world.signed_in(Role.TENANT_ADMIN) as http:
         whole = (await http.get(f"/t/acme/jobs/{job}/log.txt")).text
     assert "epoch 0\n" in whole
+
+
+async def test_the_source_of_a_job_leads_to_its_trigger(visitors: Visitors, world: World) -> None:
+    trigger = world.triggers["changed"]
+    made = next(each.job for each in await world.app.store.triggers(ACME).decisions(trigger, 50) if each.job)
+    page = await visitors.open(f"/t/acme/jobs/{made}", Role.SUPER_ADMIN)
+    await page.get_by_role("link", name=f"trigger {trigger[:8]}").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Import on change")
+    own = await visitors.open(f"/t/acme/jobs/{made}", Role.VIEWER)
+    await expect(own.locator("main")).to_contain_text(f"by trigger {trigger[:8]}")
+    await expect(own.locator("a[href*='/all/']")).to_have_count(0)

@@ -7,6 +7,7 @@ from playwright.async_api import expect
 from tests.console.browser import Visitors
 from tests.console.world import ACME, CANARY, World
 
+from leasehold.console import job_rows
 from leasehold.engines.postgres import looks
 from leasehold.model.access import Role
 from leasehold.model.job import tenant_id
@@ -34,6 +35,14 @@ async def test_every_view_of_the_list_has_an_address(visitors: Visitors, world: 
     await page.goto("/t/acme/jobs?q=status:scheduled&limit=25&column=correlation")
     await expect(page.locator("tbody tr")).to_have_count(25)
     assert await page.locator("thead th").all_text_contents() == ["", "State", "Job", "Correlation"]
+
+
+async def test_more_columns_than_fit_are_scrolled_to(visitors: Visitors) -> None:
+    page = await visitors.open("/t/acme/jobs?" + "&".join(f"column={name}" for name in job_rows.COLUMNS))
+    last = page.locator("thead th").last
+    await last.scroll_into_view_if_needed()
+    await expect(last).to_be_in_viewport(ratio=0.9)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 async def test_an_unknown_filter_is_explained(visitors: Visitors) -> None:

@@ -39,6 +39,8 @@ async def show_job(visit: Visit) -> Response:
         "may_change": visit.may(Permission.JOBS_CHANGE),
         "may_enqueue": visit.may(Permission.JOBS_ENQUEUE) and visit.may(Permission.PAYLOADS_READ),
         "may_read_logs": visit.may(Permission.LOGS_READ),
+        # A trigger of all tenants has no page in the scope of one.
+        "may_open_triggers": visit.may_all(Permission.TRIGGERS_READ),
     }
     return await visit.show("job.html", "jobs", facts)
 
