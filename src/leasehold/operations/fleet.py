@@ -26,7 +26,7 @@ async def read_fleet(store: Store) -> FleetSnapshot | None:
 class FleetCounts:
     """Jobs of all tenants by status, counted `age` seconds ago. There may be more of the statuses in `at_least`.
 
-    `longest_wait` is the time for which a due job has waited that nothing holds; None if there is no such job.
+    `longest_wait` is the time for which a due job has waited that nothing holds; None without one.
     """
 
     jobs: Mapping[Status, int]
