@@ -176,13 +176,25 @@ async def test_keys_that_are_switched_off_ask_for_nothing(visitors: Visitors, wo
     page.on("request", lambda request: asked.append(request.url))
     keys, is_retry = page.get_by_role("dialog", name="Keys"), re.compile(r"/retry$")
     await expect(page.get_by_role("link", name="Retry", exact=True)).to_be_visible()
-    for key in ("?", "Space", "Escape", "r", "?"):
+    await switch_keys(page)
+    for key in ("r", "?"):
         await page.keyboard.press(key)
     await expect(keys).to_be_visible()  # this key came after the one that asks for nothing
     assert not [each for each in asked if is_retry.search(each)]
+    await page.keyboard.press("Escape")
+    await expect(keys).to_have_count(0)
+    await switch_keys(page)
     async with page.expect_request(is_retry):
-        for key in ("Space", "Escape", "r"):
-            await page.keyboard.press(key)
+        await page.keyboard.press("r")
+
+
+async def switch_keys(page: Page) -> None:
+    keys = page.get_by_role("dialog", name="Keys")
+    await page.keyboard.press("?")
+    await expect(keys).to_be_visible()
+    await page.keyboard.press("Space")
+    await page.keyboard.press("Escape")
+    await expect(keys).to_have_count(0)  # a browser closes a dialog a moment after the key
 
 
 async def test_a_list_has_few_elements(browser: Browser, database_server: DatabaseServer) -> None:
