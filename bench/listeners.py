@@ -56,11 +56,11 @@ LISTENERS: Mapping[str, Callable[[], Observer]] = {
     "logs": json_lines,
     "metrics": Metrics,
     "Sentry": Sentry,
-    "traces, 1 % sampled": lambda: traces(0.01),
-    "traces, 1 % sampled by the SDK": lambda: traces(by_sdk=0.01),
+    "traces, 1 % of the jobs": lambda: traces(0.01),
+    "traces, 1 % sampled": lambda: traces(by_sdk=0.01),
     "traces, all sampled": traces,
 }
-IN_PRODUCTION = ("logs", "metrics", "Sentry", "traces, 1 % sampled")
+IN_PRODUCTION = ("logs", "metrics", "Sentry", "traces, 1 % of the jobs")
 IDLE: Mapping[str, Callable[[], Observer]] = {
     "an ignoring listener": Ignoring,
     "an event for each": lambda: every_event,

@@ -129,6 +129,9 @@ class Proxy:
             return
         await self._flowing.wait()
         server_reader, server_writer = await self._connect()
+        if self._refusing:  # since it connected
+            server_writer.transport.abort()
+            return
         connection = _Connection((writer, server_writer))
         self._connections.add(connection)
         there = asyncio.create_task(self._pump(connection, reader, server_writer, from_client=True))
