@@ -16,6 +16,7 @@ from tests.store.bench import Bench
 from tests.telemetry.samples import Samples, samples_of
 from tests.tenant_kit import HOUR
 
+from leasehold.embedded.binaries import version_of
 from leasehold.engines import engine_for
 from leasehold.engines.postgres.migrate import migrate
 from leasehold.store import Store
@@ -23,12 +24,9 @@ from leasehold.telemetry.metrics import Metrics
 
 CONNECTIONS, PAGES = 37, 64
 # A server that is idle otherwise: the tests of this process share the other one with those of other processes.
-SETTINGS = {
-    "fsync": "off",
-    "shared_buffers": "16MB",
-    "max_connections": str(CONNECTIONS),
-    "max_notify_queue_pages": str(PAGES),
-}
+SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "max_connections": str(CONNECTIONS)}
+SMALL_QUEUE = {"max_notify_queue_pages": str(PAGES)}
+FIRST_WITH_SMALL_QUEUES = 17
 # A page of the queue of notifications has room for one of them.
 LARGE_NOTE = "x" * 7900
 
@@ -46,8 +44,13 @@ async def measure(store: Store, observer: Raw) -> Samples:
 
 
 @pytest.fixture
-def own_url(new_cluster: Path) -> Iterator[str]:
-    with own_server(SETTINGS, new_cluster) as server:
+def has_small_queue(new_cluster: Path) -> bool:
+    return (version_of(new_cluster) or 0) >= FIRST_WITH_SMALL_QUEUES
+
+
+@pytest.fixture
+def own_url(new_cluster: Path, has_small_queue: bool) -> Iterator[str]:
+    with own_server(SETTINGS | (SMALL_QUEUE if has_small_queue else {}), new_cluster) as server:
         yield server.url
 
 
@@ -140,8 +143,10 @@ async def test_connections_are_counted_beside_their_maximum(own_store: Store, ow
 
 
 async def test_notifications_that_no_session_reads_fill_the_queue(
-    own_store: Store, own_connections: Connections
+    own_store: Store, own_connections: Connections, has_small_queue: bool
 ) -> None:
+    if not has_small_queue:
+        pytest.skip("the queue of this Postgres has always 8 GB, of which a test fills no part that can be told")
     observer, deaf = await own_connections.open(), await own_connections.open()
 
     async def used_pages() -> float:

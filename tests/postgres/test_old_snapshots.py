@@ -222,7 +222,7 @@ async def test_a_quick_heartbeat_tells_of_the_claims_of_one_it_evicts(
 ) -> None:
     make_thorough_heartbeats_rare(bench, monkeypatch)
     assert not (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
-    await bench.running(registration=await bench.join(lease=SECOND))
+    await bench.running(registration=await bench.join(lease=HOUR / 2))
     await bench.move_clock(HOUR)
     assert (await bench.store.renew(await bench.worker(), [], 365 * DAY)).orphans
 

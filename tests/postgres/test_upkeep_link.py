@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Raw, eventually
 from tests.postgres.race_tools import Connections, Gate, blocked, parts_of, task
 from tests.store.bench import Bench
-from tests.tenant_kit import DAY, SECOND
+from tests.tenant_kit import DAY, HOUR
 
 from leasehold.engines.postgres import upkeep
 from leasehold.model.outcome import LeaseLost, decide
@@ -48,7 +48,7 @@ async def test_a_finish_does_not_wait_for_a_reclaimed_job(
     bench: Bench, connections: Connections, observer: Raw
 ) -> None:
     """A handler that stands still inside its transaction may hold the row of the reclaimed job."""
-    lost = await bench.running(registration=await bench.join(lease=SECOND))
+    lost = await bench.running(registration=await bench.join(lease=HOUR))
     own = await bench.running()
     await bench.move_clock(DAY)
     (orphan,) = await bench.store.evict(10)
