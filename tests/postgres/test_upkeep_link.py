@@ -11,6 +11,7 @@ from tests.store.bench import Bench
 from tests.tenant_kit import DAY, HOUR
 
 from leasehold.engines.postgres import upkeep
+from leasehold.errors import Unreachable
 from leasehold.model.outcome import LeaseLost, decide
 from leasehold.model.status import Status
 from leasehold.store import Store
@@ -79,3 +80,19 @@ async def test_an_idle_upkeep_connection_is_closed(
 
     await eventually(closed, what="the end of the idle connection")
     assert await bench.store.prune(1) == 0
+
+
+async def test_a_claim_tells_of_a_connection_lost_while_idle(bench: Bench, observer: Raw) -> None:
+    """Otherwise an outage that is over would be told and counted once more, with the next job."""
+    claims = parts_of(bench.store).links.claim
+    async with claims.session() as session:
+        pid = session.get_server_pid()
+    await observer.execute("select pg_terminate_backend($1)", pid)
+
+    async def is_lost() -> bool:
+        return session.is_closed()
+
+    await eventually(is_lost, what="the end of the claims' connection")
+    with pytest.raises(Unreachable) as told:
+        await claims.fetch("fleet/probe")
+    assert told.value.lost_before
