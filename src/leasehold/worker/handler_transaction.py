@@ -14,7 +14,7 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from leasehold.errors import BlockingCall, InvalidInput, LeaseholdError
+from leasehold.errors import BlockingCall, InvalidInput, LeaseholdError, Unreachable
 from leasehold.faults import reach
 from leasehold.model.job import Claim
 from leasehold.model.outcome import Outcome, Raised, Succeeded
@@ -168,6 +168,9 @@ class HandlerTransaction(Generic[C]):
             return
         self._over = True
         self._job._transaction = self if self.ending else None
+        await self._roll_back_or_abandon()
+
+    async def _roll_back_or_abandon(self) -> None:
         try:
             await _within(ROLLING_BACK, self._transaction.rollback())
         except Exception as error:
@@ -192,7 +195,7 @@ class HandlerTransaction(Generic[C]):
         try:
             await self._patiently(self._transaction.commit())
         except BaseException as error:
-            self._transaction.abandon()
+            await self._end_uncommitted(error)
             if not isinstance(error, Exception):
                 raise
             self.committed = await self._was_committed()
@@ -200,6 +203,15 @@ class HandlerTransaction(Generic[C]):
         reach("after_commit")
         self.committed = True
         return outcome
+
+    async def _end_uncommitted(self, error: BaseException) -> None:
+        """Ends a transaction whose commit has failed. If a library failed by itself, it still locks the job, and is
+        rolled back. If the server seems to be away, or the attempt is being stopped, nothing more is asked.
+        """
+        if isinstance(error, Unreachable | OSError) or not isinstance(error, Exception):
+            self._transaction.abandon()
+        else:
+            await self._roll_back_or_abandon()
 
     async def _was_committed(self) -> bool:
         """Asks the database. If it can't be asked now, the ordinary finish meets the same fence."""

@@ -52,10 +52,12 @@ class AsyncpgDriver(AsyncDriver):
         await self.close()
 
     async def rollback(self) -> None:
-        with suppress(asyncpg.InterfaceError):  # the connection broke, and a pool has taken it back
+        try:
             if self.connection.is_in_transaction():
                 await self._transaction.rollback()
             await self.close()
+        except asyncpg.InterfaceError:  # it broke, and a pool has taken it back; or a statement is still under way
+            self.abandon()
 
     def abandon(self) -> None:
         if self.connection is not None:
