@@ -136,13 +136,22 @@ def test_ranges_leave_out_no_more_than_up_to_the_positions(
     claimed: list[tuple[str, int, int]], waiting: list[tuple[str, int, int]]
 ) -> None:
     positions = ClaimPositions()
-    positions.note_claims(("report", *place) for place in claimed)
+    positions.note_claims([("report", *place) for place in claimed])
     reached = {(tenant, priority): seq for tenant, priority, seq in claimed}
     ranges = positions.ready_ranges(["report"], full=False)
     for tenant, priority, seq in waiting:
         read = _times_read(ranges, tenant, priority, seq)
         again = max(-1, reached.get((tenant, priority), 0) - ClaimPositions.READ_AGAIN)
         assert read == (seq > again)
+
+
+def test_the_lanes_with_most_claimed_jobs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClaimPositions, "MOST_LANES_LEFT_OUT", 1)
+    positions = ClaimPositions()
+    positions.note_claims([("report", "b", 100, 1), ("report", "a", 100, 2), ("report", "a", 100, 3)])
+    positions.note_claims([("report", "b", 100, 4), ("report", "c", 100, 5)])
+    positions.note_claims([("report", "a", 100, 6), ("report", "a", 100, 7)])
+    assert {each.lane.tenant for each in positions.ready_ranges(["report"], full=False).lanes} == {"a"}
 
 
 def _times_read(ranges: ReadyRanges, tenant: str, priority: int, seq: int) -> int:

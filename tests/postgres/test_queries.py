@@ -1,13 +1,16 @@
 """Rules for every statement of the engine."""
 
 import re
+from dataclasses import fields
 from itertools import pairwise
 
 import asyncpg
 import pytest
 
+from leasehold.engines.postgres import rows
 from leasehold.engines.postgres.migrate import migrations
 from leasehold.engines.postgres.statements import query_files, statements, with_fragments
+from leasehold.model.job import Claim
 
 FILES = {name: file.read_text() for name, file in query_files()}
 TENANT_TABLE = re.compile(
@@ -113,6 +116,14 @@ def test_the_migrations_stamp_nothing_by_another_clock() -> None:
     for migration in migrations("leasehold"):
         code = re.sub(r"--.*", "", migration.text)
         assert OTHER_CLOCKS.findall(code) == (["_timestamp()"] if migration.version == 1 else [])
+
+
+def test_a_claim_has_a_column_for_each_field() -> None:
+    """Rows of claims are read by the places of their columns."""
+    text = re.sub(r"--.*", "", with_fragments("include(claim_columns)"))
+    columns = re.sub(r"\((?:[^()]|\([^()]*\))*\)", "", text).split(",")
+    assert len(columns) == rows.CLAIM_COLUMNS
+    assert {each.name for each in fields(Claim)} >= rows.NOT_IN_CLAIM_COLUMNS
 
 
 def test_sql_is_no_wider_than_a_page() -> None:

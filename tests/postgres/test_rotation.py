@@ -107,7 +107,7 @@ def test_looking_takes_no_more_than_a_twentieth_of_the_time() -> None:
 def some_claimed() -> ClaimPositions:
     """So many that dead entries may be what makes claims slow."""
     marks = ClaimPositions()
-    marks.note_claims(("report", "a", 100, seq) for seq in range(ClaimPositions.MANY_CLAIMED))
+    marks.note_claims([("report", "a", 100, seq) for seq in range(ClaimPositions.MANY_CLAIMED)])
     return marks
 
 

@@ -1,9 +1,9 @@
 """Rows to values of the model, and back."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any
 
 from asyncpg import Record
@@ -29,14 +29,15 @@ from leasehold.store.error_groups import latest_first
 DefinitionKey = tuple[str, int]
 
 
-_of_claim = itemgetter(
-    *("tenant_id", "id", "attempt", "claim_batch", "version", "payload", "max_attempts", "forgiven", "queued"),
-    *("started", "correlation_id", "cancel_requested", "overdue", "priority", "trace_context"),
-)
+# The fields of a claim without its worker: claim_columns.sql has them in this order, with names of its own. A row is
+# read by places in 0.1 µs, by names in 0.4.
+NOT_IN_CLAIM_COLUMNS = {"worker", "unusable"}
+CLAIM_COLUMNS = len(fields(Claim)) - len(NOT_IN_CLAIM_COLUMNS)
 
 
 def claim(row: Record, worker: WorkerId, definition: Definition) -> Claim:
-    tenant, job, attempt, batch, *rest = _of_claim(row)
+    """Makes a claim of a row that begins with the columns of claim_columns.sql."""
+    tenant, job, attempt, batch, _key, *rest = row[:CLAIM_COLUMNS]
     return Claim(tenant, job, attempt, worker, batch, definition, *rest)
 
 

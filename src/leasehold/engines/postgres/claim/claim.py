@@ -135,7 +135,7 @@ class Claiming:
             return None
         rotation.few.note_right_guess()
         found = sorted([row for row in answer if row["id"] is not None], key=_place)
-        self._positions.note_claims((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        self._positions.note_claims(list(map(_position_of, found)))
         # A row that another claimer holds, or that changed meanwhile, was passed over.
         more = len(found) < facts["waiting"] or len(found) == limit
         return Claimed(await self._reader.read(found, registration.worker), more, rotation.next_due)
@@ -184,12 +184,12 @@ class Claiming:
         found = sorted([row for row in answer if row["id"] is not None], key=_place)
         if len(found) == limit or self._positions.slow:
             self._positions.note_full_claim(ended - began, touched=max(1, limit + sharing), now=ended)
-        self._positions.note_claims((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        self._positions.note_claims(list(map(_position_of, found)))
         if not sharing:
             return Step([], busy=False, filled=False, tried=False)
         rotation.note_turns(facts["last_served"])
         # One that changed between being seen and being locked is missed: there is more.
-        filled = sharing > limit or facts["picked"] > len(found) or _is_filled(found, limit // sharing)
+        filled = sharing > limit or facts["picked"] > len(found) or _last_turn(found) >= limit // sharing
         step = Step(found, busy=False, filled=filled, tried=True)
         if lanes and len(found) < limit:
             capped = [tuple(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant)]
@@ -272,7 +272,7 @@ class Claiming:
             self._positions.note_shortfall()
         given = Counter(row["tenant_id"] for row in found)
         rotation.keep(lanes for lanes in tenants if given[lanes[0].tenant] >= share)
-        return Step(found, busy=busy, filled=_is_filled(found, share), tried=True)
+        return Step(found, busy=busy, filled=max(given.values(), default=0) >= share, tried=True)
 
     async def _claim_from(
         self, registration: Registration, lanes: Sequence[Lane], share: int, limit: int
@@ -290,7 +290,7 @@ class Claiming:
         # One that changed between being seen and being locked is missed: there is more.
         busy = busy or any(row["chosen"] > len(found) for row in found)
         found.sort(key=_place)
-        self._positions.note_claims((r["definition"], r["tenant_id"], r["priority"], r["seq"]) for r in found)
+        self._positions.note_claims(list(map(_position_of, found)))
         return found, busy, marked
 
     async def _claim_ranges(
@@ -352,8 +352,9 @@ class Step:
 
 # First everybody's first, then everybody's second.
 _place = itemgetter("turn", "priority", "seq")
+_position_of = itemgetter("definition", "tenant_id", "priority", "seq")
 
 
-def _is_filled(found: Sequence[Record], share: int) -> bool:
-    """Returns whether some tenant filled its share."""
-    return any(given >= share for given in Counter(row["tenant_id"] for row in found).values())
+def _last_turn(found: Sequence[Record]) -> int:
+    """Returns how many jobs the tenant with the most of them has; they are numbered for each tenant, and in order."""
+    return found[-1]["turn"] if found else 0

@@ -107,16 +107,16 @@ class ClaimPositions:
             ranges += [LaneRange(lane, *begin, end) for begin, end in zip(begins, ends, strict=True)]
         return ranges
 
-    def note_claims(self, positions: Iterable[tuple[str, str, int, int]]) -> None:
+    def note_claims(self, positions: Sequence[tuple[str, str, int, int]]) -> None:
         """Notes (definition, tenant, priority, seq) of claimed jobs, in order. A position may go down again."""
         if len(self._seqs) > self.MANY_LANES:
             self._seqs.clear()
             self._claimed.clear()
-        for definition, tenant, priority, seq in positions:
-            lane = definition, tenant
-            self._seqs.setdefault(lane, {})[priority] = seq
-            self._claimed[lane] += 1
-            self._count += 1
+        self._count += len(positions)
+        self._claimed.update([(definition, tenant) for definition, tenant, _, _ in positions])
+        latest = {(definition, tenant, priority): seq for definition, tenant, priority, seq in positions}
+        for (definition, tenant, priority), seq in latest.items():
+            self._seqs.setdefault((definition, tenant), {})[priority] = seq
 
     def note_all_claimed(self, definitions: Iterable[str], seq: int) -> None:
         """Notes that none of these definitions had a ready job up to this number, whichever worker claimed them."""

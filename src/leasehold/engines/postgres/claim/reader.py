@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from operator import itemgetter
 
 from asyncpg import Record
 
@@ -12,6 +13,8 @@ from leasehold.model.job import Claim, WorkerId
 from leasehold.model.stored_definition import missing_definition, why_unusable
 
 log = logging.getLogger("leasehold.worker")
+
+_version_of = itemgetter("definition", "version")
 
 
 class ClaimReader:
@@ -24,12 +27,20 @@ class ClaimReader:
 
     async def read(self, found: Sequence[Record], worker: WorkerId | None = None) -> list[Claim]:
         """Makes claims of rows, for this worker or the one that each row names."""
-        missing = {(row["definition"], row["version"]) for row in found} - self._versions.keys()
-        if missing:
-            keys, versions = zip(*missing, strict=True)
-            for row in await self._database.fetch("fleet/definition_versions", keys=keys, versions=versions):
+        versions = list(map(_version_of, found))
+        if missing := set(versions) - self._versions.keys():
+            keys, numbers = zip(*missing, strict=True)
+            for row in await self._database.fetch("fleet/definition_versions", keys=keys, versions=numbers):
                 self._remember(row)
-        return [self._claim_of(row, worker or row["worker_id"]) for row in found]
+        known = {version: self._definition_of(version) for version in set(versions)}
+        claims = [
+            rows.claim(row, worker or row["worker_id"], known[version][0])
+            for row, version in zip(found, versions, strict=True)
+        ]
+        if any(why for _, why in known.values()):
+            for claim, version in zip(claims, versions, strict=True):
+                claim.unusable = known[version][1] or None
+        return claims
 
     def _remember(self, row: Record) -> None:
         key, version = row["key"], row["version"]
@@ -39,16 +50,10 @@ class ClaimReader:
         if why := why_unusable(key, version, unreadable):
             self._unusable[key, version] = why
 
-    def _claim_of(self, row: Record, worker: WorkerId) -> Claim:
-        """Makes a claim. A job whose version is gone or unreadable is claimed as unusable, and fails alone when it is
-        begun.
+    def _definition_of(self, version: rows.DefinitionKey) -> tuple[Definition, str]:
+        """Returns a version, and why no job can run by it: one that is gone or unreadable. Such a job is claimed all
+        the same, and fails alone when it is begun.
         """
-        version = row["definition"], row["version"]
         if (definition := self._versions.get(version)) is None:
-            definition, why = missing_definition(*version, "database")
-        else:
-            why = self._unusable.get(version, "")
-        claim = rows.claim(row, worker, definition)
-        if why:
-            claim.unusable = why
-        return claim
+            return missing_definition(*version, "database")
+        return definition, self._unusable.get(version, "")
