@@ -189,9 +189,9 @@ def test_of_long_jobs_no_more_are_held_than_there_are_slots() -> None:
     assert [long.room(held) for held in (0, 4, 10)] == [10, 6, 0]
 
 
-def test_short_jobs_are_held_in_two_batches_beyond_the_slots() -> None:
+def test_short_jobs_are_held_in_three_batches_beyond_the_slots() -> None:
     short = window(10, took=0.001)
-    assert [short.room(held) for held in (0, 10, 20, 21, 30)] == [10, 10, 10, 0, 0]
+    assert [short.room(held) for held in (0, 10, 20, 30, 31, 40)] == [10, 10, 10, 10, 0, 0]
 
 
 def test_short_jobs_are_claimed_in_whole_batches_of_bounded_size() -> None:
