@@ -13,6 +13,7 @@ from tests.model.claims import a_claim
 from leasehold.model.job import Claim, JobId, Source, TenantId, WorkerId
 from leasehold.model.outcome import SUCCEEDED, Succeeded
 from leasehold.runtime.closing import close_listeners
+from leasehold.store import Registration, Subscription
 from leasehold.telemetry import (
     AttemptEnd,
     Event,
@@ -23,15 +24,18 @@ from leasehold.telemetry import (
     Listener,
     Listeners,
     Polled,
+    WakeReceived,
     ignore_events,
 )
 from leasehold.telemetry.listeners import ALL_EVENTS
+from leasehold.worker.events import EventReporter
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 ENQUEUED = JobEnqueued(
     at=NOW, tenant=TenantId("acme"), definition="report", count=1, created=1, source=Source.MANUAL, job=JobId("1")
 )
 EMITTED = EventEmitted(at=NOW, tenant=TenantId("acme"), name="a.b", jobs=0)
+REGISTRATION = Registration(WorkerId("w"), Subscription(("report",), None))
 POLLED = Polled(at=NOW, worker=WorkerId("w"), reason="wake", claimed=3)
 
 
@@ -96,10 +100,30 @@ def test_a_listener_that_takes_batches_gets_no_events_for_them() -> None:
     assert not listeners.wants(JobEnded)
     claim = a_claim()
     end: AttemptEnd = (claim, SUCCEEDED, 0.5, Succeeded())
-    listeners.tell_batch(listeners.on_claims, [claim], "job.claimed")
-    listeners.tell_batch(listeners.on_ends, [end], "job.ended")
+    listeners.tell_directly(listeners.on_claims, "job.claimed", [claim])
+    listeners.tell_directly(listeners.on_ends, "job.ended", [end])
     listeners.tell(POLLED)
     assert (batches.claims, batches.ends, batches.events) == ([claim], [end], [POLLED])
+
+
+def test_a_listener_can_take_wakes_and_polls_without_events() -> None:
+    class Counts(Listener):
+        def __init__(self) -> None:
+            self.taken: list[object] = []
+
+        def on_wake(self, channel: str) -> None:
+            self.taken.append(channel)
+
+        def on_poll(self, reason: str, claimed: int) -> None:
+            self.taken.append((reason, claimed))
+
+    counts, everything = Counts(), list[Event]()
+    reporter = EventReporter(Listeners([counts, everything.append]))
+    assert not {WakeReceived, Polled} & {kind for kind in ALL_EVENTS if Listeners([counts]).wants(kind)}
+    reporter.report_wake(REGISTRATION, "work")
+    reporter.report_poll(REGISTRATION, "wake", 3)
+    assert counts.taken == ["work", ("wake", 3)]
+    assert [event.event for event in everything] == ["wake.received", "worker.polled"]
 
 
 def test_listeners_of_an_app_and_of_its_worker_are_told_in_their_order() -> None:
@@ -123,7 +147,7 @@ def test_a_listener_that_raises_is_logged_once_and_others_are_told(caplog: pytes
     listeners = Listeners([Broken(), Broken(), heard.append])
     for _ in range(3):
         listeners.tell(POLLED)
-        listeners.tell_batch(listeners.on_claims, [a_claim()], "job.claimed")
+        listeners.tell_directly(listeners.on_claims, "job.claimed", [a_claim()])
     assert heard == 3 * [POLLED]
     assert [record.levelno for record in caplog.records] == 2 * [logging.ERROR]
     assert "Broken raised at worker.polled; it is told on" in caplog.messages[0]

@@ -111,6 +111,7 @@ def test_other_events_become_lines_with_the_same_names_of_fields() -> None:
 def test_the_quick_lines_are_those_of_structlog() -> None:
     """Texts with quotes, tenants that repeat, and items of all kinds."""
     claims = [
+        a_claim(worker=WorkerId("another"), attempt=3),
         a_claim(tenant='a"c\\me', payload='{"item_id": "ü\\n"}'),
         a_claim(tenant='a"c\\me', payload='{"item_id": false}', job="0197c000-0000-7000-8000-000000000002"),
         a_claim(payload="{}", attempt=3),
@@ -142,7 +143,37 @@ def test_the_quick_lines_keep_no_claim_that_has_not_ended() -> None:
     before = [sys.getrefcount(claim) for claim in claims]
     quick.on_claims(claims)
     assert [sys.getrefcount(claim) for claim in claims] == before
-    assert sum(map(len, quick._facts.values())) < 1000
+
+
+def test_the_quick_lines_remember_so_many_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold.telemetry.logs.MOST_REMEMBERED", 3)
+    stream, redacted = io.BytesIO(), list[str]()
+
+    def note(text: str) -> str:
+        redacted.append(text)
+        return text
+
+    quick = JsonLines(Logger(), stream, note)
+    tenants = [f"t{number}" for number in (0, 0, 1, 2, 3, 0)]
+    quick.on_claims([a_claim(tenant=tenant, attempt=number) for number, tenant in enumerate(tenants, 1)])
+    read = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["tenant_id"], line["attempt"]) for line in read] == list(zip(tenants, range(1, 7), strict=True))
+    assert [text for text in redacted if text != CLAIM.definition.key] == ["t0", "t1", "t2", "t3", "t0"]
+    assert max(map(len, (quick._tenants, quick._keys, quick._tries))) == 3
+
+
+def test_the_quick_lines_have_the_time_with_six_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.BytesIO()
+    monkeypatch.setattr("leasehold.telemetry.logs.time_ns", lambda: 1_763_495_999_000_001_999)
+    JsonLines(Logger(), stream, same).on_claims([CLAIM])
+    assert json.loads(stream.getvalue())["timestamp"] == "2025-11-18T19:59:59.000001Z"
+
+
+def test_a_success_whose_time_is_unknown_is_left_to_structlog() -> None:
+    slow, stream = Logger(), io.BytesIO()
+    JsonLines(slow, stream, same).on_ends([(CLAIM, SUCCEEDED, None, Succeeded())])
+    assert [name for _, name, _ in slow.lines] == ["job_completed"]
+    assert stream.getvalue() == b""
 
 
 def test_the_quick_lines_of_two_tenants_with_one_id_differ() -> None:

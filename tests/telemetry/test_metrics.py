@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.model.claims import a_claim
 
@@ -119,6 +121,17 @@ def test_a_duration_falls_into_the_first_bucket_that_holds_it(seconds: float) ->
     bucket = durations.buckets.index(1)
     assert bucket == len(BOUNDS) or seconds <= BOUNDS[bucket]
     assert bucket == 0 or seconds > BOUNDS[bucket - 1]
+
+
+@given(st.lists(st.lists(st.sampled_from([*BOUNDS, 0.0, 1e-3 + 1e-9, 0.3, 1e9]), max_size=5), max_size=4))
+def test_a_batch_of_durations_counts_as_each_of_them(batches: list[list[float]]) -> None:
+    together, alone = Durations(), Durations()
+    for batch in batches:
+        together.add_all(batch)
+        for seconds in batch:
+            alone.add(seconds)
+    assert together.buckets == alone.buckets
+    assert together.sum == pytest.approx(alone.sum)
 
 
 def test_the_lag_of_the_loop_is_the_greatest_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,18 +90,22 @@ async def test_spans_of_a_process_are_left_out_with_its_job(database_url: str) -
 
 
 async def test_follow_ups_of_a_job_that_is_left_out_may_begin_a_trace(
-    app: Leasehold, spans: Spans, monkeypatch: pytest.MonkeyPatch
+    database_url: str, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    app = Leasehold(database_url)
+    app.observe(spans.listener(sample=1e-9))
+
     @app.job
     async def email(job: Job) -> None: ...
 
     @app.job
     async def report(job: Job) -> None:
-        monkeypatch.setattr(Traces, "_is_chosen", lambda *_: True)
+        monkeypatch.setattr("leasehold.telemetry.traces.random.random", lambda: 0.0)
         await app.tenant(job.tenant).aenqueue(email)
 
-    await app.tenant("acme").aenqueue(report)
-    await app.atick()
+    async with app.open():
+        await app.tenant("acme").aenqueue(report)
+        await app.atick()
     assert parent_id(spans.one("enqueue email")) is None
     assert parent_id(spans.one("run email")) == span_id(spans.one("enqueue email"))
 

@@ -46,7 +46,7 @@ def report_reclaim(listeners: Listeners, claim: Claim, verdict: Verdict, by: Wor
     """Reports and logs an attempt of a worker that is gone. `by` is None if a server has written the verdict."""
     log_failure(claim, verdict, None)
     if listeners.on_reclaims:
-        listeners.tell_batch(listeners.on_reclaims, [(claim, verdict, None, CRASHED)], "job.reclaimed")
+        listeners.tell_directly(listeners.on_reclaims, "job.reclaimed", [(claim, verdict, None, CRASHED)])
     if listeners.wants(JobReclaimed):
         listeners.tell(JobReclaimed(**fields_of_job(claim), **fields_of_verdict(verdict), by=by))
 

@@ -68,6 +68,12 @@ class Listener:
     def on_reclaims(self, ends: Sequence[AttemptEnd]) -> None:
         """Takes attempts of workers that are gone, whose verdicts this process has written, with all facts."""
 
+    def on_wake(self, channel: str) -> None:
+        """Takes a notification of a worker, in place of a WakeReceived event."""
+
+    def on_poll(self, reason: str, claimed: int) -> None:
+        """Takes a look of a worker at its queue, in place of a Polled event."""
+
     def around(self, claim: Claim) -> AbstractContextManager[Any] | None:
         """Returns a context manager that is open while the handler runs, in the context of its task; None: nothing.
 
@@ -112,10 +118,21 @@ class Tracing(Listener):
         raise NotImplementedError
 
 
+DIRECT: Mapping[str, frozenset[type[Any]]] = {
+    "on_claims": frozenset({JobClaimed}),
+    "on_ends": frozenset({JobEnded}),
+    "on_reclaims": frozenset(),
+    "on_wake": frozenset({WakeReceived}),
+    "on_poll": frozenset({Polled}),
+    "around": frozenset(),
+}
+"""The methods that a listener may override, and the types of the events that it does not get then."""
+
+
 class Listeners:
     """The listeners of an app or a worker. Calls each with what it wants, and guards the caller against its errors.
 
-    `on_claims`, `on_ends`, `on_reclaims` and `around` are empty if no listener has them.
+    `on_claims`, `on_ends`, `on_reclaims`, `on_wake`, `on_poll` and `around` are empty if no listener has them.
     """
 
     def __init__(self, listeners: Iterable[Observer] = ()) -> None:
@@ -125,6 +142,8 @@ class Listeners:
         self.on_claims: tuple[Callable[[Sequence[Claim]], None], ...] = ()
         self.on_ends: tuple[Callable[[Sequence[AttemptEnd]], None], ...] = ()
         self.on_reclaims: tuple[Callable[[Sequence[AttemptEnd]], None], ...] = ()
+        self.on_wake: tuple[Callable[[str], None], ...] = ()
+        self.on_poll: tuple[Callable[[str, int], None], ...] = ()
         self.around: tuple[Around, ...] = ()
         self.tracing: Tracing | None = None
         for each in listeners:
@@ -146,26 +165,20 @@ class Listeners:
             return
         self._listeners += (listener,)
         wanted = getattr(listener, "wants", None)
-        batches = self._add_batches(listener) if isinstance(listener, Listener) else frozenset()
-        for kind in (ALL_EVENTS if wanted is None else frozenset(wanted)) - batches:
+        taken = self._add_direct(listener) if isinstance(listener, Listener) else frozenset()
+        for kind in (ALL_EVENTS if wanted is None else frozenset(wanted)) - taken:
             self._by_type[kind] = (*self._by_type.get(kind, ()), listener)
 
-    def _add_batches(self, listener: Listener) -> frozenset[type[Any]]:
-        """Notes what a listener takes otherwise than by events. Returns the types that it takes in batches."""
-        own, batches = type(listener), set[type[Any]]()
-        if own.on_claims is not Listener.on_claims:
-            self.on_claims += (listener.on_claims,)
-            batches.add(JobClaimed)
-        if own.on_ends is not Listener.on_ends:
-            self.on_ends += (listener.on_ends,)
-            batches.add(JobEnded)
-        if own.on_reclaims is not Listener.on_reclaims:
-            self.on_reclaims += (listener.on_reclaims,)
-        if own.around is not Listener.around:
-            self.around += (listener.around,)
+    def _add_direct(self, listener: Listener) -> frozenset[type[Any]]:
+        """Notes what a listener takes otherwise than by events. Returns the types of the events that it gets so."""
+        own, taken = type(listener), set[type[Any]]()
+        for name, replaced in DIRECT.items():
+            if getattr(own, name) is not getattr(Listener, name):
+                setattr(self, name, (*getattr(self, name), getattr(listener, name)))
+                taken |= replaced
         if isinstance(listener, Tracing):
             self.tracing = listener
-        return frozenset(batches)
+        return frozenset(taken)
 
     def with_listener(self, listener: Observer) -> "Listeners":
         """Returns these listeners and one more."""
@@ -185,10 +198,11 @@ class Listeners:
 
     __call__ = tell
 
-    def tell_batch(self, takers: Iterable[Callable[[Any], None]], batch: Sequence[Any], what: str) -> None:
+    def tell_directly(self, takers: Iterable[Callable[..., None]], what: str, *facts: Any) -> None:
+        """Calls methods of listeners with what they take in place of events."""
         for take in takers:
             try:
-                take(batch)
+                take(*facts)
             except Exception:
                 self._complain(getattr(take, "__self__", take), what)
 

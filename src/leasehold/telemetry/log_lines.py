@@ -35,6 +35,8 @@ from leasehold.telemetry.listeners import AttemptEnd
 
 Line = tuple[int, str, dict[str, Any]]
 """Level, name, fields."""
+ITEM_FIELD = '"item_id"'
+"""Stands in every payload that has this field, and in few others."""
 
 LEVELS: dict[type[Any], int] = {
     DatabaseBack: logging.WARNING,
@@ -113,7 +115,7 @@ def duration_ms(seconds: float | None) -> float | None:
 
 def item_id(claim: Claim, redact: Callable[[str], str] = str) -> str | int | float | bool | None:
     """Returns the field `item_id` of the payload, if it is a scalar; most payloads have none, and are not read."""
-    if '"item_id"' not in claim.payload:
+    if ITEM_FIELD not in claim.payload:
         return None
     try:
         found = orjson.loads(claim.payload)

@@ -1,8 +1,9 @@
 """Listeners that log events: by structlog, through the processors of the program, or quickly as lines of JSON."""
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import repeat
+from time import gmtime, strftime, time_ns
 from typing import Any, BinaryIO
 
 import orjson
@@ -13,14 +14,9 @@ from leasehold.model.outcome import SUCCEEDED
 from leasehold.telemetry.attempt_context import attempt_fields
 from leasehold.telemetry.events import Event
 from leasehold.telemetry.listeners import AttemptEnd, Listener
-from leasehold.telemetry.log_lines import LEVELS, Line, item_id, line_of_claim, line_of_end, line_of_event
+from leasehold.telemetry.log_lines import ITEM_FIELD, LEVELS, Line, item_id, line_of_claim, line_of_end, line_of_event
 
 MOST_REMEMBERED = 10_000
-# Characters of the fields of a claim that is remembered: those with a long item are made once more at its end.
-LONGEST_REMEMBERED = 1000
-
-# The claim of one attempt, for the process of its worker. The claim itself would keep its payload.
-_fence_of = attrgetter("tenant", "job", "attempt", "batch")
 
 
 def require_structlog() -> Any:
@@ -74,60 +70,75 @@ class EventLogs(Listener):
 class JsonLines(EventLogs):
     """Logs as `EventLogs` does, but writes claims and successes, which come with every job, itself: one write for a
     batch. Each line is what structlog would render, for less than a hundredth of its time.
+
+    Texts that repeat are redacted and escaped once; ids need neither.
     """
 
     def __init__(self, logger: Any, stream: BinaryIO, redact: Callable[[str], str]) -> None:
         super().__init__(logger)
         self._stream = stream
         self._redact = redact
-        self._known: dict[str, str] = {}
-        self._facts: dict[tuple[Any, ...], str] = {}
+        self._tenants = _Texts(lambda tenant: f'","tenant_id":{self._shown(tenant)},"definition_key":')
+        self._keys = _Texts(lambda key: f'{self._shown(key)},"attempt_no":')
+        self._tries = _Texts(lambda of: _describe_try(of[0], of[1], "null"))
 
     def on_claims(self, claims: Sequence[Claim]) -> None:
-        beginning = f'{{"event":"job_claimed","level":"info","timestamp":"{_now()}",'
-        if len(self._facts) > MOST_REMEMBERED:  # of claims that have ended in another way
-            self._facts.clear()
-        facts = list(map(self._describe, claims))
-        self._facts.update(zip(map(_fence_of, claims), facts, strict=True))
-        if max(map(len, facts), default=0) > LONGEST_REMEMBERED:
-            for claim, each in zip(claims, facts, strict=True):
-                if len(each) > LONGEST_REMEMBERED:
-                    del self._facts[_fence_of(claim)]
-        self._put([f"{beginning}{each}}}\n" for each in facts])
+        self._put("job_claimed", claims, repeat("}\n"))
 
     def on_ends(self, ends: Sequence[AttemptEnd]) -> None:
-        """Uses the fields of the claim again: to make them takes half of the time of a line."""
-        beginning = f'{{"event":"job_completed","level":"info","timestamp":"{_now()}",'
-        lines, remembered = [], self._facts.pop
+        claims, ends_of_lines = list[Claim](), list[str]()
         for claim, verdict, seconds, outcome in ends:
-            facts = remembered(_fence_of(claim), None) or self._describe(claim)
             if verdict is SUCCEEDED and seconds is not None:
-                lines.append(f'{beginning}{facts},"duration_ms":{seconds * 1000:.3f}}}\n')
+                claims.append(claim)
+                ends_of_lines.append(f',"duration_ms":{1000 * seconds:.3f}}}\n')
             else:
                 self.write(line_of_end((claim, verdict, seconds, outcome)))
-        self._put(lines)
+        if claims:
+            self._put("job_completed", claims, ends_of_lines)
 
-    def _describe(self, claim: Claim) -> str:
-        """Returns the fields of a claim. Texts that repeat are redacted and escaped once; ids need neither."""
-        known, tenant, key, attempt = self._known, claim.tenant, claim.definition.key, claim.attempt
-        item = "null" if '"item_id"' not in claim.payload else orjson.dumps(item_id(claim, self._redact)).decode()
-        return (
-            f'"job_id":"{claim.job}","tenant_id":{known.get(tenant) or self._learn(tenant)},'
-            f'"definition_key":{known.get(key) or self._learn(key)},"attempt_no":{attempt},'
-            f'"worker_id":"{claim.worker}","item_id":{item},"attempt":{attempt}'
-        )
+    def _put(self, event: str, claims: Sequence[Claim], ends_of_lines: Iterable[str]) -> None:
+        """Writes a line for each claim. Adding whole texts in one expression takes a fifth of a µs for a line."""
+        beginning = f'{{"event":"{event}","level":"info","timestamp":"{_now()}","job_id":"'
+        tenants, keys, tries = self._tenants, self._keys, self._tries
+        lines = [
+            f"{beginning}{claim.job}{tenants[claim.tenant]}{keys[claim.definition.key]}"
+            f"{tries[claim.attempt, claim.worker] if ITEM_FIELD not in claim.payload else self._with_item(claim)}"
+            f"{end}"
+            for claim, end in zip(claims, ends_of_lines, strict=False)
+        ]
+        self._stream.write("".join(lines).encode())
+        self._stream.flush()
 
-    def _learn(self, text: str) -> str:
-        if len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
-        self._known[text] = shown = orjson.dumps(self._redact(text)).decode()
-        return shown
+    def _with_item(self, claim: Claim) -> str:
+        return _describe_try(claim.attempt, claim.worker, orjson.dumps(item_id(claim, self._redact)).decode())
 
-    def _put(self, lines: Sequence[str]) -> None:
-        if lines:
-            self._stream.write("".join(lines).encode())
-            self._stream.flush()
+    def _shown(self, text: str) -> str:
+        return orjson.dumps(self._redact(text)).decode()
+
+
+class _Texts(dict[Any, Any]):
+    """Makes what is missing, and remembers so many."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+
+    def __missing__(self, key: Any) -> Any:
+        if len(self) >= MOST_REMEMBERED:
+            self.clear()
+        made = self[key] = self._make(key)
+        return made
+
+
+def _describe_try(number: int, worker: str, item: str) -> str:
+    return f'{number},"worker_id":"{worker}","item_id":{item},"attempt":{number}'
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """Returns what structlog renders, in a third of the time: two lines of a second differ in their end only."""
+    seconds, nanoseconds = divmod(time_ns(), 1_000_000_000)
+    return f"{_second(seconds)}{nanoseconds // 1000:06d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> str:
+    return strftime("%Y-%m-%dT%H:%M:%S.", gmtime(seconds))

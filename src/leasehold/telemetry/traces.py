@@ -81,6 +81,7 @@ class Traces(Tracing):
                 fix="Pass a number from 0 to 1, such as 0.01 for one in a hundred.",
             )
         self._sample = sample
+        self._chosen_below = sample * 2**32
         self._provider = tracer_provider
         self._tracer = get_tracer(SYSTEM, tracer_provider=tracer_provider)
         self._open: dict[_Key, _AttemptSpan] = {}
@@ -92,7 +93,7 @@ class Traces(Tracing):
         try:
             current, ambient = get_current_span(), None
             if current is _LEFT_OUT or not current.get_span_context().is_valid:
-                if parent is None and not self._is_chosen(random.random()):
+                if parent is None and random.random() >= self._sample:
                     return Untraced()
                 if parent is not None or current is _LEFT_OUT:
                     ambient = _remote(TraceContext.read(parent))
@@ -105,12 +106,9 @@ class Traces(Tracing):
 
     def around(self, claim: Claim) -> "_AttemptSpan | None":
         """Returns None for a job that is left out: by its id, so that all its tries are traced or none is."""
-        if claim.trace_context is None and not self._is_chosen(crc32(claim.job.encode()) / 2**32):
+        if claim.trace_context is None and crc32(claim.job.encode()) >= self._chosen_below:
             return None
         return self._begin(claim)
-
-    def _is_chosen(self, number: float) -> bool:
-        return number < self._sample
 
     def _begin(self, claim: Claim) -> "_AttemptSpan":
         attempt = _AttemptSpan(self._tracer, claim)
@@ -132,8 +130,8 @@ class Traces(Tracing):
 
     def on_ends(self, ends: Sequence[AttemptEnd]) -> None:
         traced = {job for _tenant, job, _attempt, _worker in self._open}
-        for claim, verdict, _seconds, outcome in ends:
-            if claim.job in traced and (attempt := self._open.pop(_key(claim), None)) is not None:
+        for claim, verdict, _seconds, outcome in [end for end in ends if end[0].job in traced] if traced else ():
+            if (attempt := self._open.pop(_key(claim), None)) is not None:
                 try:  # for each: an exporter that raises must not leave the spans behind it open
                     attempt.end(verdict, outcome)
                 except Exception:

@@ -113,10 +113,12 @@ class EventReporter:
             self._tell(WorkerRegistrationLost(**_of_worker(registration), why=why))
 
     def report_wake(self, registration: Registration, channel: str) -> None:
+        self.listeners.tell_directly(self.listeners.on_wake, "wake.received", channel)
         if self._wants(WakeReceived):
             self._tell(WakeReceived(**_of_worker(registration), channel=channel))
 
     def report_poll(self, registration: Registration, reason: str, claimed: int) -> None:
+        self.listeners.tell_directly(self.listeners.on_poll, "worker.polled", reason, claimed)
         if self._wants(Polled):
             self._tell(Polled(**_of_worker(registration), reason=reason, claimed=claimed))
 
@@ -158,7 +160,7 @@ class EventReporter:
     def report_claims(self, claims: Sequence[Claim]) -> None:
         listeners = self.listeners
         if listeners.on_claims:
-            listeners.tell_batch(listeners.on_claims, claims, "job.claimed")
+            listeners.tell_directly(listeners.on_claims, "job.claimed", claims)
         if self._makes_claimed:
             for claim in claims:
                 self._tell(JobClaimed(**fields_of_job(claim), queued_at=claim.queued_at, waited=_waited(claim)))
@@ -181,7 +183,7 @@ class EventReporter:
                     self._tell(JobGivenBack(**fields_of_job(claim)))
             ends = [end for end in ends if not isinstance(end[3], Released)]
         if ends and self.listeners.on_ends:
-            self.listeners.tell_batch(self.listeners.on_ends, ends, "job.ended")
+            self.listeners.tell_directly(self.listeners.on_ends, "job.ended", ends)
         if self._makes_ended:
             for claim, verdict, seconds, outcome in ends:
                 self._tell(
