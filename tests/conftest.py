@@ -30,13 +30,13 @@ from importlib.metadata import entry_points
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import asyncpg
 import pytest
 from hypothesis import Phase, settings
 from tests.admin_link import AdminLink
 from tests.database_server import DatabaseServer
+from tests.emulated_tables import note_emulator, tables_at
 from tests.forked import ForkedPython, Run
 from tests.proxy import Proxy
 from tests.reused_databases import ReusedDatabases
@@ -68,8 +68,9 @@ TOGETHER = "tests/postgres/test_plans.py"
 # They share one server and one browser: another worker of xdist runs all of them.
 BROWSER = "tests/console/"
 FAULTS = "tests/faults/"
-# Their tests ask for nothing but rows. Others look at plans, statistics, dead rows, locks and rights.
-REUSING = ("tests/app/",)
+# Their tests ask for nothing but rows; a database whose schema, or rights in it, were changed is dropped. Others look
+# at plans, statistics, dead rows and locks.
+REUSING = ("tests/app/", "tests/cli/")
 # Their tests start programs and processes, as users do, and take seconds each: `make test-programs` runs them.
 PROGRAMS = tuple(
     f"tests/{name}"
@@ -82,6 +83,7 @@ PROGRAMS = tuple(
         "app/test_secret_canaries.py",
         "bench/",
         "both_engines/test_processes.py",
+        "both_engines/test_usage.py",
         "cli/test_commands.py",
         "cli/test_dev.py",
         "cli/test_dev_",
@@ -100,14 +102,19 @@ PROGRAMS = tuple(
         "docs/test_architecture.py",
         "docs/test_docs.py",
         "docs/test_scripts.py",
+        "dynamodb/test_neutral_suite.py",
+        "dynamodb/test_plugin.py",
         "embedded/",
         "examples/",
         "scheduler/test_processes.py",
         "store/test_killed_operations.py",
+        "telemetry/test_closing.py",
         "testing/",
         "worker/test_fence.py",
         "worker/test_handler_transaction_in_processes.py",
         "worker/test_isolation",
+        "worker/test_killed_worker.py",
+        "worker/test_processor_time.py",
         "worker/test_shutdown.py",
         "worker/test_status_of_processes.py",
         "worker/test_upkeep.py",
@@ -260,12 +267,13 @@ def dynamodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
         return
     with emulator(tmp_path_factory.mktemp("dynamodb"), keep=False) as server:
+        note_emulator(server.url)
         yield server.url
 
 
 def make_tables(url: str) -> ClonedDatabases:
     """Tables with one shard, since each costs a request for each look, and without an allowance for clock skew."""
-    return engine_for(f"{url}&shards=1&skew=0").test_kit().databases(uuid4().hex[:8])
+    return tables_at(f"{url}&shards=1&skew=0")
 
 
 @pytest.fixture(scope="session")
@@ -297,9 +305,10 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def clock(database_url: str) -> Clock:
+def clock(database_url: str, databases: ClonedDatabases) -> Clock:
     """`await clock.move(timedelta(hours=1))` moves the clock of this test's database, and so of its store."""
-    return Clock(database_url)
+    clock = Clock(database_url)
+    return databases.clock_of(clock) if isinstance(databases, ReusedDatabases) else clock
 
 
 @pytest.fixture

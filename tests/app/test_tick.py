@@ -22,6 +22,7 @@ from leasehold.store import Claimed, Registration, Renewal, Store, Subscription,
 from leasehold.worker.attempt import Attempt
 from leasehold.worker.claims import ClaimLedger
 from leasehold.worker.heartbeat import Leases
+from leasehold.worker.tick import LEASE
 
 LONG = PATIENCE.total_seconds()
 SECOND = timedelta(seconds=1)
@@ -296,7 +297,12 @@ async def test_a_tick_of_other_than_a_number_of_jobs_is_refused(app: Leasehold, 
 async def test_a_process_that_dies_in_a_tick_leaves_only_a_lease(
     app: Leasehold, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A platform froze it, heartbeat and all: nothing is given back, and after the lease the next tick takes over."""
+    """A platform froze it, heartbeat and all: nothing is given back, and after the lease the next tick takes over.
+
+    The frozen tick ends with its lease, which is 5 s here: 15 s would only be waited for.
+    """
+    assert LEASE.busy == 15 * SECOND
+    monkeypatch.setattr(import_module("leasehold.worker.tick"), "LEASE", Leases(busy=5 * SECOND, idle=5 * SECOND))
     began = asyncio.Event()
 
     @app.job(backoff=Steps(0))
@@ -315,8 +321,8 @@ async def test_a_process_that_dies_in_a_tick_leaves_only_a_lease(
         connection = await asyncpg.connect(app.settings.url)
         expires = await connection.fetchval("select lease_expires_at - leasehold.clock() from leasehold.workers")
         await connection.close()
-        assert expires <= timedelta(seconds=15)
-        await clock.move(timedelta(seconds=16))
+        assert expires <= 5 * SECOND
+        await clock.move(6 * SECOND)
         ticks = [await app.atick(max_seconds=LONG) for _ in range(2)]
         assert (sum(each.reclaimed for each in ticks), sum(each.succeeded for each in ticks)) == (1, 1)
         assert await placed.aresult(0) == 2

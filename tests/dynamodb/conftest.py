@@ -1,26 +1,29 @@
 """Fixtures for tests of the DynamoDB engine: a table, a look at its items, and faults on the way to it."""
 
 from collections.abc import AsyncIterator
-from uuid import uuid4
 
 import pytest
 from tests.dynamodb.raw_table import RawTable, open_table
+from tests.emulated_tables import tables_at
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 
-from leasehold.engine import MovableClock
-from leasehold.engines import engine_for
+from leasehold.engine import ClonedDatabases, MovableClock
 from leasehold.engines.dynamodb.engine import DynamoEngine
 from leasehold.engines.dynamodb.test_kit import DynamoTestKit
 from leasehold.store import Store
 
 
+@pytest.fixture(scope="session")
+def databases(dynamodb_url: str) -> ClonedDatabases:
+    return tables_at(dynamodb_url)
+
+
 @pytest.fixture
-async def database_url(dynamodb_url: str) -> AsyncIterator[str]:
+async def database_url(databases: ClonedDatabases) -> AsyncIterator[str]:
     """The URL of a table as it is by default, with four shards."""
-    tables = engine_for(dynamodb_url).test_kit().databases(uuid4().hex[:8])
-    name = await tables.clone()
-    yield tables.url_for(name)
-    await tables.drop(name)
+    name = await databases.clone()
+    yield databases.url_for(name)
+    await databases.drop(name)
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
-"""The corrected design of the scheduled job queue on DynamoDB: its tests (a) to (g); (e) stands in test_faults."""
+"""The corrected design of the scheduled job queue on DynamoDB: its tests (a) to (f); (e) stands in test_faults,
+(g) in test_neutral_suite.
+"""
 
 import asyncio
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import cycle, islice
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -209,25 +209,3 @@ async def test_f_keys_agree_with_times_after_each_operation(bench: Bench, table:
     await take_over(bench)
     await assert_keys_agree(table)
     assert (await table.job(dead.job))["status"] == "dead_letter"
-
-
-# (g)
-
-
-def test_g_the_neutral_suite_runs_on_this_engine() -> None:
-    """Each test of the suite that needs no ability is there for both engines."""
-    collected = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not abilities", "tests/store"],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-    ).stdout.splitlines()
-    of_postgres, of_dynamodb = (_without_engine(collected, name) for name in ("postgres", "dynamodb"))
-    assert len(of_dynamodb) > 300
-    assert of_postgres == of_dynamodb
-
-
-def _without_engine(collected: list[str], name: str) -> set[str]:
-    return {line.replace(f"[{name}", "[") for line in collected if f"[{name}" in line}

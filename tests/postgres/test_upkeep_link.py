@@ -1,7 +1,7 @@
 """Upkeep has a connection of its own: a worker's finishes wait for none of it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -69,17 +69,18 @@ async def test_a_finish_does_not_wait_for_a_reclaimed_job(
 
 
 async def test_an_idle_upkeep_connection_is_closed(
-    bench: Bench, observer: Raw, monkeypatch: pytest.MonkeyPatch
+    open_stores: Callable[[int], Awaitable[list[Store]]], observer: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "IDLE", 0.01)
-    async with parts_of(bench.store).links.upkeep.session() as session:
+    (store,) = await open_stores(1)  # each takes the setting when it is opened
+    async with parts_of(store).links.upkeep.session() as session:
         pid = session.get_server_pid()
 
     async def closed() -> bool:
         return not await observer.fetchval("select count(*) from pg_stat_activity where pid = $1", pid)
 
     await eventually(closed, what="the end of the idle connection")
-    assert await bench.store.prune(1) == 0
+    assert await store.prune(1) == 0
 
 
 async def test_a_claim_tells_of_a_connection_lost_while_idle(bench: Bench, observer: Raw) -> None:

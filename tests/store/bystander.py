@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import asyncpg
-from tests.dynamodb.raw_table import open_table
+from tests.dynamodb.raw_table import open_table, plain
+from tests.emulated_tables import is_emulated, link_of
+from tests.reused_databases import ReusedDatabases
 from tests.store.bench import BROUGHT_ID, EMAIL, KEY, REPORT, Bench, EngineUnderTest, all_jobs, keyed
 
+from leasehold.engine import ClonedDatabases
 from leasehold.engines import engine_for
+from leasehold.engines.dynamodb.urls import read_url
 from leasehold.model.dedupe import Always, Within
 from leasehold.model.job import Attempt, JobId, JobRecord, LogLine, NewJob, TenantId, tenant_id
 from leasehold.model.status import Status
@@ -104,16 +107,16 @@ ROWS = """
 """
 
 
-async def items_of_bystanders(url: str) -> Items:
+async def items_of_bystanders(url: str, databases: ClonedDatabases) -> Items:
     """Returns the bystanders' rows or items by one statement or request, where `all_belongings` needs fifty."""
-    if not url.startswith("dynamodb:"):
-        connection = await asyncpg.connect(url)
-        try:
-            return [dict(row) for row in await connection.fetch(ROWS, list(BYSTANDERS))]
-        finally:
-            await connection.close()
-    async with open_table(url) as table:
-        found = await table.items()
+    if isinstance(databases, ReusedDatabases):
+        return [dict(row) for row in await databases.fetch(url, ROWS, list(BYSTANDERS))]
+    address = read_url(url)
+    if is_emulated(address):
+        found = [plain(item) for item in link_of(address).scan(address.table)]
+    else:
+        async with open_table(url) as table:
+            found = await table.items()
     prefixes = tuple(f"tenant#{tenant}#" for tenant in BYSTANDERS)
     return sorted(
         (item for item in found if item["PK"].startswith(prefixes)), key=lambda item: (item["PK"], item["SK"])

@@ -1,18 +1,20 @@
 """The engine under test, the bench, and the bystanders that live beside every test."""
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.conftest import INHABITED, make_tables
 from tests.database_server import DatabaseServer
+from tests.emulated_tables import EmulatedTables, clock_at
 from tests.engines_under_test import choose_engines
+from tests.reused_databases import ReusedDatabases
 from tests.store.bench import EMAIL, REPORT, Bench, EngineUnderTest
 from tests.store.bystander import Items, Owned, all_belongings, items_of_bystanders, settle_all
 from tests.store.over_http import served
 
 from leasehold.engine import ClonedDatabases, MovableClock, TestKit
 from leasehold.engines import engine_for
+from leasehold.engines.postgres.test_databases import DatabaseClock
 from leasehold.model.status import Status
 from leasehold.store import Store
 from leasehold.testing.server import run_in_thread
@@ -43,8 +45,11 @@ def databases(engine_name: str, request: pytest.FixtureRequest) -> ClonedDatabas
 
 
 @pytest.fixture(scope="session")
-def settled_databases(database_server: DatabaseServer) -> ClonedDatabases:
-    return replace(database_server, run=f"{database_server.run}{INHABITED}")
+def settled_databases(database_server: DatabaseServer) -> Iterator[ReusedDatabases]:
+    known = database_server
+    reused = ReusedDatabases(known.url, f"{known.run}{INHABITED}", known.schema, known.url_of, known.link)
+    yield reused
+    run_in_thread(reused.drop_free())
 
 
 @pytest.fixture(scope="session")
@@ -78,8 +83,15 @@ async def kit(database_url: str, engine_name: str) -> AsyncIterator[TestKit]:
 
 
 @pytest.fixture
-def clock(kit: TestKit) -> MovableClock:
-    return kit.clock()
+def clock(kit: TestKit, databases: ClonedDatabases, database_url: str) -> MovableClock:
+    """The clock of the kit, which is moved without a new connection where there is one that is kept."""
+    if isinstance(databases, EmulatedTables):
+        return clock_at(database_url)
+    clock = kit.clock()
+    if isinstance(databases, ReusedDatabases):
+        assert isinstance(clock, DatabaseClock)
+        return databases.clock_of(clock)
+    return clock
 
 
 @pytest.fixture
@@ -90,8 +102,8 @@ async def store(kit: TestKit) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def engine(store: Store, kit: TestKit) -> EngineUnderTest:
-    return EngineUnderTest(store, kit.open, kit.clock().move)
+def engine(store: Store, kit: TestKit, clock: MovableClock) -> EngineUnderTest:
+    return EngineUnderTest(store, kit.open, clock.move)
 
 
 @pytest.fixture
@@ -117,21 +129,23 @@ async def bystanders(
     kit: TestKit,
     engine_name: str,
     database_url: str,
+    databases: ClonedDatabases,
     remembered: dict[str, tuple[Owned, Items]],
 ) -> AsyncIterator[None]:
     """Fails a test after which a bystander's jobs, attempts, lines or keys are not as before."""
     if engine_name not in remembered:
-        remembered[engine_name] = await all_belongings(engine.store), await items_of_bystanders(database_url)
+        owned = await all_belongings(engine.store)
+        remembered[engine_name] = owned, await items_of_bystanders(database_url, databases)
     before, items = remembered[engine_name]
-    for owned in before.values():
-        assert owned.counts == {**owned.counts, Status.QUEUED: 4, Status.RUNNING: 1, Status.DEAD_LETTER: 1}
-        assert sum(len(lines) for lines in owned.lines.values()) == 1
-        assert set(owned.holders) <= set(owned.jobs)
+    for each in before.values():
+        assert each.counts == {**each.counts, Status.QUEUED: 4, Status.RUNNING: 1, Status.DEAD_LETTER: 1}
+        assert sum(len(lines) for lines in each.lines.values()) == 1
+        assert set(each.holders) <= set(each.jobs)
     sent = len(kit.statements())
     yield
     if len(kit.statements()) == sent:  # the test has asked the database for nothing
         return
-    if await items_of_bystanders(database_url) == items:  # a store would read the same from them
+    if await items_of_bystanders(database_url, databases) == items:  # a store would read the same from them
         return
     for definition in (REPORT, EMAIL):  # asked for again, an inactive one would refuse
         await engine.store.activate(definition.key, True)

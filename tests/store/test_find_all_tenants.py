@@ -61,24 +61,24 @@ async def test_jobs_of_one_id_are_shown_once_for_each_tenant(engine: EngineUnder
     assert walked == sorted([ACME, OTHER, tenant_id("zoe"), *theirs])
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        *(Filter(statuses=(status,)) for status in Status),
-        Filter(statuses=(Status.QUEUED, Status.DEAD_LETTER)),
-        Filter(statuses=(Status.RUNNING, Status.FAILED)),
-        Filter(definitions=("email",)),
-        Filter(correlation_id=CORRELATION),
-        Filter(due=False),
-        Filter(tried=True),
-        Filter(statuses=(Status.RUNNING,), definitions=("email",)),
-    ],
-    ids=str,
+FILTERS = (
+    *(Filter(statuses=(status,)) for status in Status),
+    Filter(statuses=(Status.QUEUED, Status.DEAD_LETTER)),
+    Filter(statuses=(Status.RUNNING, Status.FAILED)),
+    Filter(definitions=("email",)),
+    Filter(correlation_id=CORRELATION),
+    Filter(due=False),
+    Filter(tried=True),
+    Filter(statuses=(Status.RUNNING,), definitions=("email",)),
 )
+
+
 @pytest.mark.parametrize("page", [2, 50])
-async def test_a_filter_finds_what_each_tenant_finds(engine: EngineUnderTest, where: Filter, page: int) -> None:
+async def test_each_filter_finds_what_each_tenant_finds(engine: EngineUnderTest, page: int) -> None:
     tenants = await busy(engine)
-    assert await find_all_tenants(engine.store, where, page) == await of_each_tenant(engine.store, tenants, where)
+    for where in FILTERS:
+        found = await find_all_tenants(engine.store, where, page)
+        assert found == await of_each_tenant(engine.store, tenants, where), where
 
 
 async def test_jobs_of_one_busy_tenant_do_not_push_others_off_the_page(engine: EngineUnderTest) -> None:

@@ -53,6 +53,7 @@ class Mix:
         self._random = Random(seed)
         self._ended: dict[tuple[JobId, int], tuple[str, Attempt]] = {}
         self._jobs: dict[JobId, str] = {}
+        self._tried: set[JobId] = set()
 
     async def go_on(self, steps: int) -> None:
         ways: list[Callable[[], Awaitable[None]]] = [
@@ -61,7 +62,9 @@ class Mix:
         ]
         for _ in range(steps):
             await self._random.choice(ways)()
-            await self._note()
+            await self._note(self._tried)
+            self._tried.clear()
+        await self._note(set(self._jobs))
 
     async def _run(self) -> None:
         await self._enqueue()
@@ -70,6 +73,7 @@ class Mix:
             *(TimedOut(MINUTE), Canceled(), Snoozed(timedelta()), Released()),
         ]
         for claim in await self._bench.claim(self._random.randint(1, 3)):
+            self._tried.add(claim.job)
             await self._bench.move_clock(timedelta(milliseconds=self._random.randint(0, 5000)))
             await self._end(claim, self._random.choice(ends))
 
@@ -82,7 +86,7 @@ class Mix:
     async def _kill(self) -> None:
         """Ends a worker as kill -9 does: its lease runs out, and others reclaim its jobs."""
         await self._enqueue()
-        await self._bench.claim(2, await self._bench.join(lease=LEASE))
+        self._tried |= {claim.job for claim in await self._bench.claim(2, await self._bench.join(lease=LEASE))}
         await self._bench.move_clock(LEASE + MINUTE)
         await reclaim_orphans(self._bench.store)
 
@@ -110,11 +114,11 @@ class Mix:
     async def _prune(self) -> None:
         await self._bench.store.prune(self._random.randint(1, 100))
 
-    async def _note(self) -> None:
-        for job, definition in self._jobs.items():
+    async def _note(self, jobs: set[JobId]) -> None:
+        for job in jobs:
             for attempt in await self._bench.jobs.attempts(job):
                 if attempt.finished_at is not None:
-                    self._ended[job, attempt.number] = definition, attempt
+                    self._ended[job, attempt.number] = self._jobs[job], attempt
 
     def sums(self) -> Sums:
         """Adds up the attempts themselves."""

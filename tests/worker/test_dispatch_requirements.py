@@ -1,6 +1,5 @@
 """The verification strategy of seed 000, "Job Dispatch Redesign"."""
 
-import signal
 from collections import Counter
 from datetime import timedelta
 
@@ -8,8 +7,7 @@ import asyncpg
 import pytest
 from tests.conftest import Clock, Raw, eventually
 from tests.tenant_kit import ACME
-from tests.worker import sample_handlers
-from tests.worker.shop import SHORT, Payload, Processes, Shop, only
+from tests.worker.shop import SHORT, Payload, Shop, only
 
 from leasehold.engines import engine_for
 from leasehold.model.backoff import OUTBOX, Steps
@@ -177,18 +175,3 @@ async def test_100_items_created_rapidly_are_all_enriched(shop: Shop, handlers: 
         jobs = [await shop.enqueue(payload={"item": number}) for number in range(100)]
         records = await shop.all_ended(jobs)
     assert Counter(record.status for record in records) == {Status.SUCCEEDED: 100}
-
-
-async def test_another_worker_does_a_killed_workers_job_after_the_lease(shop: Shop, processes: Processes) -> None:
-    await shop.store.sync_definitions(sample_handlers.handlers.definitions)
-    killed = processes.worker("--lease", "2s", "--slots", "5")
-    jobs = await shop.enqueue_many(20, "wait", payload=processes.payload)
-    begun = {note.job for note in await processes.noted("began", 5)}
-    processes.worker("--lease", "2s", "--slots", "5")
-    killed.send(signal.SIGKILL)
-    processes.go()
-    assert {record.status for record in await shop.all_ended(jobs)} == {Status.SUCCEEDED}
-    for job in jobs:
-        assert await shop.statuses(job) == ([CRASHED, SUCCEEDED] if job in begun else [SUCCEEDED])
-    assert Counter(note.job for note in processes.notes("ended")) == dict.fromkeys(jobs, 1)
-    assert killed.pid not in {note.pid for note in processes.notes("ended")}

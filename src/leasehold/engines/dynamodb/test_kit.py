@@ -13,6 +13,7 @@ from leasehold.engines.dynamodb.keys import timestamp
 from leasehold.engines.dynamodb.table import Table
 from leasehold.engines.dynamodb.test_tables import TestTables
 from leasehold.engines.dynamodb.urls import TableAddress
+from leasehold.engines.dynamodb.wire import Item
 from leasehold.store import Store
 
 
@@ -112,7 +113,9 @@ class TestClock:
     async def _write(self) -> None:
         pk, sk = TEST_CLOCK
         offset, frozen_at = self._clock.offset // timedelta(microseconds=1), self._clock.frozen_at
-        item = {"PK": pk, "SK": sk, "offset": offset, "frozen_at": frozen_at and timestamp(frozen_at)}
+        await self._put({"PK": pk, "SK": sk, "offset": offset, "frozen_at": frozen_at and timestamp(frozen_at)})
+
+    async def _put(self, item: Item) -> None:
         client = Client(self._address)
         try:
             await Table(client, 1).put(item)
