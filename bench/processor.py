@@ -1,7 +1,9 @@
 """Processor time that processes have used, in seconds: the clients', and Postgres with all that it started."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from time import clock_gettime
 
 import psutil
 
@@ -36,6 +38,12 @@ def own_memory(pid: int) -> float:
 
 
 def _own(process: psutil.Process) -> float:
+    """All its threads', also of those that have ended. To the nanosecond on Linux, else by hundredths of a second."""
+    if sys.platform == "linux":
+        try:
+            return clock_gettime((~process.pid << 3) | 2)  # the clock that clock_getcpuclockid(3) would return
+        except OSError:
+            return 0.0
     try:
         times = process.cpu_times()
     except psutil.Error:

@@ -32,6 +32,7 @@ class Sizes:
     memory: int = 1_000_000
     due: int = 400
     fires: int = 60
+    rolled_up: int = 100_000
     isolation: int = 2_000
     dynamodb: int = 1_000
     api_jobs: int = 1_000_000
@@ -69,6 +70,7 @@ QUICK = Sizes(
     memory=10_000,
     due=20,
     fires=5,
+    rolled_up=1_000,
     isolation=100,
     dynamodb=30,
     api_jobs=20_000,
