@@ -130,23 +130,21 @@ class Loop:
         return rows
 
     async def _finish_on(self) -> None:
+        succeeded = "succeeded"
+        shared = {"tenant": None, "attempt": None, "worker": self.worker, "batch": 1, "status": succeeded}
+        shared |= {"attempt_status": succeeded, "keep": "30 days"}
         while True:
             rows = await self.claimed.get()
-            count = len(rows)
-            columns = {
+            arrays = {
                 "tenants": [row["tenant_id"] for row in rows],
                 "jobs": [row["id"] for row in rows],
                 "attempts": [str(row["attempt"]) for row in rows],
-                "workers": [self.worker] * count,
-                "batches": ["1"] * count,
-                "statuses": ["succeeded"] * count,
-                "attempt_statuses": ["succeeded"] * count,
-                "keeps": ["30 days"] * count,
             }
-            verdicts = {name: f"{{{','.join(values)}}}" for name, values in columns.items()}
+            verdicts = dict.fromkeys(("workers", "batches", "statuses", "attempt_statuses", "keeps"), "{}")
+            verdicts |= {name: f"{{{','.join(values)}}}" for name, values in arrays.items()}
             nothing: list[Any] = []
             nothing_to_say = dict.fromkeys(("results", "errors", "error_codes", "exit_codes", "details"), nothing)
-            await fetch(self.finisher, "fleet/finish", **verdicts, **nothing_to_say)
+            await fetch(self.finisher, "fleet/finish", **shared, **verdicts, **nothing_to_say)
 
     async def _wait(self) -> None:
         try:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
+from tests.model.claims import a_claim
 from tests.postgres.plan_database import (
     BIG,
     DEEP,
@@ -21,7 +22,10 @@ from tests.postgres.plan_database import (
 from tests.postgres.plan_events import decided
 from tests.postgres.plans import Case
 
+from leasehold.engines.postgres import rows
 from leasehold.engines.postgres.claim.positions import Gap, Lane, LaneRange, ReadyRanges
+from leasehold.model.outcome import Verdict
+from leasehold.model.status import AttemptStatus, Status
 
 
 def _lanes(tenants: Sequence[str], definition: str) -> dict[str, Any]:
@@ -58,6 +62,24 @@ def _verdicts(numbers: Sequence[int], attempt_status: str) -> dict[str, Any]:
         "error_codes": [None] * count,
         "exit_codes": [None] * count,
         "details": [None] * count,
+    }
+
+
+def _endings(numbers: Sequence[int]) -> dict[str, Any]:
+    """Values of jobs that end alike: what they share comes once."""
+    worker, verdict = str(worker_id(1)), Verdict(Status.FAILED, AttemptStatus.FAILED)
+    jobs = [str(running_id(number)) for number in numbers]
+    return rows.endings([(a_claim(tenant=BIG, job=job, worker=worker, batch=0), verdict) for job in jobs])
+
+
+def _unshared(endings: dict[str, Any], count: int) -> dict[str, Any]:
+    """The same values, but all in arrays."""
+    arrays = {f"{name}es" if name.endswith("s") else f"{name}s": name for name in endings}
+    shared = {each: name for each, name in arrays.items() if each in endings}
+    return {
+        **endings,
+        **{each: f"{{{','.join([str(endings[name] or 'null')] * count)}}}" for each, name in shared.items()},
+        **dict.fromkeys(shared.values(), None),
     }
 
 
@@ -115,6 +137,7 @@ def _places(count: int) -> dict[str, Any]:
 
 
 _MINE = range(1, 51)
+_ENDINGS = _endings(_MINE)
 _READY = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running"}}
 _FOUND = {"jobs": {"jobs_ready", "Tid Scan", "jobs_running", "jobs_future"}}
 _PKEY = {"jobs": {"jobs_pkey"}}
@@ -211,20 +234,8 @@ ON_LINKS: tuple[Case, ...] = (
         {"definitions": [DEEP, LATER], "tenants": None, "limit": 50, "due_from": None},
         {"jobs": {"jobs_future", "Tid Scan"}},
     ),
-    Case(
-        "finish",
-        "fleet/finish",
-        {
-            **{
-                name: values if values[0] is None else f"{{{','.join(map(str, values))}}}"
-                for name, values in _verdicts(_MINE, "failed").items()
-            },
-            "statuses": f"{{{','.join(['failed'] * 50)}}}",
-            "results": [None] * 50,
-            "keeps": f"{{{','.join(['1 day'] * 50)}}}",
-        },
-        _PKEY,
-    ),
+    Case("finish", "fleet/finish", _ENDINGS, _PKEY),
+    Case("finish what shares nothing", "fleet/finish", _unshared(_ENDINGS, 50), _PKEY),
     Case(
         "requeue",
         "fleet/requeue",

@@ -31,7 +31,10 @@ async def test_a_success_ends_the_job_and_keeps_its_result(bench: Bench) -> None
     assert (job.last_error, job.last_error_code, job.lease_expires_at) == (None, None, None)
 
 
-@pytest.mark.parametrize("name", ['a "b" {c}', "back\\slash\\", "one,two", "null", "Ü 😀"])
+NAMES = ['a "b" {c}', "back\\slash\\", "one,two", "null", "Ü 😀"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 async def test_a_tenant_may_have_any_name(engine: EngineUnderTest, name: str) -> None:
     bench = Bench(engine, tenant_id(name))
     claim = await bench.running()
@@ -248,6 +251,14 @@ async def test_a_batch_of_several_workers_is_written_whole(bench: Bench) -> None
     claims = [await bench.running(), await bench.running(registration=await bench.join())]
     assert await bench.finish_all([(claim, Succeeded()) for claim in claims]) == frozenset()
     assert {await bench.status(claim.job) for claim in claims} == {Status.SUCCEEDED}
+
+
+async def test_a_batch_of_several_tenants_is_written_whole(engine: EngineUnderTest) -> None:
+    benches = [Bench(engine, tenant_id(name)) for name in NAMES]
+    claims = [await bench.running() for bench in benches]
+    assert not await benches[0].finish_all([(claim, Succeeded()) for claim in claims])
+    statuses = [await bench.status(claim.job) for bench, claim in zip(benches, claims, strict=True)]
+    assert set(statuses) == {Status.SUCCEEDED}
 
 
 async def test_five_hundred_results_go_to_their_own_jobs(bench: Bench) -> None:

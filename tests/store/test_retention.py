@@ -9,6 +9,7 @@ from tests.tenant_kit import DAY, HOUR
 
 from leasehold.model.definition import Retention
 from leasehold.model.job import LogLine, NewJob
+from leasehold.model.outcome import Succeeded
 from leasehold.model.status import FINAL, Status
 
 YEARS = timedelta(days=3600)
@@ -43,6 +44,20 @@ async def test_a_definition_says_how_long_its_jobs_are_kept(bench: Bench, status
     await bench.move_clock(HOUR)
     assert await bench.store.prune(100) == 1
     assert await bench.jobs.get(job) is None
+
+
+async def test_a_batch_keeps_each_job_for_its_own_time(bench: Bench) -> None:
+    times = {"brief": HOUR, "long": DAY, "kept": None}
+    definitions = [replace(REPORT, key=key, retention=Retention(succeeded=time)) for key, time in times.items()]
+    await bench.store.sync_definitions(definitions)
+    claims = [
+        await bench.running(key, registration=await bench.join(key, lease=DAY)) for key in ("kept", "long", "brief")
+    ]
+    assert not await bench.finish_all([(claim, Succeeded()) for claim in claims])
+    for passed, left in ((0, {"brief", "long", "kept"}), (2, {"long", "kept"}), (24, {"kept"}), (10_000, {"kept"})):
+        await bench.move_clock(passed * HOUR)
+        await bench.store.prune(100)
+        assert {job.definition for job in await all_jobs(bench.jobs)} == left
 
 
 async def test_a_canceled_waiting_job_has_its_definitions_retention(bench: Bench) -> None:

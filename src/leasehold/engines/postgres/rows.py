@@ -1,6 +1,6 @@
 """Rows to values of the model, and back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from functools import lru_cache
@@ -66,23 +66,30 @@ def fence_of(claim: Claim) -> tuple[str, str, int, str, int]:
 
 
 def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
-    """Returns the parameters of finish.sql: common values as literals, rare ones as arrays that may be empty."""
+    """Returns the parameters of finish.sql: what all verdicts share once, other values in arrays."""
     claims, verdicts = zip(*done, strict=True)
     return {
-        "tenants": _literal([_quote(claim.tenant) for claim in claims]),
         "jobs": _literal([claim.job for claim in claims]),
-        "attempts": _literal([str(claim.attempt) for claim in claims]),
-        "workers": _literal([claim.worker for claim in claims]),
-        "batches": _literal([str(claim.batch) for claim in claims]),
-        "statuses": _literal([verdict.status for verdict in verdicts]),
-        "attempt_statuses": _literal([verdict.attempt for verdict in verdicts]),
-        "keeps": _literal(_keeps(done)),
+        **_shared("tenant", "tenants", [claim.tenant for claim in claims], _quote),
+        **_shared("attempt", "attempts", [claim.attempt for claim in claims], str),
+        **_shared("worker", "workers", [claim.worker for claim in claims], str),
+        **_shared("batch", "batches", [claim.batch for claim in claims], str),
+        **_shared("status", "statuses", [verdict.status for verdict in verdicts], str),
+        **_shared("attempt_status", "attempt_statuses", [verdict.attempt for verdict in verdicts], str),
+        **_shared("keep", "keeps", list(_keeps(done)), lambda keep: keep or "null"),
         "results": _unless_all_null([verdict.result for verdict in verdicts]),
         "errors": _unless_all_null([verdict.error for verdict in verdicts]),
         "error_codes": _unless_all_null([verdict.error_code for verdict in verdicts]),
         "exit_codes": _unless_all_null([verdict.exit_code for verdict in verdicts]),
         "details": _unless_all_null([verdict.details for verdict in verdicts]),
     }
+
+
+def _shared(one: str, each: str, values: list[Any], show: Callable[[Any], str]) -> dict[str, Any]:
+    """Returns the value that all have and no array, or none and an array."""
+    if values.count(values[0]) == len(values):
+        return {one: values[0], each: "{}"}
+    return {one: None, each: _literal(map(show, values))}
 
 
 def _literal(values: Iterable[str]) -> str:
@@ -99,14 +106,14 @@ def _quote(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _interval(span: timedelta | None) -> str:
+def _interval(span: timedelta | None) -> str | None:
     """Writes seconds: a day of Postgres may have 23 hours. Ended jobs are found by the length of their retention."""
-    return "null" if span is None else f"{span.days * 86400 + span.seconds}.{span.microseconds:06d} seconds"
+    return None if span is None else f"{span.days * 86400 + span.seconds}.{span.microseconds:06d} seconds"
 
 
-def _keeps(done: Iterable[tuple[Claim, Verdict]]) -> Iterator[str]:
+def _keeps(done: Iterable[tuple[Claim, Verdict]]) -> Iterator[str | None]:
     """Yields how long each job is kept. Most of a batch are alike, and found by identity in a tenth of the time."""
-    known: dict[tuple[int, int], str] = {}
+    known: dict[tuple[int, int], str | None] = {}
     for claim, verdict in done:
         alike = id(claim.definition), id(verdict.status)
         if alike not in known:

@@ -148,37 +148,37 @@ claimed as (
 -- Lanes that another statement has to claim from: those that wait for locks, or all if this one only looks.
 seen as materialized (
     select number, tenant_id, definition, capped from placed where waits_for_locks or :limit = 0
-)
-select j.*,
-       -- Facts about the look stand in the first row only, which exists even if nothing was claimed.
-       case when first then exists (select from registration) end as alive,
-       case when first then (select now from moment) end as looked_at,
-       case when first then date_part('epoch', leasehold.clock() - (select now from moment)) end as seconds,
-       -- Asked for only where it matters: PostgreSQL 14 reads it from a file.
-       case when first and date_part('epoch', leasehold.clock() - (select now from moment)) > :cheap::float8
-            then pg_stat_get_dead_tuples('leasehold.jobs'::regclass) else 0 end as dead_rows,
-       case when first then (select count(*) from picked) end as picked,
-       case when first then (select max(place) from placed) end as tenants_sharing,
-       case when first then (select count(*) from tenant where found) end as tenants_seen,
-       case when first then (select id from tenant where found order by number desc limit 1) end as last_tenant,
-       case when first then (
-           select tenant_id from placed where place <= :limit order by place desc limit 1
-       ) end as last_served,
-       case when first then (select bool_or(around) from tenant) end as around,
-       case when first then array(select tenant_id from seen order by number, definition) end as tenants,
-       case when first then array(select definition from seen order by number, definition) end as definitions,
-       case when first then array(select capped from seen order by number, definition) end as capped,
-       -- A pause that ends by itself is due work, too.
-       case when first then (
-           select leasehold.shown(first.due) from (
+),
+-- Facts about the look.
+facts as materialized (
+    select exists (select from registration) as alive,
+           (select now from moment) as looked_at,
+           date_part('epoch', leasehold.clock() - (select now from moment)) as seconds,
+           -- Asked for only where it matters: PostgreSQL 14 reads it from a file.
+           case when date_part('epoch', leasehold.clock() - (select now from moment)) > :cheap::float8
+                then pg_stat_get_dead_tuples('leasehold.jobs'::regclass) else 0 end as dead_rows,
+           (select count(*) from picked) as picked,
+           (select max(place) from placed) as tenants_sharing,
+           (select count(*) from tenant where found) as tenants_seen,
+           (select id from tenant where found order by number desc limit 1) as last_tenant,
+           (select tenant_id from placed where place <= :limit order by place desc limit 1) as last_served,
+           (select bool_or(around) from tenant) as around,
+           array(select tenant_id from seen order by number, definition) as tenants,
+           array(select definition from seen order by number, definition) as definitions,
+           array(select capped from seen order by number, definition) as capped,
+           -- A pause that ends by itself is due work, too.
+           (select leasehold.shown(first.due) from (
                select least(
                    (select due from future),
                    (select l.paused_until from leasehold.limits l
                     where l.paused_until > (select now from moment) order by l.paused_until limit 1)
                ) as due
                offset 0  -- or the planner could not put the function in place, and would plan it at each claim
-           ) first
-       ) - (select now from moment) end as next_due
+           ) first) - (select now from moment) as next_due
+)
+-- The facts stand in the first row only, which exists even if nothing was claimed. They are joined as a whole: a
+-- condition for each of them took 0.2 µs of each job.
+select j.*, facts.*
 from (values (true)) as always (here)
 left join claimed j on true
-cross join lateral (select coalesce(j.seq = (select seq from claimed limit 1), true) as first) whether
+left join facts on j.seq is not distinct from (select seq from claimed limit 1)

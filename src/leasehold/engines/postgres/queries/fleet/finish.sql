@@ -2,9 +2,16 @@
 with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
--- Values that every verdict has come as the text of an array: rows.py says how much that saves the client.
+-- What all verdicts share comes once, and its array is empty: `unnest` fills up with nulls. An element of an array takes
+-- a fifth of a µs of the server, since each `unnest` keeps its elements as tuples. Arrays that are seldom empty come as
+-- text: rows.py says how much that saves the client.
 verdict as (
-    select * from unnest(
+    select number, coalesce(tenant_id, :tenant::text) as tenant_id, job_id,
+           coalesce(attempt, :attempt::integer) as attempt, coalesce(worker_id, :worker::uuid) as worker_id,
+           coalesce(claim_batch, :batch::bigint) as claim_batch, coalesce(status, :status::text) as status,
+           coalesce(attempt_status, :attempt_status::text) as attempt_status,
+           coalesce(keep, :keep::text::interval) as keep, result, error, error_code, exit_code, details
+    from unnest(
         :tenants::text::text[], :jobs::text::uuid[], :attempts::text::integer[], :workers::text::uuid[],
         :batches::text::bigint[], :statuses::text::text[], :attempt_statuses::text::text[], :keeps::text::interval[],
         :results::text[], :errors::text[], :error_codes::text[], :exit_codes::integer[], :details::text[]
@@ -20,8 +27,9 @@ gone as (
     using verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
       and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch
-    returning j.*, v.status as final_status, v.attempt_status, v.result, v.error, v.error_code, v.exit_code, v.details,
-              v.keep, v.number
+    -- What is read more than once comes first: to reach a value in a row, all before it are read.
+    returning v.number, j.awaited as is_awaited, v.attempt_status, v.exit_code, v.details, v.error, v.error_code,
+              v.result, v.keep, v.status as final_status, j.*
 ),
 done as (
     insert into leasehold.jobs_done (
@@ -47,5 +55,5 @@ attempts as (
 select array_agg(number) as held,
        (select leasehold.wake_for_freed(array_agg(distinct tenant_id), array_agg(distinct definition))
         from gone where (select leasehold.has_caps())),
-       (select count(pg_notify(leasehold.channel_for_results(), '')) from (select from gone where awaited limit 1) w)
+       (select count(pg_notify(leasehold.channel_for_results(), '')) from (select from gone where is_awaited limit 1) w)
 from gone
