@@ -2,7 +2,7 @@
 with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
--- What all verdicts share comes once, and its array is empty: `unnest` fills up with nulls. An element of an array takes
+-- Values that all verdicts share come once, and their arrays are empty: `unnest` fills up with nulls. An element of an array takes
 -- a fifth of a µs of the server, since each `unnest` keeps its elements as tuples. Arrays that are seldom empty come as
 -- text: rows.py says how much that saves the client.
 verdict as (
@@ -27,7 +27,7 @@ gone as (
     using verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
       and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch
-    -- What is read more than once comes first: to reach a value in a row, all before it are read.
+    -- Columns that are read more than once come first: to reach a value in a row, all before it are read.
     returning v.number, j.awaited as is_awaited, v.attempt_status, v.exit_code, v.details, v.error, v.error_code,
               v.result, v.keep, v.status as final_status, j.*
 ),
