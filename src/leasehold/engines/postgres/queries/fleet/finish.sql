@@ -2,9 +2,9 @@
 with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
--- Values that all verdicts share come once, and their arrays are empty: `unnest` fills up with nulls. An element of an array takes
--- a fifth of a µs of the server, since each `unnest` keeps its elements as tuples. Arrays that are seldom empty come as
--- text: rows.py says how much that saves the client.
+-- Values that all verdicts share come once, and their arrays are empty: `unnest` fills up with nulls. An element of an
+-- array takes a fifth of a µs of the server, since each `unnest` keeps its elements as tuples. Arrays that are seldom
+-- empty come as text: rows.py says how much that saves the client.
 verdict as (
     select number, coalesce(tenant_id, :tenant::text) as tenant_id, job_id,
            coalesce(attempt, :attempt::integer) as attempt, coalesce(worker_id, :worker::uuid) as worker_id,
