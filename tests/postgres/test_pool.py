@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.conftest import Raw, eventually
+from tests.proxy import Proxy
 
 from leasehold.engines.postgres import pool
-from leasehold.engines.postgres.database import POOL_SIZE, Database
+from leasehold.engines.postgres.database import POOL_SIZE, Database, Link
 
 SESSIONS = """
     select count(*) from pg_stat_activity where datname = current_database() and application_name = 'leasehold'
@@ -121,3 +122,49 @@ async def test_a_failed_connection_takes_no_room(database_url: str) -> None:
     for _ in range(POOL_SIZE + 1):
         with pytest.raises(Exception, match="can't be reached"):
             await database.fetch("administration/tenants", limit=1, after="")
+
+
+async def _asked(link: Link) -> None:
+    async with link.session() as connection:
+        await connection.fetch("select 1")
+
+
+async def _all_dead_but_kept(database: Database, proxy: Proxy) -> None:
+    """Opens three connections that come back to the pool and die without a word."""
+    loans = [database.connection() for _ in range(3)]
+    for loan in loans:
+        await loan.__aenter__()
+    for loan in loans:
+        await loan.__aexit__(None, None, None)
+    assert proxy.strand() == 3
+
+
+async def _none_is_left(proxy: Proxy) -> None:
+    async def all_ended() -> bool:
+        return proxy.stranded == 0
+
+    await eventually(all_ended, what="the end of the dead connections")
+
+
+async def test_after_an_answer_that_did_not_come_idle_connections_are_not_lent(proxy: Proxy) -> None:
+    """They died with the one that was asked, mostly: each would cost its next caller a whole timeout."""
+    database = Database(proxy.url, "leasehold", statement_timeout=0.1)
+    await _all_dead_but_kept(database, proxy)
+    with pytest.raises(TimeoutError):
+        await _used(database)
+    await _used(database)
+    await _none_is_left(proxy)
+    await database.close()
+
+
+async def test_idle_connections_end_with_a_link_that_does_not_answer(proxy: Proxy) -> None:
+    database = Database(proxy.url, "leasehold")
+    link = Link(database, {})
+    await _asked(link)
+    await _used(database)
+    assert proxy.strand() == 2
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(_asked(link), 0.1)
+    await _none_is_left(proxy)
+    await link.close()
+    await database.close()

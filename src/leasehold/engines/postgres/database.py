@@ -169,6 +169,11 @@ class Database:
             self._pool = Pool(self.connect, close_connection, POOL_SIZE, self._statement_timeout)
         return self._pool.connection()
 
+    def end_idle_connections(self) -> None:
+        """Ends the idle connections of the pool: another one broke, or its answer did not come."""
+        if self._pool is not None:
+            self._pool.end_idle()
+
     async def in_time(self, asked: Awaitable[T]) -> T:
         """Awaits the answer for as long as a statement may take; then raises Unreachable."""
         with self.translate_errors():
@@ -266,6 +271,7 @@ class Link:
                     if isinstance(error, asyncio.CancelledError | BROKEN) or connection.is_closed():
                         connection.terminate()
                         self._connection = None
+                        self._database.end_idle_connections()
                     raise
 
     @asynccontextmanager

@@ -115,7 +115,10 @@ class Pool:
         return True
 
     def end_idle(self) -> None:
-        """Ends idle connections without waiting: they lead to a server that can't write."""
+        """Ends idle connections without waiting: they lead to a server that can't write, or nowhere at all.
+
+        After a failover, or on a network that forgot its connections, each would cost its next caller a whole timeout.
+        """
         for session in self._idle:
             session.terminate()
         self._idle.clear()
@@ -184,7 +187,7 @@ class Loan:
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         if failure is not None and isinstance(failure, _UNUSABLE_AFTER):
-            if isinstance(failure, asyncpg.ReadOnlySQLTransactionError):
+            if isinstance(failure, TimeoutError | asyncpg.ReadOnlySQLTransactionError):
                 self._pool.end_idle()
             await self._pool.end(self._session)
         elif not self._pool.keep(self._session):
