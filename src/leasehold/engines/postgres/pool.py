@@ -117,7 +117,7 @@ class Pool:
     def end_idle(self) -> None:
         """Ends idle connections without waiting: they lead to a server that can't write, or nowhere at all.
 
-        After a failover, or on a network that forgot its connections, each would cost its next caller a whole timeout.
+        After a failover, or on a network that forgot them, each would cost its next caller a whole timeout.
         """
         for session in self._idle:
             session.terminate()
