@@ -72,14 +72,24 @@ def _endings(numbers: Sequence[int]) -> dict[str, Any]:
     return rows.endings([(a_claim(tenant=BIG, job=job, worker=worker, batch=0), verdict) for job in jobs])
 
 
-def _unshared(endings: dict[str, Any], count: int) -> dict[str, Any]:
+_ARRAYS = {
+    "tenant": "tenants",
+    "attempt": "attempts",
+    "worker": "workers",
+    "batch": "batches",
+    "status": "statuses",
+    "attempt_status": "attempt_statuses",
+    "keep": "keeps",
+}
+
+
+def _in_arrays(endings: dict[str, Any], count: int) -> dict[str, Any]:
     """The same values, but all in arrays."""
-    arrays = {f"{name}es" if name.endswith("s") else f"{name}s": name for name in endings}
-    shared = {each: name for each, name in arrays.items() if each in endings}
+    texts = {each: "null" if endings[one] is None else str(endings[one]) for one, each in _ARRAYS.items()}
     return {
         **endings,
-        **{each: f"{{{','.join([str(endings[name] or 'null')] * count)}}}" for each, name in shared.items()},
-        **dict.fromkeys(shared.values(), None),
+        **{each: f"{{{','.join([text] * count)}}}" for each, text in texts.items()},
+        **dict.fromkeys(_ARRAYS, None),
     }
 
 
@@ -235,7 +245,7 @@ ON_LINKS: tuple[Case, ...] = (
         {"jobs": {"jobs_future", "Tid Scan"}},
     ),
     Case("finish", "fleet/finish", _ENDINGS, _PKEY),
-    Case("finish what shares nothing", "fleet/finish", _unshared(_ENDINGS, 50), _PKEY),
+    Case("finish what shares nothing", "fleet/finish", _in_arrays(_ENDINGS, 50), _PKEY),
     Case(
         "requeue",
         "fleet/requeue",

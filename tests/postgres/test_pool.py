@@ -2,13 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
+import asyncpg
 import pytest
 from tests.conftest import Raw, eventually
 from tests.proxy import Proxy
 
 from leasehold.engines.postgres import pool
 from leasehold.engines.postgres.database import POOL_SIZE, Database, Link
+from leasehold.errors import Unreachable, ValueRefused
+
+if TYPE_CHECKING:
+    from leasehold.engines.postgres.pool import Session
 
 SESSIONS = """
     select count(*) from pg_stat_activity where datname = current_database() and application_name = 'leasehold'
@@ -124,47 +130,122 @@ async def test_a_failed_connection_takes_no_room(database_url: str) -> None:
             await database.fetch("administration/tenants", limit=1, after="")
 
 
-async def _asked(link: Link) -> None:
+# ------------------------------------------------------------------------------------------------- no answer came
+
+
+async def _ask(link: Link) -> None:
     async with link.session() as connection:
         await connection.fetch("select 1")
 
 
-async def _all_dead_but_kept(database: Database, proxy: Proxy) -> None:
-    """Opens three connections that come back to the pool and die without a word."""
-    loans = [database.connection() for _ in range(3)]
-    for loan in loans:
-        await loan.__aenter__()
+async def _open_idle(database: Database, count: int) -> "list[Session]":
+    """Opens connections that have come back to the pool, the first of them first."""
+    loans = [database.connection() for _ in range(count)]
+    opened = [await loan.__aenter__() for loan in loans]
     for loan in loans:
         await loan.__aexit__(None, None, None)
-    assert proxy.strand() == 3
+    return opened
 
 
-async def _none_is_left(proxy: Proxy) -> None:
+async def _until_none_is_stranded(proxy: Proxy) -> None:
     async def all_ended() -> bool:
         return proxy.stranded == 0
 
     await eventually(all_ended, what="the end of the dead connections")
 
 
-async def test_after_an_answer_that_did_not_come_idle_connections_are_not_lent(proxy: Proxy) -> None:
-    """They died with the one that was asked, mostly: each would cost its next caller a whole timeout."""
+async def _give_no_answer(database: Database) -> None:
+    """Fails as a statement without an answer does, while another connection is used."""
+    async with database.connection():
+        await _used(database)
+        raise TimeoutError
+
+
+async def test_idle_connections_end_with_one_that_gave_no_answer(proxy: Proxy) -> None:
+    """They died with it, mostly: each would cost its next caller a whole timeout."""
     database = Database(proxy.url, "leasehold", statement_timeout=0.1)
-    await _all_dead_but_kept(database, proxy)
+    await _open_idle(database, 3)
+    assert proxy.strand() == 3
     with pytest.raises(TimeoutError):
         await _used(database)
     await _used(database)
-    await _none_is_left(proxy)
+    await _until_none_is_stranded(proxy)
     await database.close()
 
 
-async def test_idle_connections_end_with_a_link_that_does_not_answer(proxy: Proxy) -> None:
+async def test_idle_connections_end_after_a_caller_gave_up(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "SILENCE", 0.05)
+    database = Database(proxy.url, "leasehold")
+    await _open_idle(database, 3)
+    assert proxy.strand() == 3
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(_used(database), 0.1)
+    await _used(database)
+    await _until_none_is_stranded(proxy)
+    await database.close()
+
+
+async def test_idle_connections_end_with_a_link_that_gave_no_answer(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "SILENCE", 0.05)
     database = Database(proxy.url, "leasehold")
     link = Link(database, {})
-    await _asked(link)
+    await _ask(link)
     await _used(database)
     assert proxy.strand() == 2
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(_asked(link), 0.1)
-    await _none_is_left(proxy)
+        await asyncio.wait_for(_ask(link), 0.1)
+    await _until_none_is_stranded(proxy)
     await link.close()
     await database.close()
+
+
+async def test_connections_that_answered_meanwhile_stay_open(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "SILENCE", 0.0)
+    unused, used, asked = await _open_idle(database, 3)
+    with pytest.raises(TimeoutError):
+        await _give_no_answer(database)
+    assert [each.is_closed() for each in (unused, used, asked)] == [True, False, True]
+
+
+async def test_connections_that_are_lent_stay_open(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "SILENCE", 0.0)
+    await _open_idle(database, 3)
+    async with database.connection() as lent:
+        with pytest.raises(TimeoutError):
+            await _give_no_answer(database)
+        assert await lent.fetchval("select 1") == 1
+
+
+async def test_a_caller_that_gives_up_soon_ends_its_own_connection_only(database: Database) -> None:
+    others = await _open_idle(database, 3)
+    asked = others.pop()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(_sleep_on(database), 0.05)
+    assert asked.is_closed()
+    assert not any(other.is_closed() for other in others)
+
+
+async def test_an_error_of_a_statement_leaves_idle_connections_open(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "SILENCE", 0.0)
+    opened = await _open_idle(database, 3)
+    link = Link(database, {})
+    for ask in (database.connection, link.session):
+        with pytest.raises((asyncpg.DivisionByZeroError, ValueRefused)):
+            async with ask() as connection:
+                await connection.fetch("select 1 / 0")
+    with pytest.raises(Unreachable):
+        async with link.session() as connection:
+            await connection.execute("set statement_timeout = 1; select pg_sleep(5)")
+    assert not any(each.is_closed() for each in opened)
+    await link.close()
+
+
+async def _sleep_on(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.fetchval("select pg_sleep(5)")

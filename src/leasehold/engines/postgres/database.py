@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
@@ -169,10 +170,10 @@ class Database:
             self._pool = Pool(self.connect, close_connection, POOL_SIZE, self._statement_timeout)
         return self._pool.connection()
 
-    def end_idle_connections(self) -> None:
-        """Ends the idle connections of the pool: another one broke, or its answer did not come."""
+    def end_suspects(self, asked: float) -> None:
+        """Ends idle connections of the pool after something that was asked elsewhere got no answer."""
         if self._pool is not None:
-            self._pool.end_idle()
+            self._pool.end_suspects(asked)
 
     async def in_time(self, asked: Awaitable[T]) -> T:
         """Awaits the answer for as long as a statement may take; then raises Unreachable."""
@@ -263,7 +264,7 @@ class Link:
                         raise connection_was_lost()
                 if self._connection is None:
                     self._connection = await self._database.connect_within(LINK_TIMEOUT, self._settings)
-                connection = self._connection
+                connection, asked = self._connection, monotonic()
                 try:
                     yield connection
                 except BaseException as error:
@@ -271,7 +272,8 @@ class Link:
                     if isinstance(error, asyncio.CancelledError | BROKEN) or connection.is_closed():
                         connection.terminate()
                         self._connection = None
-                        self._database.end_idle_connections()
+                        if isinstance(error, asyncio.CancelledError | TimeoutError):
+                            self._database.end_suspects(asked)
                     raise
 
     @asynccontextmanager

@@ -6,7 +6,8 @@ processor time, where an insert takes 120. This one does neither. It is for stat
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ _UNUSABLE_AFTER = (
 )
 # Seconds after which an unused connection is closed.
 IDLE = 300.0
+# Seconds without an answer after which other connections are suspected, too. A statement that is canceled earlier is
+# most often one that its caller no longer needs.
+SILENCE = 1.0
 
 
 class Pool:
@@ -43,7 +47,7 @@ class Pool:
         self._close = close
         self._room = size
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._idle: list[Session] = []
+        self._idle: dict[Session, float] = {}  # each with the moment when it came back, in that order
         self._lent: set[Session] = set()
         self._all_back = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
@@ -96,7 +100,7 @@ class Pool:
     def _last_back(self) -> "Session | None":
         """Takes the connection that came back last, so that superfluous ones are never used, and can be closed."""
         while self._idle:
-            session = self._idle.pop()
+            session, _ = self._idle.popitem()
             if len(self._idle) < self._unused:
                 self._unused = len(self._idle)
             if not session.is_closed():
@@ -108,20 +112,28 @@ class Pool:
         """Takes a connection back for the next caller; returns False if it is not usable any more."""
         if self._ended or session.is_closed() or session.is_in_transaction():
             return False
-        self._idle.append(session)
+        self._idle[session] = monotonic()
         if self._sweep is None:
             self._sweep_later()
         self._has_come_back(session)
         return True
 
     def end_idle(self) -> None:
-        """Ends idle connections without waiting: they lead to a server that can't write, or nowhere at all.
+        """Ends idle connections without waiting: they lead to a server that can't write."""
+        self._end(list(self._idle))
 
-        After a failover, or on a network that forgot them, each would cost its next caller a whole timeout.
+    def end_suspects(self, asked: float) -> None:
+        """Ends idle connections that were not used since something was `asked`, if it got no answer for a while.
+
+        A network that forgot one connection forgot the others: each would cost its next caller a whole timeout.
         """
-        for session in self._idle:
+        if monotonic() - asked >= SILENCE:
+            self._end([session for session, came_back in self._idle.items() if came_back < asked])
+
+    def _end(self, idle: "Sequence[Session]") -> None:
+        for session in idle:
             session.terminate()
-        self._idle.clear()
+            del self._idle[session]
         self._unused = 0
 
     async def end(self, session: "Session") -> None:
@@ -148,7 +160,7 @@ class Pool:
         if self._sweep is not None:
             self._sweep.cancel()
         while self._idle:
-            await self._close(self._idle.pop())
+            await self._close(self._idle.popitem()[0])
         if self._lent:
             await self._all_back.wait()
 
@@ -164,9 +176,7 @@ class Pool:
     def _close_the_unused(self) -> None:
         """Closes connections that were not used meanwhile, without waiting: nothing is under way in them."""
         self._sweep = None
-        for session in self._idle[: self._unused]:
-            session.terminate()
-        del self._idle[: self._unused]
+        self._end(list(self._idle)[: self._unused])
         if self._idle:
             self._sweep_later()
 
@@ -174,21 +184,24 @@ class Pool:
 class Loan:
     """A connection for the length of an `async with` block."""
 
-    __slots__ = ("_pool", "_session")
+    __slots__ = ("_lent_at", "_pool", "_session")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def __aenter__(self) -> "Session":
         self._session = await self._pool.take()
+        self._lent_at = monotonic()
         return self._session
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         if failure is not None and isinstance(failure, _UNUSABLE_AFTER):
-            if isinstance(failure, TimeoutError | asyncpg.ReadOnlySQLTransactionError):
+            if isinstance(failure, asyncpg.ReadOnlySQLTransactionError):
                 self._pool.end_idle()
+            elif isinstance(failure, TimeoutError | asyncio.CancelledError):
+                self._pool.end_suspects(self._lent_at)
             await self._pool.end(self._session)
         elif not self._pool.keep(self._session):
             await self._pool.end(self._session)

@@ -70,13 +70,13 @@ def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
     claims, verdicts = zip(*done, strict=True)
     return {
         "jobs": _literal([claim.job for claim in claims]),
-        **_shared("tenant", "tenants", [claim.tenant for claim in claims], _quote),
-        **_shared("attempt", "attempts", [claim.attempt for claim in claims], str),
-        **_shared("worker", "workers", [claim.worker for claim in claims], str),
-        **_shared("batch", "batches", [claim.batch for claim in claims], str),
-        **_shared("status", "statuses", [verdict.status for verdict in verdicts], str),
-        **_shared("attempt_status", "attempt_statuses", [verdict.attempt for verdict in verdicts], str),
-        **_shared("keep", "keeps", list(_keeps(done)), lambda keep: keep or "null"),
+        **_share("tenant", "tenants", [claim.tenant for claim in claims], _quote),
+        **_share("attempt", "attempts", [claim.attempt for claim in claims], str),
+        **_share("worker", "workers", [claim.worker for claim in claims], str),
+        **_share("batch", "batches", [claim.batch for claim in claims], str),
+        **_share("status", "statuses", [verdict.status for verdict in verdicts], str),
+        **_share("attempt_status", "attempt_statuses", [verdict.attempt for verdict in verdicts], str),
+        **_share("keep", "keeps", list(_keeps(done)), lambda keep: keep or "null"),
         "results": _unless_all_null([verdict.result for verdict in verdicts]),
         "errors": _unless_all_null([verdict.error for verdict in verdicts]),
         "error_codes": _unless_all_null([verdict.error_code for verdict in verdicts]),
@@ -85,7 +85,7 @@ def endings(done: Sequence[tuple[Claim, Verdict]]) -> dict[str, Any]:
     }
 
 
-def _shared(one: str, each: str, values: list[Any], show: Callable[[Any], str]) -> dict[str, Any]:
+def _share(one: str, each: str, values: list[Any], show: Callable[[Any], str]) -> dict[str, Any]:
     """Returns the value that all have and no array, or none and an array."""
     if values.count(values[0]) == len(values):
         return {one: values[0], each: "{}"}

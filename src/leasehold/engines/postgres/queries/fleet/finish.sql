@@ -3,8 +3,8 @@ with moment as materialized (
     select leasehold.clock() as now from leasehold.force_sync_commit()
 ),
 -- Values that all verdicts share come once, and their arrays are empty: `unnest` fills up with nulls. An element of an
--- array takes a fifth of a µs of the server, since each `unnest` keeps its elements as tuples. Arrays that are seldom
--- empty come as text: rows.py says how much that saves the client.
+-- array takes a fifth of a µs of the server, since each `unnest` keeps its elements as tuples. Arrays that may have a
+-- value for each job come as text: rows.py says how much that saves the client.
 verdict as (
     select number, coalesce(tenant_id, :tenant::text) as tenant_id, job_id,
            coalesce(attempt, :attempt::integer) as attempt, coalesce(worker_id, :worker::uuid) as worker_id,
@@ -27,7 +27,7 @@ gone as (
     using verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
       and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch
-    -- Columns that are read more than once come first: to reach a value in a row, all before it are read.
+    -- What is added comes before the columns of `jobs`: to reach a value in a row, all values before it are read.
     returning v.number, j.awaited as is_awaited, v.attempt_status, v.exit_code, v.details, v.error, v.error_code,
               v.result, v.keep, v.status as final_status, j.*
 ),
