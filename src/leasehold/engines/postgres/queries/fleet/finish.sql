@@ -27,7 +27,7 @@ gone as (
     using verdict v
     where j.tenant_id = any (array[v.tenant_id]) and j.id between v.job_id and v.job_id
       and j.attempt = v.attempt and j.worker_id = v.worker_id and j.claim_batch = v.claim_batch
-    -- What is added comes before the columns of `jobs`: to reach a value in a row, all values before it are read.
+    -- Added columns come before those of `jobs`: to reach a value in a row, all values before it are read.
     returning v.number, j.awaited as is_awaited, v.attempt_status, v.exit_code, v.details, v.error, v.error_code,
               v.result, v.keep, v.status as final_status, j.*
 ),
