@@ -6,7 +6,7 @@ processor time, where an insert takes 120. This one does neither. It is for stat
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -52,8 +52,8 @@ class Pool:
         self._all_back = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
         self._ended = False
-        self._unused = 0
         self._sweep: asyncio.TimerHandle | None = None
+        self._last_sweep = 0.0
 
     def connection(self) -> "Loan":
         return Loan(self)
@@ -101,8 +101,6 @@ class Pool:
         """Takes the connection that came back last, so that superfluous ones are never used, and can be closed."""
         while self._idle:
             session, _ = self._idle.popitem()
-            if len(self._idle) < self._unused:
-                self._unused = len(self._idle)
             if not session.is_closed():
                 return session
             session.terminate()
@@ -120,7 +118,7 @@ class Pool:
 
     def end_idle(self) -> None:
         """Ends idle connections without waiting: they lead to a server that can't write."""
-        self._end(list(self._idle))
+        self._end_unused(monotonic())
 
     def end_suspects(self, asked: float) -> None:
         """Ends idle connections that were not used since something was `asked`, if it got no answer for a while.
@@ -128,13 +126,13 @@ class Pool:
         A network that forgot one connection forgot the others: each would cost its next caller a whole timeout.
         """
         if monotonic() - asked >= SILENCE:
-            self._end([session for session, came_back in self._idle.items() if came_back < asked])
+            self._end_unused(asked)
 
-    def _end(self, idle: "Sequence[Session]") -> None:
-        for session in idle:
+    def _end_unused(self, since: float) -> None:
+        """Ends idle connections that came back before a moment, without waiting: nothing is under way in them."""
+        for session in [session for session, came_back in self._idle.items() if came_back <= since]:
             session.terminate()
             del self._idle[session]
-        self._unused = 0
 
     async def end(self, session: "Session") -> None:
         """Closes a connection. A canceled statement may still be under way: the caller waits until it is over."""
@@ -170,13 +168,12 @@ class Pool:
         self._idle.clear()
 
     def _sweep_later(self) -> None:
-        self._unused = len(self._idle)
+        self._last_sweep = monotonic()
         self._sweep = asyncio.get_running_loop().call_later(IDLE, self._close_the_unused)
 
     def _close_the_unused(self) -> None:
-        """Closes connections that were not used meanwhile, without waiting: nothing is under way in them."""
         self._sweep = None
-        self._end(list(self._idle)[: self._unused])
+        self._end_unused(self._last_sweep)
         if self._idle:
             self._sweep_later()
 
