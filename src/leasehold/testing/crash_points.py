@@ -232,10 +232,10 @@ def _lose_the_answer() -> None:
 
 
 def _stand_still() -> None:
-    """Stops this thread first.
+    """Stops the whole process, this thread first.
 
-    A signal to the process may stop another thread first, while this one runs on: in 5 of 100 runs the job was
-    finished before its process stood still.
+    After a signal to the process, this thread would run on for a moment: in 5 of 100 runs the job was finished before
+    all stood still.
     """
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
