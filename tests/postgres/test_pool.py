@@ -123,6 +123,14 @@ async def test_superfluous_connections_are_closed(
     await _used(database)
 
 
+async def test_a_connection_used_since_the_last_sweep_stays_open(database: Database) -> None:
+    """The sweeps begin when the first connection comes back."""
+    unused, used = await _open_idle(database, 2)
+    assert database._pool is not None
+    database._pool._close_the_unused()
+    assert [unused.is_closed(), used.is_closed()] == [True, False]
+
+
 async def test_a_failed_connection_takes_no_room(database_url: str) -> None:
     database = Database("postgresql://127.0.0.1:1/nobody", "leasehold")
     for _ in range(POOL_SIZE + 1):
